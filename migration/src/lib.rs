@@ -1,0 +1,16 @@
+//! The history of the SQL schema. A step that has landed is frozen; a change is a new step.
+
+mod m20261121_000001_first_light;
+
+use sea_orm_migration::prelude::*;
+
+/// Every step, oldest first.
+#[derive(Debug)]
+pub struct Migrator;
+
+#[async_trait::async_trait]
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![Box::new(m20261121_000001_first_light::Migration)]
+    }
+}

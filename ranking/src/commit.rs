@@ -1,0 +1,298 @@
+//! Commits: what a partition's history is made of, and how the log in Redis writes them down.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, EventId, MemberId};
+
+/// The commit id that stands before the first commit of every partition.
+pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
+
+/// The most events in one commit.
+pub const COMMIT_EVENTS_MAX: usize = 5000;
+
+/// A partition's last commit, and the Redis run id under which it was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Dense from 1; 0 before the first commit.
+    pub seq: u64,
+    /// The commit's id.
+    pub commit: String,
+    /// The run id of the Redis server that accepted it.
+    pub run_id: String,
+}
+
+/// One step of a partition's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Dense from 1.
+    pub seq: u64,
+    /// 32 hexadecimal digits, random.
+    pub id: String,
+    /// The id of the commit before it.
+    pub parent: String,
+    /// When it was accepted, in Unix milliseconds.
+    pub accepted_at_ms: i64,
+    /// What it brought; empty for one that only rewrites what follows from history.
+    pub events: Vec<Event>,
+}
+
+/// One accepted event: a score, or a removal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The board.
+    pub board: BoardNo,
+    /// The board's generation when it was accepted.
+    pub generation: u32,
+    /// Who.
+    pub member: MemberId,
+    /// What.
+    pub kind: EventKind,
+    /// The client's name for it.
+    pub event_id: Option<EventId>,
+    /// The segments it counted in besides everyone.
+    pub segments: Vec<String>,
+}
+
+/// What an event does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A raw score, earned at a time.
+    Score {
+        /// The raw score.
+        score: i64,
+        /// Unix milliseconds.
+        at_ms: i64,
+        /// Whether the client said when, or it was taken as the time of acceptance.
+        at_sent: bool,
+    },
+    /// The member leaves the board: voids what stands before it.
+    Removal,
+}
+
+impl Head {
+    /// Reads `<seq> <commit id> <run id>`.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is not of that form.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut parts = text.split(' ');
+        let head = (|| {
+            let seq = parts.next()?.parse().ok()?;
+            Some(Self {
+                seq,
+                commit: parts.next()?.to_owned(),
+                run_id: parts.next()?.to_owned(),
+            })
+        })();
+        head.filter(|_| parts.next().is_none())
+            .ok_or_else(|| Error::corrupt(format!("{text:?} is no head of a partition")))
+    }
+
+    /// The text that [`Self::parse`] reads.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        format!("{} {} {}", self.seq, self.commit, self.run_id)
+    }
+}
+
+/// The wire form of a commit: one JSON text in the field `c` of a stream entry. Short names, as there are many.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommitWire {
+    v: u8,
+    id: String,
+    parent: String,
+    at: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ev: Vec<EventWire>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventWire {
+    b: i64,
+    g: u32,
+    m: String,
+    /// Absent for a removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    s: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    t: Option<i64>,
+    /// The client said when.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    sent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    seg: Vec<String>,
+}
+
+const WIRE_VERSION: u8 = 1;
+
+impl Commit {
+    /// Its text in the log.
+    #[must_use]
+    pub fn to_log(&self) -> String {
+        let ev = self.events.iter().map(EventWire::from).collect();
+        let wire = CommitWire {
+            v: WIRE_VERSION,
+            id: self.id.clone(),
+            parent: self.parent.clone(),
+            at: self.accepted_at_ms,
+            ev,
+        };
+        serde_json::to_string(&wire).expect("strings and numbers have a JSON form")
+    }
+
+    /// Reads its text in the log.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is of no version that is known here.
+    pub fn from_log(seq: u64, text: &str) -> Result<Self> {
+        let wire: CommitWire = serde_json::from_str(text)
+            .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;
+        if wire.v != WIRE_VERSION {
+            return Err(Error::corrupt(format!(
+                "log entry {seq} has version {}; this program reads {WIRE_VERSION}",
+                wire.v
+            )));
+        }
+        let events = wire
+            .ev
+            .into_iter()
+            .map(EventWire::into_event)
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            seq,
+            id: wire.id,
+            parent: wire.parent,
+            accepted_at_ms: wire.at,
+            events,
+        })
+    }
+}
+
+impl From<&Event> for EventWire {
+    fn from(event: &Event) -> Self {
+        let (s, t, sent) = match event.kind {
+            EventKind::Score {
+                score,
+                at_ms,
+                at_sent,
+            } => (Some(score), Some(at_ms), at_sent),
+            EventKind::Removal => (None, None, false),
+        };
+        let id = event.event_id.as_ref().map(ToString::to_string);
+        Self {
+            b: event.board.0,
+            g: event.generation,
+            m: event.member.to_string(),
+            s,
+            t,
+            sent,
+            id,
+            seg: event.segments.clone(),
+        }
+    }
+}
+
+impl EventWire {
+    fn into_event(self) -> Result<Event> {
+        let kind = match (self.s, self.t) {
+            (Some(score), Some(at_ms)) => EventKind::Score {
+                score,
+                at_ms,
+                at_sent: self.sent,
+            },
+            (None, None) => EventKind::Removal,
+            _ => {
+                return Err(Error::corrupt(
+                    "an event in the log has a score without a time, or a time without a score",
+                ));
+            }
+        };
+        Ok(Event {
+            board: BoardNo(self.b),
+            generation: self.g,
+            member: MemberId::new(&self.m)?,
+            kind,
+            event_id: self.id.as_deref().map(EventId::new).transpose()?,
+            segments: self.seg,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn events() -> impl Strategy<Value = Event> {
+        let kind = prop_oneof![
+            Just(EventKind::Removal),
+            (any::<i64>(), any::<i64>(), any::<bool>()).prop_map(|(score, at_ms, at_sent)| {
+                EventKind::Score {
+                    score,
+                    at_ms,
+                    at_sent,
+                }
+            }),
+        ];
+        (
+            any::<i64>(),
+            any::<u32>(),
+            "[^\\p{C}]{1,20}",
+            kind,
+            proptest::option::of("[^\\p{C}]{1,20}"),
+            proptest::collection::vec(".{0,9}", 0..3),
+        )
+            .prop_map(
+                |(board, generation, member, kind, event_id, segments)| Event {
+                    board: BoardNo(board),
+                    generation,
+                    member: MemberId::new(&member).unwrap(),
+                    kind,
+                    event_id: event_id.map(|id| EventId::new(&id).unwrap()),
+                    segments,
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(events(), 0..5), seq: u64, accepted_at_ms: i64) {
+            let commit = Commit { seq, id: "ab".repeat(16), parent: ROOT_COMMIT.into(), accepted_at_ms, events };
+            prop_assert_eq!(Commit::from_log(seq, &commit.to_log()), Ok(commit));
+        }
+    }
+
+    #[test]
+    fn a_foreign_log_entry_is_corrupt_and_no_panic() {
+        for text in [
+            "",
+            "{}",
+            "null",
+            r#"{"v":2,"id":"","parent":"","at":0}"#,
+            r#"{"v":1,"id":"","parent":"","at":0,"ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
+        ] {
+            assert!(
+                matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_head_is_three_words() {
+        let head = Head {
+            seq: 7,
+            commit: "c".into(),
+            run_id: "r".into(),
+        };
+        assert_eq!(Head::parse(&head.to_text()), Ok(head));
+        for bad in ["", "7", "7 c", "7 c r x", "x c r"] {
+            assert!(Head::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What can go wrong, split by what the caller should do about it.
+
+/// The error of every fallible function of this crate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The caller's fault: the message says what would be accepted.
+    #[error("{0}")]
+    Invalid(String),
+    /// The caller's fault: a score, or what it would add up to, leaves its range.
+    #[error("{0}")]
+    OutOfRange(String),
+    /// Redis cannot be reached, is loading, or is out of memory: try again later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A partition does not stand where SQL says it should (restart, flush, old backup): recover it, then try again.
+    #[error("partition {0} waits for recovery")]
+    NotLevel(u16),
+    /// What is stored cannot be what this program wrote: somebody has to look.
+    #[error("{0}")]
+    Corrupt(String),
+}
+
+/// The result of every fallible function of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    pub(crate) fn corrupt(message: impl Into<String>) -> Self {
+        Self::Corrupt(message.into())
+    }
+}

@@ -1,0 +1,143 @@
+//! The fold: how an event meets the state that a member has in a standings. Used by the live path, by recovery and as an oracle.
+
+use crate::board::{Direction, Policy, Rules};
+
+/// What a member has in a standings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The raw score.
+    pub score: i64,
+    /// When it was reached, in ticks since 1970; meaningless where ties go by member.
+    pub tick: i64,
+}
+
+impl Rules {
+    /// Folds a score into a state. Between two removals the result does not depend on the order of events:
+    /// SUM has the total and the time of its latest event, BEST the best score and the earliest time it was had,
+    /// LATEST the latest event, the better one of those in the same tick. It never checks ranges: a replay must not fail.
+    #[must_use]
+    pub fn fold(&self, state: Option<State>, event: State) -> State {
+        let Some(state) = state else { return event };
+        match self.policy {
+            Policy::Sum => State {
+                score: state.score + event.score,
+                tick: state.tick.max(event.tick),
+            },
+            Policy::Best if event.score == state.score => State {
+                score: state.score,
+                tick: state.tick.min(event.tick),
+            },
+            Policy::Best => self.better(state, event),
+            Policy::Latest if event.tick == state.tick => self.better(state, event),
+            Policy::Latest if event.tick > state.tick => event,
+            Policy::Latest => state,
+        }
+    }
+
+    fn better(&self, a: State, b: State) -> State {
+        let a_wins = match self.direction {
+            Direction::HighFirst => a.score >= b.score,
+            Direction::LowFirst => a.score <= b.score,
+        };
+        if a_wins { a } else { b }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{RulesInput, TieBreak, tests::input};
+    use crate::window::Window;
+    use proptest::prelude::*;
+
+    fn rules() -> impl Strategy<Value = Rules> {
+        let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
+        let policies = prop_oneof![
+            Just((Policy::Sum, TieBreak::Earliest)),
+            Just((Policy::Sum, TieBreak::Member)),
+            Just((Policy::Best, TieBreak::Latest)),
+            Just((Policy::Best, TieBreak::Member)),
+            Just((Policy::Latest, TieBreak::Earliest)),
+        ];
+        (directions, policies).prop_map(|(direction, (policy, tie_break))| {
+            Rules::new(RulesInput {
+                direction,
+                policy,
+                tie_break,
+                min: -1000,
+                max: 1000,
+                ..input()
+            })
+            .unwrap()
+        })
+    }
+
+    /// Few distinct scores and ticks, so that ties abound.
+    fn events() -> impl Strategy<Value = Vec<State>> {
+        proptest::collection::vec(
+            (-3_i64..=3, 0_i64..4).prop_map(|(score, tick)| State { score, tick }),
+            1..12,
+        )
+    }
+
+    /// The words of the documentation, said without a fold.
+    fn naive(rules: &Rules, events: &[State]) -> State {
+        let best = |scores: &mut dyn Iterator<Item = i64>| match rules.direction {
+            Direction::HighFirst => scores.max().unwrap(),
+            Direction::LowFirst => scores.min().unwrap(),
+        };
+        match rules.policy {
+            Policy::Sum => State {
+                score: events.iter().map(|event| event.score).sum(),
+                tick: events.iter().map(|event| event.tick).max().unwrap(),
+            },
+            Policy::Best => {
+                let score = best(&mut events.iter().map(|event| event.score));
+                State {
+                    score,
+                    tick: events
+                        .iter()
+                        .filter(|event| event.score == score)
+                        .map(|event| event.tick)
+                        .min()
+                        .unwrap(),
+                }
+            }
+            Policy::Latest => {
+                let tick = events.iter().map(|event| event.tick).max().unwrap();
+                State {
+                    score: best(
+                        &mut events
+                            .iter()
+                            .filter(|event| event.tick == tick)
+                            .map(|event| event.score),
+                    ),
+                    tick,
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_fold_says_what_the_policy_says_in_any_order((rules, events, shuffled) in (rules(), events()).prop_flat_map(|(rules, events)| {
+            (Just(rules), Just(events.clone()), Just(events).prop_shuffle())
+        })) {
+            let fold = |events: &[State]| events.iter().fold(None, |state, &event| Some(rules.fold(state, event))).unwrap();
+            prop_assert_eq!(fold(&events), naive(&rules, &events));
+            prop_assert_eq!(fold(&shuffled), naive(&rules, &events));
+        }
+
+        #[test]
+        fn folding_through_keys_loses_nothing(rules in rules(), events in events()) {
+            let period = Window::All.period_at(0, &rules.zone).unwrap();
+            let mut stored = None;
+            for &event in &events {
+                let state = stored.map(|key| rules.state(Window::All, &period, key));
+                stored = Some(rules.key(Window::All, &period, rules.fold(state, event)).unwrap());
+            }
+            let expected = rules.key(Window::All, &period, naive(&rules, &events)).unwrap();
+            prop_assert_eq!(stored, Some(expected));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The names of things: members, events, boards, partitions. Text is checked once, here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// The longest member or event id, in bytes.
+pub const ID_BYTES_MAX: usize = 128;
+
+/// Whoever is ranked: 1 to 128 bytes of UTF-8 without control characters. Cheap to clone; ordered by bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberId(Arc<str>);
+
+/// What a client calls an event so that sending it again counts once: 1 to 128 bytes without control characters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventId(Arc<str>);
+
+/// A board's number, never used again: a board deleted and made anew under the same slug is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BoardNo(pub i64);
+
+/// A place for data: a Redis hash tag, a log, a head, a unit of atomicity; 0-based.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Partition(pub u16);
+
+macro_rules! checked_text {
+    ($name:ident, $what:literal) => {
+        impl $name {
+            /// Checks the text.
+            ///
+            /// # Errors
+            /// `Invalid` unless it has 1 to 128 bytes and no control characters.
+            pub fn new(text: &str) -> Result<Self> {
+                check_id($what, text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+checked_text!(MemberId, "member");
+checked_text!(EventId, "event id");
+
+impl fmt::Display for BoardNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Checks a board's slug: `[a-z0-9][a-z0-9_-]{0,63}`.
+///
+/// # Errors
+/// `Invalid` where it is anything else.
+pub fn check_slug(slug: &str) -> Result<()> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = slug.as_bytes();
+    let fits = (1..=64).contains(&bytes.len())
+        && plain(bytes[0])
+        && bytes[1..]
+            .iter()
+            .all(|&byte| plain(byte) || byte == b'_' || byte == b'-');
+    if fits {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "a board's slug has 1 to 64 characters from a-z, 0-9, _ and -, and starts with a letter or digit",
+    ))
+}
+
+fn check_id(what: &str, text: &str) -> Result<()> {
+    if text.is_empty() || text.len() > ID_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "{what} has {} bytes; 1 to {ID_BYTES_MAX} are accepted",
+            text.len()
+        )));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Error::invalid(format!(
+            "{what} has a control character; none are accepted"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_has_1_to_128_bytes_and_no_control_characters() {
+        for good in ["a", "ü:%{}\u{1F3C6}", &"x".repeat(128)] {
+            assert!(MemberId::new(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "a\nb",
+            "\u{0}",
+            "\u{85}",
+            &"x".repeat(129),
+            &"ü".repeat(65),
+        ] {
+            assert!(MemberId::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_slug_is_lower_case_and_starts_plainly() {
+        for good in ["a", "0", "rust-analyzer", "a_b", &"a".repeat(64)] {
+            assert!(check_slug(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "_a", "A", "a b", "a.b", "é", &"a".repeat(65)] {
+            assert!(check_slug(bad).is_err(), "{bad}");
+        }
+    }
+}

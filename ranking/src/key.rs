@@ -1,0 +1,185 @@
+//! Every Redis key of Laurel, made here and nowhere else.
+//!
+//! ```text
+//! laurel:{3}:head                         the partition's last commit: "<seq> <commit id> <run id>"
+//! laurel:{3}:log                          stream of commits on their way to SQL; entry ids <seq>-0
+//! laurel:{3}:seen:<bucket>                hash: event ids accepted in one dedup span → what they were
+//! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
+//! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
+//!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
+//!            │ │  │ │         └ window
+//!            │ │  │ └ segment, empty for everyone
+//!            │ │  └ generation
+//!            │ └ board number
+//!            └ partition, the hash tag: all keys of a partition are on one node
+//! laurel:{3}:stage:<commit id>:…          a standings being rebuilt, under its later name; expires
+//! ```
+//! `laurel` is the prefix. `:` and `%` inside a part are written `%3A` and `%25`.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, Partition};
+use crate::window::Window;
+
+/// One standings: all entries of a board, segment, window and period. Its shards share this name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StandingsId {
+    /// The board.
+    pub board: BoardNo,
+    /// The board's generation.
+    pub generation: u32,
+    /// A member attribute such as `region:eu`; empty for everyone.
+    pub segment: String,
+    /// The window.
+    pub window: Window,
+    /// The period's label.
+    pub period: String,
+}
+
+/// Makes the keys under one prefix.
+#[derive(Debug, Clone)]
+pub struct KeySpace {
+    prefix: String,
+}
+
+impl KeySpace {
+    /// Checks the prefix.
+    ///
+    /// # Errors
+    /// `Invalid` unless it has 1 to 64 characters from `A-Z a-z 0-9 _ - . :`; braces would move the hash tag.
+    pub fn new(prefix: &str) -> Result<Self> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+        if (1..=64).contains(&prefix.len()) && prefix.chars().all(plain) {
+            return Ok(Self {
+                prefix: prefix.to_owned(),
+            });
+        }
+        Err(Error::invalid(
+            "a key prefix has 1 to 64 characters from A-Z, a-z, 0-9, _, -, . and :",
+        ))
+    }
+
+    /// String: `<seq> <commit id> <run id>` of the partition's last commit.
+    #[must_use]
+    pub fn head(&self, partition: Partition) -> String {
+        self.of(partition, "head")
+    }
+
+    /// Stream: commits that SQL does not have yet.
+    #[must_use]
+    pub fn log(&self, partition: Partition) -> String {
+        self.of(partition, "log")
+    }
+
+    /// Hash: the event ids accepted in one dedup span.
+    #[must_use]
+    pub fn seen(&self, partition: Partition, bucket: i64) -> String {
+        self.of(partition, format_args!("seen:{bucket}"))
+    }
+
+    /// String: the token of whoever recovers the partition.
+    #[must_use]
+    pub fn recovery(&self, partition: Partition) -> String {
+        self.of(partition, "recovery")
+    }
+
+    /// Sorted set: one shard of a standings.
+    #[must_use]
+    pub fn standings(&self, partition: Partition, id: &StandingsId) -> String {
+        self.of(partition, format_args!("z:{id}"))
+    }
+
+    /// Sorted set: a standings that is being rebuilt, until it is renamed to its own key.
+    #[must_use]
+    pub fn stage(&self, partition: Partition, commit: &str, id: &StandingsId) -> String {
+        self.of(partition, format_args!("stage:{commit}:{id}"))
+    }
+
+    /// The pattern of all keys of a partition's standings, or of one board's.
+    #[must_use]
+    pub fn standings_pattern(&self, partition: Partition, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        self.of(partition, format_args!("z:{board}*"))
+    }
+
+    /// The pattern of all keys of a partition's seen event ids.
+    #[must_use]
+    pub fn seen_pattern(&self, partition: Partition) -> String {
+        self.of(partition, "seen:*")
+    }
+
+    /// The standings that a key names; `None` for a key that nothing here writes.
+    #[must_use]
+    pub fn parse_standings(&self, partition: Partition, key: &str) -> Option<StandingsId> {
+        let rest = key.strip_prefix(&self.of(partition, "z:"))?;
+        let mut parts = rest.split(':');
+        let (board, generation) = parts.next()?.split_once('.')?;
+        let id = StandingsId {
+            board: BoardNo(board.parse().ok()?),
+            generation: generation.parse().ok()?,
+            segment: unescape(parts.next()?),
+            window: parts.next()?.parse().ok()?,
+            period: unescape(parts.next()?),
+        };
+        (parts.next().is_none() && self.standings(partition, &id) == key).then_some(id)
+    }
+
+    fn of(&self, partition: Partition, what: impl fmt::Display) -> String {
+        format!("{}:{{{partition}}}:{what}", self.prefix)
+    }
+}
+
+impl fmt::Display for StandingsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            board,
+            generation,
+            segment,
+            window,
+            period,
+        } = self;
+        write!(
+            f,
+            "{board}.{generation}:{}:{window}:{}",
+            escape(segment),
+            escape(period)
+        )
+    }
+}
+
+/// Writes `:` and `%` as `%3A` and `%25`, so that a part can stand between colons.
+#[must_use]
+pub fn escape(part: &str) -> String {
+    part.replace('%', "%25").replace(':', "%3A")
+}
+
+/// The inverse of [`escape`].
+#[must_use]
+pub fn unescape(part: &str) -> String {
+    part.replace("%3A", ":").replace("%25", "%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_prefix_with_braces_is_refused() {
+        for bad in ["", "a{b}", "a b", "*", &"x".repeat(65)] {
+            assert!(KeySpace::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_standings_key_names_its_standings(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&Window::EVERY[..])) {
+            let keys = KeySpace::new("laurel").unwrap();
+            let id = StandingsId { board: BoardNo(no), generation, segment, window, period };
+            let key = keys.standings(Partition(3), &id);
+            prop_assert_eq!(keys.parse_standings(Partition(3), &key), Some(id));
+            prop_assert_eq!(keys.parse_standings(Partition(4), &key), None);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The rules of Laurel's leaderboards, and where they live in Redis.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`id`], [`error`] | names of things, and what can go wrong |
+//! | [`score`] | exact decimals as raw integers |
+//! | [`board`] | a board's rules, checked once at its creation |
+//! | [`window`] | windows of time and their periods, in any IANA zone |
+//! | [`rank_key`] | score and tie-break as one 62-bit number that a Redis double carries exactly |
+//! | [`fold`] | how an event meets the state that is there |
+//! | [`shard`] | which partition and shard a member is in |
+//! | [`key`] | every Redis key, drawn |
+//! | [`commit`] | commits and their form in the log |
+//! | [`submission`] | a batch of scores folded onto what Redis held at one moment |
+//! | [`replay`] | standings from history, event by event |
+//! | [`store`] | Redis: commits, recovery, reads |
+//! | [`private_redis`] | a redis-server of one's own, as a child |
+//!
+//! Nothing here knows SQL, looks at a clock or reads the environment.
+
+pub mod board;
+pub mod commit;
+pub mod error;
+pub mod fold;
+pub mod id;
+pub mod key;
+pub mod private_redis;
+pub mod rank_key;
+pub mod replay;
+pub mod score;
+pub mod shard;
+pub mod store;
+pub mod submission;
+pub mod window;
+
+pub use error::{Error, Result};

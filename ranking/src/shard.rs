@@ -1,0 +1,138 @@
+//! Where a member's entries are kept: shards of a standings, and the partitions they lie in.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::board::Board;
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, MemberId, Partition};
+
+/// The most partitions that a deployment may have.
+pub const PARTITIONS_MAX: u16 = 4096;
+
+/// The number of partitions, a power of two, fixed when a deployment is born.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partitions(u16);
+
+impl Partitions {
+    /// Checks the number.
+    ///
+    /// # Errors
+    /// `Invalid` unless it is a power of two from 1 to 4096.
+    pub fn new(count: u16) -> Result<Self> {
+        if count.is_power_of_two() && count <= PARTITIONS_MAX {
+            return Ok(Self(count));
+        }
+        Err(Error::invalid(format!(
+            "{count} partitions: a power of two from 1 to {PARTITIONS_MAX} is accepted"
+        )))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(self) -> u16 {
+        self.0
+    }
+
+    /// Every partition.
+    pub fn each(self) -> impl Iterator<Item = Partition> {
+        (0..self.0).map(Partition)
+    }
+
+    /// The partition of a board's shard. The hash is frozen: stored data depends on it.
+    #[must_use]
+    pub fn of(self, board: &Board, shard: u16) -> Partition {
+        let step = u64::from(self.0 / board.rules.shards);
+        Partition(
+            (hash_of_board(board.no).wrapping_add(u64::from(shard) * step) % u64::from(self.0))
+                as u16,
+        )
+    }
+
+    /// The partition that all of a member's entries on a board lie in.
+    #[must_use]
+    pub fn of_member(self, board: &Board, member: &MemberId) -> Partition {
+        self.of(board, shard_of(member, board.rules.shards))
+    }
+
+    /// Checks that a board's shards fit.
+    ///
+    /// # Errors
+    /// `Invalid` where there are more shards than partitions.
+    pub fn check_shards(self, shards: i64) -> Result<u16> {
+        u16::try_from(shards)
+            .ok()
+            .filter(|shards| shards.is_power_of_two() && *shards <= self.0)
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "{shards} shards: a power of two from 1 to {} is accepted",
+                    self.0
+                ))
+            })
+    }
+}
+
+/// The shard of a member among `shards`. The hash is frozen: stored data depends on it.
+#[must_use]
+pub fn shard_of(member: &MemberId, shards: u16) -> u16 {
+    (xxh3_64(member.as_str().as_bytes()) % u64::from(shards)) as u16
+}
+
+fn hash_of_board(no: BoardNo) -> u64 {
+    xxh3_64(&no.0.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{Rules, RulesInput, tests::input};
+    use std::sync::Arc;
+
+    fn board(no: i64, shards: u16) -> Board {
+        Board {
+            no: BoardNo(no),
+            generation: 1,
+            rules: Arc::new(Rules::new(RulesInput { shards, ..input() }).unwrap()),
+        }
+    }
+
+    #[test]
+    fn the_hash_is_frozen() {
+        let shards = ["u1", "u2", "Zoë", "dev-c5df353d26"]
+            .map(|member| shard_of(&MemberId::new(member).unwrap(), 1024));
+        assert_eq!(shards, [497, 846, 446, 261]);
+        let partitions =
+            [1, 2, 3, 1_000_000].map(|no| Partitions::new(4096).unwrap().of(&board(no, 1), 0).0);
+        assert_eq!(partitions, [0; 4]);
+    }
+
+    #[test]
+    fn the_shards_of_a_board_lie_in_partitions_of_their_own() {
+        let partitions = Partitions::new(16).unwrap();
+        for shards in [1, 2, 4, 8, 16] {
+            let mut places: Vec<u16> = (0..shards)
+                .map(|shard| partitions.of(&board(7, shards), shard).0)
+                .collect();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), usize::from(shards));
+        }
+    }
+
+    #[test]
+    fn partitions_and_shards_are_powers_of_two() {
+        for bad in [0, 3, 4097, 8192] {
+            assert!(Partitions::new(bad).is_err(), "{bad}");
+        }
+        let partitions = Partitions::new(16).unwrap();
+        assert!(
+            [1, 2, 16]
+                .into_iter()
+                .all(|shards| partitions.check_shards(shards).is_ok())
+        );
+        assert!(
+            [0, 3, 32, -1, 1 << 40]
+                .into_iter()
+                .all(|shards| partitions.check_shards(shards).is_err())
+        );
+    }
+}

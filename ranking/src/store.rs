@@ -1,0 +1,296 @@
+//! Redis: one connection, the scripts, and what an answer means.
+//!
+//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`]. A partition is *level* while its head carries
+//! the run id of the server that answers. Every connection belongs to one run of the server, whose id is asked once when
+//! it is made; each read also reads the head, so a restart, a failover or a flush is noticed by the first read after it.
+
+pub mod read;
+pub mod recovery;
+pub mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, Script};
+use tokio::sync::RwLock;
+
+use crate::commit::Head;
+use crate::error::{Error, Result};
+use crate::id::Partition;
+use crate::key::KeySpace;
+use crate::shard::Partitions;
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Laurel's data in one Redis. Cheap to clone; clones share the connection.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    client: redis::Client,
+    keys: KeySpace,
+    partitions: Partitions,
+    response_timeout: Duration,
+    scripts: Scripts,
+    link: RwLock<Option<Link>>,
+}
+
+/// A connection and the run of the server at its other end.
+#[derive(Clone, Debug)]
+struct Link {
+    connection: MultiplexedConnection,
+    run_id: Arc<str>,
+}
+
+#[derive(Debug)]
+struct Scripts {
+    snapshot: Script,
+    commit: Script,
+    recover: Script,
+    trim: Script,
+    count_before: Script,
+}
+
+impl Scripts {
+    fn new() -> Self {
+        let with_writes =
+            |body: &str| Script::new(&format!("{}{body}", include_str!("store/write.lua")));
+        Self {
+            snapshot: Script::new(include_str!("store/snapshot.lua")),
+            commit: with_writes(include_str!("store/commit.lua")),
+            recover: with_writes(include_str!("store/recover.lua")),
+            trim: Script::new(include_str!("store/trim.lua")),
+            count_before: Script::new(include_str!("store/count_before.lua")),
+        }
+    }
+
+    fn load(&self) -> Pipeline {
+        let mut pipe = redis::pipe();
+        for script in [
+            &self.snapshot,
+            &self.commit,
+            &self.recover,
+            &self.trim,
+            &self.count_before,
+        ] {
+            pipe.load_script(script).ignore();
+        }
+        pipe
+    }
+}
+
+impl Store {
+    /// A store at a Redis URL (`redis://`, `redis+unix://`); connects when first used.
+    ///
+    /// # Errors
+    /// `Invalid` where the URL is none.
+    pub fn new(
+        url: &str,
+        keys: KeySpace,
+        partitions: Partitions,
+        response_timeout: Duration,
+    ) -> Result<Self> {
+        let client = redis::Client::open(url).map_err(|error| {
+            Error::invalid(format!("the Redis URL is not accepted ({error}); redis://host:port or redis+unix:///path is"))
+        })?;
+        let inner = Inner {
+            client,
+            keys,
+            partitions,
+            response_timeout,
+            scripts: Scripts::new(),
+            link: RwLock::new(None),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The names of its keys.
+    #[must_use]
+    pub fn keys(&self) -> &KeySpace {
+        &self.inner.keys
+    }
+
+    /// Its partitions.
+    #[must_use]
+    pub fn partitions(&self) -> Partitions {
+        self.inner.partitions
+    }
+
+    /// The run id of the server that is connected. One round trip where a connection has to be made, else none.
+    ///
+    /// # Errors
+    /// `Unavailable` where Redis cannot be reached.
+    pub async fn run_id(&self) -> Result<Arc<str>> {
+        Ok(self.link().await?.run_id)
+    }
+
+    /// Checks that Redis answers and will not evict what it holds: `CONFIG GET maxmemory-policy`, where it is allowed.
+    ///
+    /// # Errors
+    /// `Unavailable` where Redis cannot be reached; `Invalid` under an eviction policy other than noeviction.
+    pub async fn check_server(&self) -> Result<()> {
+        let mut link = self.link().await?;
+        let answer: redis::RedisResult<Vec<String>> = redis::cmd("CONFIG")
+            .arg("GET")
+            .arg("maxmemory-policy")
+            .query_async(&mut link.connection)
+            .await;
+        match answer.as_deref() {
+            Ok([_, policy]) if policy != "noeviction" => Err(Error::invalid(format!(
+                "Redis has the eviction policy {policy} and would drop entries when memory is short; noeviction is accepted"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn link(&self) -> Result<Link> {
+        if let Some(link) = &*self.inner.link.read().await {
+            return Ok(link.clone());
+        }
+        let mut slot = self.inner.link.write().await;
+        if let Some(link) = &*slot {
+            return Ok(link.clone());
+        }
+        let link = self
+            .connect()
+            .await
+            .map_err(|error| what_it_means(&error))?;
+        *slot = Some(link.clone());
+        Ok(link)
+    }
+
+    async fn connect(&self) -> redis::RedisResult<Link> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(self.inner.response_timeout));
+        let mut connection = self
+            .inner
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        let info: String = redis::cmd("INFO")
+            .arg("server")
+            .query_async(&mut connection)
+            .await?;
+        let run_id = info
+            .lines()
+            .find_map(|line| line.strip_prefix("run_id:"))
+            .unwrap_or_default()
+            .trim()
+            .into();
+        let () = self
+            .inner
+            .scripts
+            .load()
+            .query_async(&mut connection)
+            .await?;
+        Ok(Link { connection, run_id })
+    }
+
+    async fn unlink(&self, broken: &Link) {
+        let mut slot = self.inner.link.write().await;
+        if slot
+            .as_ref()
+            .is_some_and(|link| link.run_id == broken.run_id)
+        {
+            *slot = None;
+        }
+    }
+
+    /// Sends a pipeline of reads; once more where the connection was lost or the scripts were. Says by which run it was answered.
+    async fn read<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<(T, Arc<str>)> {
+        match self.send(pipe).await {
+            Err(error) if error.is_io_error() || error.code() == Some("NOSCRIPT") => {
+                self.send(pipe).await
+            }
+            answer => answer,
+        }
+        .map_err(|error| what_it_means(&error))
+    }
+
+    /// Sends a script that writes; once more only where the server did not know it, as then nothing was done.
+    async fn write<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        args: &[&[u8]],
+    ) -> Result<T> {
+        let mut command: Cmd = redis::cmd("EVALSHA");
+        command
+            .arg(script.get_hash())
+            .arg(keys.len())
+            .arg(keys)
+            .arg(args);
+        let mut pipe = redis::pipe();
+        pipe.add_command(command);
+        let answer: redis::RedisResult<((T,), _)> = match self.send(&pipe).await {
+            Err(error) if error.code() == Some("NOSCRIPT") => self.send(&pipe).await,
+            answer => answer,
+        };
+        answer
+            .map(|((value,), _)| value)
+            .map_err(|error| what_it_means(&error))
+    }
+
+    async fn send<T: FromRedisValue>(&self, pipe: &Pipeline) -> redis::RedisResult<(T, Arc<str>)> {
+        let mut link = self
+            .link()
+            .await
+            .map_err(|error| RedisError::from(std::io::Error::other(error.to_string())))?;
+        match pipe.query_async(&mut link.connection).await {
+            Ok(answer) => Ok((answer, link.run_id)),
+            Err(error) => {
+                if error.is_io_error()
+                    || error.is_unrecoverable_error()
+                    || error.code() == Some("NOSCRIPT")
+                {
+                    self.unlink(&link).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks that a partition's head, as read, is level with the run that answered.
+    fn check_level(partition: Partition, head: Option<&str>, run_id: &str) -> Result<Head> {
+        let head = head.ok_or(Error::NotLevel(partition.0))?;
+        let head = Head::parse(head)?;
+        if head.run_id == run_id {
+            Ok(head)
+        } else {
+            Err(Error::NotLevel(partition.0))
+        }
+    }
+}
+
+/// What a Redis error means to whoever called: that it is away or full for now, or that its data is not ours.
+fn what_it_means(error: &RedisError) -> Error {
+    let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
+    let for_now = matches!(
+        error.code(),
+        Some(
+            "LOADING"
+                | "OOM"
+                | "MISCONF"
+                | "READONLY"
+                | "BUSY"
+                | "NOSCRIPT"
+                | "MASTERDOWN"
+                | "NOREPLICAS"
+        )
+    );
+    let out_of_memory = error.to_string().contains("OOM ");
+    if away || for_now || out_of_memory {
+        return Error::Unavailable(format!(
+            "Redis does not answer as it should for now: {error}"
+        ));
+    }
+    Error::corrupt(format!("Redis refused a command: {error}"))
+}

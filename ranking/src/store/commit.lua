@@ -1,0 +1,19 @@
+-- A fast-forward of one partition: everything below is written, or nothing.
+-- KEYS  head, log, then whatever the writes name
+-- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua)
+-- returns DONE, STALE (the head is another one), RESTARTED (the head is not of this server's run) or TYPE <key>
+local head = redis.call('GET', KEYS[1])
+if not head or string.match(head, '%S+$') ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') then
+  return 'RESTARTED'
+end
+if head ~= ARGV[1] then
+  return 'STALE'
+end
+local foreign = foreign_key(5)
+if foreign then
+  return 'TYPE ' .. foreign
+end
+redis.call('XADD', KEYS[2], ARGV[3], 'c', ARGV[4])
+apply_writes(5)
+redis.call('SET', KEYS[1], ARGV[2])
+return 'DONE'

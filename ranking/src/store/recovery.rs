@@ -1,0 +1,243 @@
+//! What recovery needs of Redis: to be the only one at it, to write only while it is, and to see what is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::write::Writes;
+use super::{Store, what_it_means};
+use crate::commit::{Commit, Head};
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, Partition};
+
+/// How long a recovery may be silent before another one may begin. Each step renews it.
+const RECOVERY_LIFETIME: Duration = Duration::from_secs(30);
+
+/// How many keys one `SCAN` looks at.
+const SCAN_COUNT: usize = 1000;
+
+/// A partition as Redis has it, level or not.
+#[derive(Debug)]
+pub struct Found {
+    /// The run of the server that answered.
+    pub run_id: Arc<str>,
+    /// The head, where there is one of our form.
+    pub head: Option<Head>,
+    /// The commits after the cursor that descend from it by their parents, oldest first.
+    pub descendants: Vec<Commit>,
+}
+
+/// The right to recover one partition on one run of Redis; lost when it expires or the server restarts.
+#[derive(Debug)]
+pub struct Recovery {
+    store: Store,
+    partition: Partition,
+    token: String,
+    run_id: Arc<str>,
+}
+
+impl Store {
+    /// Begins a recovery, unless another one is under way. One round trip: `SET NX PX`.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn begin_recovery(
+        &self,
+        partition: Partition,
+        token: &str,
+    ) -> Result<Option<Recovery>> {
+        let mut link = self.link().await?;
+        let mut command = redis::cmd("SET");
+        command
+            .arg(self.keys().recovery(partition))
+            .arg(token)
+            .arg("NX")
+            .arg("PX")
+            .arg(RECOVERY_LIFETIME.as_millis() as u64);
+        let set: Option<String> = match command.query_async(&mut link.connection).await {
+            Ok(set) => set,
+            Err(error) => {
+                self.unlink(&link).await;
+                return Err(what_it_means(&error));
+            }
+        };
+        let recovery = Recovery {
+            store: self.clone(),
+            partition,
+            token: token.to_owned(),
+            run_id: link.run_id,
+        };
+        Ok(set.map(|_| recovery))
+    }
+
+    /// The names of a partition's standings in Redis, of all boards or one, foreign names under the same pattern included.
+    /// `SCAN`: several round trips, O(keys of the server).
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn standings_keys(
+        &self,
+        partition: Partition,
+        board: Option<BoardNo>,
+    ) -> Result<Vec<String>> {
+        self.scan(&self.keys().standings_pattern(partition, board))
+            .await
+    }
+
+    async fn scan(&self, pattern: &str) -> Result<Vec<String>> {
+        let (mut cursor, mut keys) = ("0".to_owned(), vec![]);
+        loop {
+            let mut pipe = redis::pipe();
+            pipe.cmd("SCAN")
+                .arg(&cursor)
+                .arg("MATCH")
+                .arg(pattern)
+                .arg("COUNT")
+                .arg(SCAN_COUNT);
+            let (((next, found),), _): (((String, Vec<String>),), _) = self.read(&pipe).await?;
+            keys.extend(found);
+            if next == "0" {
+                keys.sort_unstable();
+                keys.dedup();
+                return Ok(keys);
+            }
+            cursor = next;
+        }
+    }
+}
+
+impl Recovery {
+    /// The run of Redis that is being recovered.
+    #[must_use]
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// What Redis has of the partition, seen from SQL's cursor. Round trips: one per 1,000 commits in the log.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
+        let mut descendants: Vec<Commit> = vec![];
+        let mut head = None;
+        loop {
+            let (last_seq, last_id) = descendants
+                .last()
+                .map_or((cursor_seq, cursor_commit), |commit| {
+                    (commit.seq, commit.id.as_str())
+                });
+            let (text, log, run_id) = match self
+                .store
+                .head_and_log(self.partition, last_seq, 1000)
+                .await
+            {
+                Err(Error::Corrupt(_)) => (None, vec![], self.run_id.clone()),
+                found => found?,
+            };
+            if run_id != self.run_id {
+                return Err(Error::NotLevel(self.partition.0));
+            }
+            head = text.and_then(|text| Head::parse(&text).ok()).or(head);
+            let (mut parent, mut seq) = (last_id.to_owned(), last_seq);
+            let before = descendants.len();
+            for (entry_seq, text) in log {
+                let commit = Commit::from_log(entry_seq, &text)
+                    .ok()
+                    .filter(|commit| commit.parent == parent && entry_seq == seq + 1);
+                let Some(commit) = commit else {
+                    return Ok(Found {
+                        run_id,
+                        head,
+                        descendants,
+                    });
+                };
+                (parent, seq) = (commit.id.clone(), commit.seq);
+                descendants.push(commit);
+            }
+            if descendants.len() == before {
+                return Ok(Found {
+                    run_id,
+                    head,
+                    descendants,
+                });
+            }
+        }
+    }
+
+    /// Drops all that Redis has of the partition's standings and event ids, the head first; the log too unless it is kept.
+    /// `SCAN` and `UNLINK`: O(keys of the server).
+    ///
+    /// # Errors
+    /// `NotLevel` where the right to recover is lost; `Unavailable`.
+    pub async fn clear(&self, keep_log: bool) -> Result<()> {
+        let keys = self.store.keys();
+        let mut writes = Writes::default();
+        writes.drop_key(&keys.head(self.partition));
+        if !keep_log {
+            writes.drop_key(&keys.log(self.partition));
+        }
+        self.apply(&writes).await?;
+        let mut found = self.store.standings_keys(self.partition, None).await?;
+        found.extend(self.store.scan(&keys.seen_pattern(self.partition)).await?);
+        for chunk in found.chunks(500) {
+            let mut writes = Writes::default();
+            for key in chunk {
+                writes.drop_key(key);
+            }
+            self.apply(&writes).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets the head, which reopens the partition, and gives up the right to recover it.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn finish(self, seq: u64, commit: &str) -> Result<()> {
+        let head = Head {
+            seq,
+            commit: commit.to_owned(),
+            run_id: self.run_id.to_string(),
+        };
+        let mut writes = Writes::default();
+        writes.push(
+            "SET",
+            &self.store.keys().head(self.partition),
+            vec![head.to_text()],
+        );
+        writes.drop_key(&self.store.keys().recovery(self.partition));
+        self.apply(&writes).await
+    }
+
+    /// Gives up the right to recover without having changed anything.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn abandon(self) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.drop_key(&self.store.keys().recovery(self.partition));
+        self.apply(&writes).await
+    }
+
+    /// Writes, only while the right to recover is held. One round trip: `GET`, `INFO`, the writes, in a script.
+    ///
+    /// # Errors
+    /// `NotLevel` where the right to recover is lost; `Unavailable`; `Corrupt` where a key has a foreign type.
+    pub async fn apply(&self, writes: &Writes) -> Result<()> {
+        let lifetime = RECOVERY_LIFETIME.as_millis().to_string();
+        let mut keys = vec![self.store.keys().recovery(self.partition)];
+        let mut argv = vec![self.token.clone(), self.run_id.to_string(), lifetime];
+        argv.extend(writes.encode(&mut keys));
+        let argv: Vec<&[u8]> = argv.iter().map(String::as_bytes).collect();
+        let answer: String = self
+            .store
+            .write(&self.store.inner.scripts.recover, &keys, &argv)
+            .await?;
+        match answer.as_str() {
+            "DONE" => Ok(()),
+            "LOST" | "RESTARTED" => Err(Error::NotLevel(self.partition.0)),
+            other => Err(Error::corrupt(format!(
+                "a step of recovery was refused: {other}"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+-- Writes, as commit.lua and recover.lua take them: command, index into KEYS, number of arguments, arguments.
+-- RENAME's one argument is the index of the later key. Lua does not roll back, so types are checked first.
+local TYPE_OF = { ZADD = 'zset', ZREM = 'zset', RENAME = 'zset', HSET = 'hash', SET = 'string' }
+local MUST_EXIST = { RENAME = true }
+
+local function foreign_key(first)
+  local i = first
+  while i <= #ARGV do
+    local command, key = ARGV[i], KEYS[tonumber(ARGV[i + 1])]
+    if TYPE_OF[command] then
+      local type = redis.call('TYPE', key).ok
+      if type ~= TYPE_OF[command] and (type ~= 'none' or MUST_EXIST[command]) then
+        return key
+      end
+    end
+    i = i + 3 + tonumber(ARGV[i + 2])
+  end
+  return nil
+end
+
+local function apply_writes(first)
+  local i = first
+  while i <= #ARGV do
+    local command, key, count = ARGV[i], KEYS[tonumber(ARGV[i + 1])], tonumber(ARGV[i + 2])
+    if command == 'RENAME' then
+      local later = KEYS[tonumber(ARGV[i + 3])]
+      redis.call('RENAME', key, later)
+      redis.call('PERSIST', later)
+    else
+      redis.call(command, key, unpack(ARGV, i + 3, i + 2 + count))
+    end
+    i = i + 3 + count
+  end
+end
+

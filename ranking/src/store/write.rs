@@ -1,0 +1,364 @@
+//! The write path: what a fold reads, the commit that must be a fast-forward, and the log.
+
+use std::collections::HashMap;
+
+use redis::FromRedisValue;
+
+use super::Store;
+use crate::commit::{Commit, Head};
+use crate::error::{Error, Result};
+use crate::id::{MemberId, Partition};
+use crate::rank_key::RankKey;
+use crate::submission::{Folded, Snapshot, Wanted};
+
+/// The most pairs in one variadic command: no command runs for long.
+pub const PAIRS_MAX: usize = 1000;
+
+/// How long an event id is remembered, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Dedup {
+    /// The window in milliseconds. Ids lie in buckets of this length; the present and the last one are read.
+    pub window_ms: i64,
+}
+
+impl Dedup {
+    /// The bucket of an instant of acceptance.
+    #[must_use]
+    pub fn bucket(self, accepted_at_ms: i64) -> i64 {
+        accepted_at_ms.div_euclid(self.window_ms)
+    }
+
+    /// How long a bucket is kept after the last write to it, in milliseconds.
+    pub(super) fn keep_ms(self) -> i64 {
+        2 * self.window_ms
+    }
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is written, all of it.
+    Done,
+    /// Somebody else's came first: fold again.
+    Stale,
+    /// The partition is not level: recover it first.
+    Restarted,
+}
+
+/// One variadic write to one key.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) command: &'static str,
+    pub(super) key: String,
+    pub(super) args: Vec<String>,
+}
+
+/// A list of writes, as the scripts take it.
+#[derive(Debug, Default)]
+pub struct Writes(pub(super) Vec<Write>);
+
+impl Writes {
+    /// Sets entries of a standings: `ZADD`, at most [`PAIRS_MAX`] pairs each.
+    pub fn set_entries(&mut self, key: &str, entries: &[(MemberId, RankKey)]) {
+        for chunk in entries.chunks(PAIRS_MAX) {
+            let args = chunk
+                .iter()
+                .flat_map(|(member, rank_key)| [rank_key.to_redis(), member.to_string()])
+                .collect();
+            self.push("ZADD", key, args);
+        }
+    }
+
+    /// Puts a staged standings in the place of the live one: `UNLINK`, `RENAME`, `PERSIST`.
+    pub fn swap_in(&mut self, stage: &str, live: &str) {
+        self.drop_key(live);
+        self.push("RENAME", stage, vec![live.to_owned()]);
+    }
+
+    /// Drops a key: `UNLINK`, which frees it in the background.
+    pub fn drop_key(&mut self, key: &str) {
+        self.push("UNLINK", key, vec![]);
+    }
+
+    /// Remembers event ids: `HSET`, then `PEXPIRE`.
+    pub fn set_seen(&mut self, key: &str, seen: &[(String, String)], dedup: Dedup) {
+        for chunk in seen.chunks(PAIRS_MAX) {
+            self.push(
+                "HSET",
+                key,
+                chunk
+                    .iter()
+                    .flat_map(|(field, value)| [field.clone(), value.clone()])
+                    .collect(),
+            );
+        }
+        if !seen.is_empty() {
+            self.push("PEXPIRE", key, vec![dedup.keep_ms().to_string()]);
+        }
+    }
+
+    pub(super) fn push(&mut self, command: &'static str, key: &str, args: Vec<String>) {
+        self.0.push(Write {
+            command,
+            key: key.to_owned(),
+            args,
+        });
+    }
+
+    /// KEYS, after those that the script has already, and ARGV.
+    pub(super) fn encode(&self, keys: &mut Vec<String>) -> Vec<String> {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut place = |key: &str| {
+            *places.entry(key.to_owned()).or_insert_with(|| {
+                keys.push(key.to_owned());
+                keys.len()
+            })
+        };
+        let mut argv = vec![];
+        for Write { command, key, args } in &self.0 {
+            argv.extend([
+                (*command).to_owned(),
+                place(key).to_string(),
+                args.len().to_string(),
+            ]);
+            if *command == "RENAME" {
+                argv.push(place(&args[0]).to_string());
+            } else {
+                argv.extend_from_slice(args);
+            }
+        }
+        argv
+    }
+}
+
+/// A partition's log, read from the cursor.
+#[derive(Debug)]
+pub struct LogRead {
+    /// The head of that moment.
+    pub head: Head,
+    /// The commits after the one asked for, oldest first.
+    pub commits: Vec<Commit>,
+}
+
+impl Store {
+    /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
+    /// two `HMGET`, and one `ZMSCORE` a standings; O(event ids + members) .
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
+    pub async fn snapshot(
+        &self,
+        partition: Partition,
+        wanted: &Wanted,
+        dedup: Dedup,
+        now_ms: i64,
+    ) -> Result<Snapshot> {
+        let keys = self.keys();
+        let bucket = dedup.bucket(now_ms);
+        let mut command = redis::cmd("EVALSHA");
+        command
+            .arg(self.inner.scripts.snapshot.get_hash())
+            .arg(4 + wanted.standings.len());
+        command
+            .arg(keys.head(partition))
+            .arg(keys.log(partition))
+            .arg(keys.seen(partition, bucket))
+            .arg(keys.seen(partition, bucket - 1));
+        for (id, _) in &wanted.standings {
+            command.arg(keys.standings(partition, id));
+        }
+        command.arg(wanted.seen.len()).arg(&wanted.seen);
+        for (_, members) in &wanted.standings {
+            command.arg(members.len());
+            for member in members {
+                command.arg(member.as_str());
+            }
+        }
+        let mut pipe = redis::pipe();
+        pipe.add_command(command);
+        let ((answer,), _): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
+        let mut answer = answer.into_iter();
+        let run_id: String = next(&mut answer)?;
+        let head: Option<String> = next(&mut answer)?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let log_len = next(&mut answer)?;
+        let (present, before): (Vec<Option<String>>, Vec<Option<String>>) =
+            (next(&mut answer)?, next(&mut answer)?);
+        let seen = present
+            .into_iter()
+            .zip(before)
+            .map(|(present, before)| present.or(before))
+            .collect();
+        let keys = answer
+            .map(|scores| keys_of(decode(scores)?))
+            .collect::<Result<_>>()?;
+        Ok(Snapshot {
+            head,
+            log_len,
+            seen,
+            keys,
+        })
+    }
+
+    /// Commits a folded batch: moves the head from the one it was folded onto, or does nothing. One round trip: `EVALSHA` of a
+    /// script with `GET`, `INFO`, `XADD`, a `ZADD` a standings, `HSET`, `SET`; O(entries · log(size)).
+    ///
+    /// # Errors
+    /// `Unavailable`: where the connection broke, whether it was written is not known; look for the commit's id.
+    /// `Corrupt` where a key has a foreign type.
+    pub async fn commit(
+        &self,
+        partition: Partition,
+        onto: &Head,
+        folded: &Folded,
+        dedup: Dedup,
+    ) -> Result<Outcome> {
+        let Some(commit) = &folded.commit else {
+            return Ok(Outcome::Done);
+        };
+        let mut writes = Writes::default();
+        for (id, entries) in &folded.keys {
+            writes.set_entries(&self.keys().standings(partition, id), entries);
+        }
+        writes.set_seen(
+            &self
+                .keys()
+                .seen(partition, dedup.bucket(commit.accepted_at_ms)),
+            &folded.seen,
+            dedup,
+        );
+        self.commit_writes(partition, onto, commit, &writes).await
+    }
+
+    /// Commits any writes as one step of a partition's history; else as [`Self::commit`].
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn commit_writes(
+        &self,
+        partition: Partition,
+        onto: &Head,
+        commit: &Commit,
+        writes: &Writes,
+    ) -> Result<Outcome> {
+        let new_head = Head {
+            seq: commit.seq,
+            commit: commit.id.clone(),
+            run_id: onto.run_id.clone(),
+        };
+        let mut keys = vec![self.keys().head(partition), self.keys().log(partition)];
+        let mut argv = vec![
+            onto.to_text(),
+            new_head.to_text(),
+            format!("{}-0", commit.seq),
+            commit.to_log(),
+        ];
+        argv.extend(writes.encode(&mut keys));
+        let argv: Vec<&[u8]> = argv.iter().map(String::as_bytes).collect();
+        let answer: String = self.write(&self.inner.scripts.commit, &keys, &argv).await?;
+        match answer.as_str() {
+            "DONE" => Ok(Outcome::Done),
+            "STALE" => Ok(Outcome::Stale),
+            "RESTARTED" => Ok(Outcome::Restarted),
+            other => Err(Error::corrupt(format!("a commit was refused: {other}"))),
+        }
+    }
+
+    /// The commits after `seq`, at most `count`, and the head of that moment. One round trip: `GET`, `XRANGE` in a transaction.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
+    pub async fn log_after(&self, partition: Partition, seq: u64, count: usize) -> Result<LogRead> {
+        let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let commits = commits
+            .into_iter()
+            .map(|(seq, text)| Commit::from_log(seq, &text))
+            .collect::<Result<_>>()?;
+        Ok(LogRead { head, commits })
+    }
+
+    /// The head's text and the raw log after `seq`, level or not, and the run that answered.
+    pub(super) async fn head_and_log(
+        &self,
+        partition: Partition,
+        seq: u64,
+        count: usize,
+    ) -> Result<(Option<String>, Vec<(u64, String)>, std::sync::Arc<str>)> {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("GET").arg(self.keys().head(partition));
+        pipe.cmd("XRANGE")
+            .arg(self.keys().log(partition))
+            .arg(format!("{}-0", seq + 1))
+            .arg("+")
+            .arg("COUNT")
+            .arg(count);
+        type Entries = Vec<(String, HashMap<String, String>)>;
+        let ((head, entries), run_id): ((Option<String>, Entries), _) = self.read(&pipe).await?;
+        let mut commits = Vec::with_capacity(entries.len());
+        for (id, mut fields) in entries {
+            let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
+            let (Some(seq), Some(text)) = (seq, fields.remove("c")) else {
+                return Err(Error::corrupt(format!(
+                    "the log entry {id} of partition {partition} is none of ours"
+                )));
+            };
+            commits.push((seq, text));
+        }
+        Ok((head, commits, run_id))
+    }
+
+    /// The heads of all partitions, in their order, level or not. One round trip: `MGET`-like pipeline of `GET`.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn heads(&self) -> Result<Vec<Result<Head>>> {
+        let mut pipe = redis::pipe();
+        for partition in self.partitions().each() {
+            pipe.cmd("GET").arg(self.keys().head(partition));
+        }
+        let (heads, run_id): (Vec<Option<String>>, _) = self.read(&pipe).await?;
+        Ok(self
+            .partitions()
+            .each()
+            .zip(heads)
+            .map(|(partition, head)| Self::check_level(partition, head.as_deref(), &run_id))
+            .collect())
+    }
+
+    /// Drops from the log what SQL has: everything up to `seq`, accepted by the run of that id. One round trip: `XTRIM` in a script.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
+        let keys = [self.keys().head(partition), self.keys().log(partition)];
+        let keep = format!("{}-0", seq + 1);
+        self.write(
+            &self.inner.scripts.trim,
+            &keys,
+            &[run_id.as_bytes(), keep.as_bytes()],
+        )
+        .await
+    }
+}
+
+fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> Result<T> {
+    decode(
+        answer
+            .next()
+            .ok_or_else(|| Error::corrupt("a script answered with too little"))?,
+    )
+}
+
+fn decode<T: FromRedisValue>(value: redis::Value) -> Result<T> {
+    T::from_redis_value(value)
+        .map_err(|error| Error::corrupt(format!("an answer of an unknown form: {error}")))
+}
+
+pub(super) fn keys_of(scores: Vec<Option<f64>>) -> Result<Vec<Option<RankKey>>> {
+    scores
+        .into_iter()
+        .map(|score| score.map(RankKey::from_f64).transpose())
+        .collect()
+}

@@ -1,0 +1,417 @@
+//! Submissions: which standings an event belongs to, and how a batch meets what Redis held at one moment.
+//!
+//! All decisions of the write path are made here, in Rust, from a [`Snapshot`]; Redis only checks that the
+//! partition's head has not moved since and then writes.
+
+use std::collections::HashMap;
+
+use crate::board::Board;
+use crate::commit::{Commit, Event, EventKind, Head};
+use crate::error::{Error, Result};
+use crate::fold::State;
+use crate::id::{BoardNo, EventId, MemberId};
+use crate::key::StandingsId;
+use crate::rank_key::RankKey;
+use crate::window::{Period, Window};
+
+/// A score on its way in.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// The board.
+    pub board: Board,
+    /// Who.
+    pub member: MemberId,
+    /// The raw score.
+    pub score: i64,
+    /// When it was earned, in Unix milliseconds; `None` for when it is accepted.
+    pub at_ms: Option<i64>,
+    /// The client's name for it.
+    pub event_id: Option<EventId>,
+    /// The segments it counts in besides everyone.
+    pub segments: Vec<String>,
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in the commit, at this index.
+    Accepted {
+        /// 0-based.
+        index: u32,
+    },
+    /// Its event id was accepted before, in the commit of that number.
+    Duplicate {
+        /// The commit's seq.
+        seq: u64,
+    },
+    /// It was refused; nothing of it is written.
+    Rejected(Error),
+}
+
+/// What has to be read before a batch can be folded.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// The event ids, as fields of the seen hashes.
+    pub seen: Vec<String>,
+    /// The keys, standings by standings; no member twice in one.
+    pub standings: Vec<(StandingsId, Vec<MemberId>)>,
+}
+
+/// What a partition held at one moment, in the order of [`Wanted`].
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The partition's head; level with the Redis that answered.
+    pub head: Head,
+    /// How many commits wait for SQL.
+    pub log_len: u64,
+    /// What each event id was accepted as, by the present dedup bucket, else by the one before.
+    pub seen: Vec<Option<String>>,
+    /// The keys.
+    pub keys: Vec<Vec<Option<RankKey>>>,
+}
+
+/// What a folded batch writes, and what became of each submission.
+#[derive(Debug)]
+pub struct Folded {
+    /// In the order of the submissions.
+    pub verdicts: Vec<Verdict>,
+    /// The commit; `None` where nothing was accepted.
+    pub commit: Option<Commit>,
+    /// The new keys, standings by standings.
+    pub keys: Vec<(StandingsId, Vec<(MemberId, RankKey)>)>,
+    /// Fields and values for the present seen hash.
+    pub seen: Vec<(String, String)>,
+}
+
+/// Periods found so far: events come in runs of the same period, and zone arithmetic is not free.
+#[derive(Debug, Default)]
+pub struct Periods {
+    last: HashMap<(BoardNo, Window), Period>,
+}
+
+impl Periods {
+    /// [`Window::period_at`] with a memory of one period per board and window.
+    ///
+    /// # Errors
+    /// As [`Window::period_at`].
+    pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
+        let within = |period: &&Period| {
+            period.start_ms <= at_ms && period.end_ms.is_none_or(|end_ms| at_ms < end_ms)
+        };
+        if let Some(period) = self.last.get(&(board.no, window)).filter(within) {
+            return Ok(period.clone());
+        }
+        let period = window.period_at(at_ms, &board.rules.zone)?;
+        self.last.insert((board.no, window), period.clone());
+        Ok(period)
+    }
+
+    /// Every standings that an event of that time counts in: for each window its period, for each segment besides everyone again.
+    ///
+    /// # Errors
+    /// As [`Window::period_at`].
+    pub fn standings(
+        &mut self,
+        board: &Board,
+        segments: &[String],
+        at_ms: i64,
+    ) -> Result<Vec<(StandingsId, Period)>> {
+        let mut standings = Vec::with_capacity(board.rules.windows.len() * (segments.len() + 1));
+        for &window in &board.rules.windows {
+            let period = self.at(board, window, at_ms)?;
+            for segment in std::iter::once("").chain(segments.iter().map(String::as_str)) {
+                let id = StandingsId {
+                    board: board.no,
+                    generation: board.generation,
+                    segment: segment.to_owned(),
+                    window,
+                    period: period.label.clone(),
+                };
+                standings.push((id, period.clone()));
+            }
+        }
+        Ok(standings)
+    }
+}
+
+/// A batch of submissions to one partition, and where in what is read for it each one's entries are.
+#[derive(Debug)]
+pub struct Batch {
+    submissions: Vec<Submission>,
+    now_ms: i64,
+    wanted: Wanted,
+    /// The periods of the wanted standings.
+    periods: Vec<Period>,
+    /// For each submission the indices (standings, member) of what it touches, or why it cannot be accepted.
+    places: Vec<Result<Vec<(usize, usize)>>>,
+}
+
+impl Batch {
+    /// Works out which standings each submission touches; those without a time of their own are taken as of `now_ms`.
+    #[must_use]
+    pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
+        let (mut wanted, mut standings_periods, mut places) = (Wanted::default(), vec![], vec![]);
+        let mut periods = Periods::default();
+        let mut standings_index: HashMap<StandingsId, usize> = HashMap::new();
+        let mut member_index: HashMap<(usize, MemberId), usize> = HashMap::new();
+        for submission in &submissions {
+            wanted.seen.extend(submission.seen_field());
+            let touched = periods.standings(
+                &submission.board,
+                &submission.segments,
+                submission.at_ms.unwrap_or(now_ms),
+            );
+            places.push(touched.map(|touched| {
+                let place = |(id, period): (StandingsId, Period)| {
+                    let standings = *standings_index.entry(id).or_insert_with_key(|id| {
+                        wanted.standings.push((id.clone(), vec![]));
+                        standings_periods.push(period);
+                        wanted.standings.len() - 1
+                    });
+                    let members = &mut wanted.standings[standings].1;
+                    let member = *member_index
+                        .entry((standings, submission.member.clone()))
+                        .or_insert_with(|| {
+                            members.push(submission.member.clone());
+                            members.len() - 1
+                        });
+                    (standings, member)
+                };
+                touched.into_iter().map(place).collect()
+            }));
+        }
+        Self {
+            submissions,
+            now_ms,
+            wanted,
+            periods: standings_periods,
+            places,
+        }
+    }
+
+    /// The submissions, given back.
+    #[must_use]
+    pub fn into_submissions(self) -> Vec<Submission> {
+        self.submissions
+    }
+
+    /// What has to be read before it can be folded.
+    #[must_use]
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// Folds the batch, in order, onto what was read for [`Self::wanted`].
+    ///
+    /// A submission is rejected where it would leave the range of any standings it touches; those after it go on from
+    /// what it found. An event id that was accepted within the last `dedup_ms`, or earlier in the batch, makes a
+    /// duplicate. `commit` is the id that the commit gets.
+    ///
+    /// # Errors
+    /// `Corrupt` where the snapshot holds what this program does not write.
+    pub fn fold(&self, snapshot: &Snapshot, dedup_ms: i64, commit: &str) -> Result<Folded> {
+        let mut seen: HashMap<String, Seen> = HashMap::new();
+        for (field, value) in self.wanted.seen.iter().zip(&snapshot.seen) {
+            let Some(first) = value.as_deref().map(Seen::parse).transpose()? else {
+                continue;
+            };
+            if first.accepted_at_ms > self.now_ms - dedup_ms {
+                seen.insert(field.clone(), first);
+            }
+        }
+        let mut keys = snapshot.keys.clone();
+        let seq = snapshot.head.seq + 1;
+        let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
+        for (submission, places) in self.submissions.iter().zip(&self.places) {
+            let (field, this) = (
+                submission.seen_field(),
+                submission.as_seen(self.now_ms, seq),
+            );
+            if let Some(first) = field.as_ref().and_then(|field| seen.get(field)) {
+                verdicts.push(first.verdict_on(&this));
+                continue;
+            }
+            if let Err(error) = places
+                .clone()
+                .and_then(|places| self.admit(submission, &places, &mut keys))
+            {
+                verdicts.push(Verdict::Rejected(error));
+                continue;
+            }
+            verdicts.push(Verdict::Accepted {
+                index: events.len() as u32,
+            });
+            events.push(submission.to_event(self.now_ms));
+            if let Some(field) = field {
+                seen_now.push((field.clone(), this.to_text()));
+                seen.insert(field, this);
+            }
+        }
+        let commit = (!events.is_empty()).then(|| Commit {
+            seq,
+            id: commit.to_owned(),
+            parent: snapshot.head.commit.clone(),
+            accepted_at_ms: self.now_ms,
+            events,
+        });
+        Ok(Folded {
+            verdicts,
+            commit,
+            keys: self.changed(&snapshot.keys, &keys),
+            seen: seen_now,
+        })
+    }
+
+    /// Moves a member in all the standings it touches, or in none.
+    fn admit(
+        &self,
+        submission: &Submission,
+        places: &[(usize, usize)],
+        keys: &mut [Vec<Option<RankKey>>],
+    ) -> Result<()> {
+        let rules = &submission.board.rules;
+        let event = State {
+            score: submission.score,
+            tick: rules.tick(submission.at_ms.unwrap_or(self.now_ms)),
+        };
+        let mut moved = Vec::with_capacity(places.len());
+        for &(standings, member) in places {
+            let (window, period) = (
+                self.wanted.standings[standings].0.window,
+                &self.periods[standings],
+            );
+            let state = keys[standings][member].map(|key| rules.state(window, period, key));
+            moved.push(rules.key(window, period, rules.fold(state, event))?);
+        }
+        for (&(standings, member), key) in places.iter().zip(moved) {
+            keys[standings][member] = Some(key);
+        }
+        Ok(())
+    }
+
+    fn changed(
+        &self,
+        before: &[Vec<Option<RankKey>>],
+        after: &[Vec<Option<RankKey>>],
+    ) -> Vec<(StandingsId, Vec<(MemberId, RankKey)>)> {
+        let standings = self.wanted.standings.iter().zip(before.iter().zip(after));
+        let changed = standings.map(|((id, members), (before, after))| {
+            let moved = members
+                .iter()
+                .zip(before.iter().zip(after))
+                .filter(|(_, (before, after))| before != after);
+            (
+                id.clone(),
+                moved
+                    .filter_map(|(member, (_, after))| Some((member.clone(), (*after)?)))
+                    .collect::<Vec<_>>(),
+            )
+        });
+        changed.filter(|(_, moved)| !moved.is_empty()).collect()
+    }
+}
+
+impl Submission {
+    fn seen_field(&self) -> Option<String> {
+        Some(seen_field(
+            self.board.no,
+            &self.member,
+            self.event_id.as_ref()?,
+        ))
+    }
+
+    fn as_seen(&self, now_ms: i64, seq: u64) -> Seen {
+        Seen {
+            score: self.score,
+            at_ms: self.at_ms,
+            accepted_at_ms: now_ms,
+            seq,
+        }
+    }
+
+    fn to_event(&self, now_ms: i64) -> Event {
+        Event {
+            board: self.board.no,
+            generation: self.board.generation,
+            member: self.member.clone(),
+            kind: EventKind::Score {
+                score: self.score,
+                at_ms: self.at_ms.unwrap_or(now_ms),
+                at_sent: self.at_ms.is_some(),
+            },
+            event_id: self.event_id.clone(),
+            segments: self.segments.clone(),
+        }
+    }
+}
+
+/// The field of an event id in a seen hash: ids have no control characters, so a line feed parts them.
+fn seen_field(board: BoardNo, member: &MemberId, event_id: &EventId) -> String {
+    format!("{board}\n{member}\n{event_id}")
+}
+
+/// The field and value that a seen hash has for an event of a commit; `None` for one without an id, or a removal.
+#[must_use]
+pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(String, String)> {
+    let EventKind::Score {
+        score,
+        at_ms,
+        at_sent,
+    } = event.kind
+    else {
+        return None;
+    };
+    let field = seen_field(event.board, &event.member, event.event_id.as_ref()?);
+    let seen = Seen {
+        score,
+        at_ms: at_sent.then_some(at_ms),
+        accepted_at_ms,
+        seq,
+    };
+    Some((field, seen.to_text()))
+}
+
+/// What an event id was accepted as: `<raw score> <at or -> <accepted at> <seq>`.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    score: i64,
+    at_ms: Option<i64>,
+    accepted_at_ms: i64,
+    seq: u64,
+}
+
+impl Seen {
+    fn parse(text: &str) -> Result<Self> {
+        let mut parts = text.split(' ');
+        let seen = (|| {
+            let score = parts.next()?.parse().ok()?;
+            let at_ms = match parts.next()? {
+                "-" => None,
+                at => Some(at.parse().ok()?),
+            };
+            Some(Self {
+                score,
+                at_ms,
+                accepted_at_ms: parts.next()?.parse().ok()?,
+                seq: parts.next()?.parse().ok()?,
+            })
+        })();
+        seen.ok_or_else(|| Error::corrupt(format!("{text:?} is no record of an event id")))
+    }
+
+    fn to_text(self) -> String {
+        let at = self
+            .at_ms
+            .map_or_else(|| "-".to_owned(), |at_ms| at_ms.to_string());
+        format!("{} {at} {} {}", self.score, self.accepted_at_ms, self.seq)
+    }
+
+    fn verdict_on(&self, again: &Self) -> Verdict {
+        if (self.score, self.at_ms) == (again.score, again.at_ms) {
+            return Verdict::Duplicate { seq: self.seq };
+        }
+        Verdict::Rejected(Error::invalid(
+            "this eventId was accepted with another score or time; the same id is accepted with the same content only",
+        ))
+    }
+}
