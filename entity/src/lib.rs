@@ -1,1 +1,47 @@
-//! Skeleton.
+//! SQL: the tables as SeaORM entities, how a row becomes what ranking needs, and what moves between Redis and SQL.
+//!
+//! | module | has |
+//! |---|---|
+//! | one per table | the entity |
+//! | [`deployment`] | the settings that say where the stores are, and the stores opened |
+//! | [`submit`] | a batch of scores into a partition, whatever happens on the way |
+//! | [`persist`] | the log into SQL, exactly once |
+//! | [`recovery`] | a partition of Redis brought level with SQL |
+//!
+//! Nothing here speaks HTTP or GraphQL, and redis is reached through ranking only.
+
+pub mod access_token;
+pub mod board;
+pub mod commit;
+pub mod dead_letter;
+pub mod deployment;
+pub mod deployment_row;
+pub mod error;
+pub mod friendship;
+pub mod integrity_finding;
+pub mod integrity_run;
+pub mod job;
+pub mod log_cursor;
+pub mod member;
+pub mod persist;
+pub mod recovery;
+pub mod score_event;
+pub mod standing;
+pub mod submit;
+
+pub use error::{Error, Result};
+
+/// The server's clock, in Unix milliseconds.
+#[must_use]
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("the clock is after 1970");
+    since.as_millis() as i64
+}
+
+/// A new commit id or token: 32 random hexadecimal digits.
+#[must_use]
+pub fn random_id() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}

@@ -163,20 +163,24 @@ impl Recovery {
         }
     }
 
-    /// Drops all that Redis has of the partition's standings and event ids, the head first; the log too unless it is kept.
-    /// `SCAN` and `UNLINK`: O(keys of the server).
+    /// Takes the head away: from here nobody writes, and readers know. One round trip.
     ///
     /// # Errors
-    /// `NotLevel` where the right to recover is lost; `Unavailable`.
-    pub async fn clear(&self, keep_log: bool) -> Result<()> {
-        let keys = self.store.keys();
+    /// As [`Self::apply`].
+    pub async fn close(&self) -> Result<()> {
         let mut writes = Writes::default();
-        writes.drop_key(&keys.head(self.partition));
-        if !keep_log {
-            writes.drop_key(&keys.log(self.partition));
-        }
-        self.apply(&writes).await?;
-        let mut found = self.store.standings_keys(self.partition, None).await?;
+        writes.drop_key(&self.store.keys().head(self.partition));
+        self.apply(&writes).await
+    }
+
+    /// Drops all that Redis has of the partition's log, standings and event ids. `SCAN` and `UNLINK`: O(keys of the server).
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn clear(&self) -> Result<()> {
+        let keys = self.store.keys();
+        let mut found = vec![keys.log(self.partition)];
+        found.extend(self.store.standings_keys(self.partition, None).await?);
         found.extend(self.store.scan(&keys.seen_pattern(self.partition)).await?);
         for chunk in found.chunks(500) {
             let mut writes = Writes::default();

@@ -1,0 +1,137 @@
+//! Boards, and how a row becomes what ranking needs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::id::BoardNo;
+use sea_orm::entity::prelude::*;
+
+use crate::error::Result;
+
+/// A row of `board`.
+#[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+#[sea_orm(table_name = "board")]
+pub struct Model {
+    /// Its number, never used again.
+    #[sea_orm(primary_key)]
+    pub no: i64,
+    /// Its name in URLs and queries.
+    pub slug: String,
+    /// Its title.
+    pub title: String,
+    /// HIGH_FIRST or LOW_FIRST.
+    pub direction: String,
+    /// SUM, BEST or LATEST.
+    pub policy: String,
+    /// EARLIEST, LATEST or MEMBER.
+    pub tie_break: String,
+    /// The unit of time in tie-breaks, in milliseconds.
+    pub tick_ms: i32,
+    /// 0 to 9.
+    pub decimals: i32,
+    /// The lowest score in `all`, raw.
+    pub min_score: i64,
+    /// The highest score in `all`, raw.
+    pub max_score: i64,
+    /// An IANA name.
+    pub time_zone: String,
+    /// S.
+    pub shards: i32,
+    /// Member attributes with standings of their own, as a JSON array.
+    pub segment_by: String,
+    /// PUBLIC or PRIVATE.
+    pub visibility: String,
+    /// Whether a member's own token may submit.
+    pub self_submit: bool,
+    /// The windows besides `all`, as a JSON array of name and retain.
+    pub windows: String,
+    /// Goes up when the layout changes.
+    pub generation: i32,
+    /// When, in Unix milliseconds.
+    pub created_at_ms: i64,
+}
+
+/// None that are followed.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+/// A window of a board, and how many past periods stay in Redis.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct WindowRow {
+    /// Its name.
+    pub name: String,
+    /// Past periods kept in Redis.
+    pub retain: u32,
+}
+
+impl Model {
+    /// The board's rules, as ranking needs them.
+    ///
+    /// # Errors
+    /// `Corrupt` where the row holds what createBoard does not write.
+    pub fn to_ranking(&self) -> ranking::Result<Board> {
+        let broken = |what: &str| {
+            ranking::Error::Corrupt(format!("board {} has a broken {what}", self.slug))
+        };
+        let windows = self
+            .window_rows()?
+            .iter()
+            .map(|row| row.name.parse())
+            .collect::<ranking::Result<_>>()?;
+        let tie_break = TieBreak::from_name(&self.tie_break)?;
+        let rules = Rules::new(RulesInput {
+            direction: Direction::from_name(&self.direction)?,
+            policy: Policy::from_name(&self.policy)?,
+            tie_break,
+            tick_ms: if tie_break == TieBreak::Member {
+                None
+            } else {
+                Some(self.tick_ms.unsigned_abs())
+            },
+            decimals: self
+                .decimals
+                .try_into()
+                .map_err(|_| broken("number of decimals"))?,
+            min: self.min_score,
+            max: self.max_score,
+            zone: ranking::window::parse_zone(&self.time_zone)?,
+            shards: self
+                .shards
+                .try_into()
+                .map_err(|_| broken("number of shards"))?,
+            windows,
+        })?;
+        let generation = self
+            .generation
+            .try_into()
+            .map_err(|_| broken("generation"))?;
+        Ok(Board {
+            no: BoardNo(self.no),
+            generation,
+            rules: Arc::new(rules),
+        })
+    }
+
+    /// Its windows besides `all`.
+    ///
+    /// # Errors
+    /// `Corrupt` where they are no JSON array of windows.
+    pub fn window_rows(&self) -> ranking::Result<Vec<WindowRow>> {
+        serde_json::from_str(&self.windows)
+            .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
+    }
+}
+
+/// All boards' rules by number.
+///
+/// # Errors
+/// Where SQL does not answer, or a row is broken.
+pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
+    let rows = Entity::find().all(db).await?;
+    rows.iter()
+        .map(|row| Ok((BoardNo(row.no), row.to_ranking()?)))
+        .collect()
+}

@@ -1,0 +1,246 @@
+//! A deployment: the settings that say where its stores are, and the stores, opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ranking::key::KeySpace;
+use ranking::private_redis::PrivateRedis;
+use ranking::shard::Partitions;
+use ranking::store::Store;
+use ranking::store::write::Dedup;
+use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
+use sea_orm::{
+    ActiveValue::Set, ConnectOptions, Database, DatabaseConnection, EntityTrait, TryInsertResult,
+};
+
+use crate::deployment_row;
+use crate::error::{Error, Result};
+
+/// The partitions of a deployment that is born without being told.
+const PARTITIONS_UNASKED: u16 = 16;
+
+/// Where the stores are. Each is an environment variable, or the flag of the same name.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Settings {
+    /// The directory of embedded data: the SQLite file, the private Redis.
+    #[arg(long, env = "LAUREL_DATA_DIR", default_value = "./data", global = true)]
+    pub data_dir: PathBuf,
+    /// The database: sqlite:// or postgres://. By default laurel.sqlite in the data directory.
+    #[arg(
+        long,
+        env = "LAUREL_DATABASE_URL",
+        hide_env_values = true,
+        global = true
+    )]
+    pub database_url: Option<String>,
+    /// Redis: redis:// or redis+unix://. By default a private redis-server in the data directory, started and stopped with its users.
+    #[arg(long, env = "LAUREL_REDIS_URL", hide_env_values = true, global = true)]
+    pub redis_url: Option<String>,
+    /// What every Redis key begins with; no braces.
+    #[arg(
+        long,
+        env = "LAUREL_REDIS_PREFIX",
+        default_value = "laurel",
+        global = true
+    )]
+    pub redis_prefix: String,
+    /// Partitions, a power of two up to 4096, fixed when the deployment is born. By default 16, or what it was born with.
+    #[arg(long, env = "LAUREL_PARTITIONS", global = true)]
+    pub partitions: Option<u16>,
+    /// How long an event id is remembered, in hours, 1 to 720.
+    #[arg(long, env = "LAUREL_DEDUP_HOURS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=720), global = true)]
+    pub dedup_hours: u32,
+    /// How many commits a partition's log may hold while SQL is away; beyond it submissions are refused.
+    #[arg(long, env = "LAUREL_LOG_COMMITS_MAX", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..), global = true)]
+    pub log_commits_max: u64,
+    /// How long Redis may take to answer one request, in milliseconds.
+    #[arg(long, env = "LAUREL_REDIS_TIMEOUT_MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(10..=600_000), global = true)]
+    pub redis_timeout_ms: u64,
+}
+
+/// The environment variables of [`Settings`].
+pub const SETTING_NAMES: [&str; 8] = [
+    "LAUREL_DATA_DIR",
+    "LAUREL_DATABASE_URL",
+    "LAUREL_REDIS_URL",
+    "LAUREL_REDIS_PREFIX",
+    "LAUREL_PARTITIONS",
+    "LAUREL_DEDUP_HOURS",
+    "LAUREL_LOG_COMMITS_MAX",
+    "LAUREL_REDIS_TIMEOUT_MS",
+];
+
+/// The stores of a deployment. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Deployment {
+    /// SQL.
+    pub db: DatabaseConnection,
+    /// Redis.
+    pub store: Store,
+    /// How long event ids are remembered.
+    pub dedup: Dedup,
+    /// How many commits a log may hold.
+    pub log_commits_max: u64,
+    private_redis: Option<Arc<PrivateRedis>>,
+}
+
+/// Refuses environment variables that begin with `LAUREL_` and are none of `known`: a misspelt setting must not be silently ignored.
+///
+/// # Errors
+/// `Invalid`, naming the variable.
+pub fn refuse_unknown_variables(known: &[&str]) -> Result<()> {
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("LAUREL_")
+            && !known.contains(&&*name)
+            && !SETTING_NAMES.contains(&&*name)
+        {
+            let mut all: Vec<&str> = SETTING_NAMES.iter().chain(known).copied().collect();
+            all.sort_unstable();
+            return Err(ranking::Error::Invalid(format!(
+                "{name} is no setting; those are {}",
+                all.join(", ")
+            ))
+            .into());
+        }
+    }
+    Ok(())
+}
+
+impl Settings {
+    /// Connects to SQL; creates the data directory and the SQLite file where they are missing.
+    ///
+    /// # Errors
+    /// `Invalid` for a URL of another kind; `Sql` where the database does not answer.
+    pub async fn connect_sql(&self) -> Result<DatabaseConnection> {
+        std::fs::create_dir_all(&self.data_dir).map_err(|error| {
+            ranking::Error::Unavailable(format!(
+                "the data directory {}: {error}",
+                self.data_dir.display()
+            ))
+        })?;
+        let embedded = || {
+            format!(
+                "sqlite://{}?mode=rwc",
+                self.data_dir.join("laurel.sqlite").display()
+            )
+        };
+        let url = self.database_url.clone().unwrap_or_else(embedded);
+        if !["sqlite:", "postgres:", "postgresql:"]
+            .iter()
+            .any(|kind| url.starts_with(kind))
+        {
+            return Err(ranking::Error::Invalid(
+                "LAUREL_DATABASE_URL: a URL of kind sqlite:// or postgres:// is accepted".into(),
+            )
+            .into());
+        }
+        let mut options = ConnectOptions::new(url);
+        options
+            .sqlx_logging(false)
+            .max_connections(16)
+            .acquire_timeout(Duration::from_secs(10));
+        // FULL: what the cursor says SQL has, a power cut must not take, as the log in Redis is trimmed to it.
+        options.map_sqlx_sqlite_opts(|sqlite| {
+            sqlite
+                .journal_mode(SqliteJournalMode::Wal)
+                .synchronous(SqliteSynchronous::Full)
+                .busy_timeout(Duration::from_secs(30))
+        });
+        Ok(Database::connect(options).await?)
+    }
+
+    /// Opens the stores; `db` has its schema. Starts or adopts the private Redis where no other is named.
+    ///
+    /// # Errors
+    /// `Invalid` for settings that contradict each other or how the deployment was born; else what the stores say.
+    pub async fn open(&self, db: DatabaseConnection) -> Result<Deployment> {
+        let partitions = Partitions::new(self.born_partitions(&db).await?)?;
+        let keys = KeySpace::new(&self.redis_prefix)?;
+        let private_redis = match &self.redis_url {
+            Some(_) => None,
+            None => Some(Arc::new(
+                PrivateRedis::start(&self.data_dir.join("redis")).await?,
+            )),
+        };
+        let url = self
+            .redis_url
+            .clone()
+            .or_else(|| private_redis.as_ref().map(|redis| redis.url()))
+            .unwrap_or_default();
+        if url.contains("cluster=true") {
+            return Err(ranking::Error::Invalid(
+                "LAUREL_REDIS_URL: Redis Cluster is not available yet; a single server is".into(),
+            )
+            .into());
+        }
+        let store = Store::new(
+            &url,
+            keys,
+            partitions,
+            Duration::from_millis(self.redis_timeout_ms),
+        )?;
+        store.check_server().await?;
+        let dedup = Dedup {
+            window_ms: i64::from(self.dedup_hours) * 3_600_000,
+        };
+        Ok(Deployment {
+            db,
+            store,
+            dedup,
+            log_commits_max: self.log_commits_max,
+            private_redis,
+        })
+    }
+
+    async fn born_partitions(&self, db: &DatabaseConnection) -> Result<u16> {
+        let row = deployment_row::ActiveModel {
+            id: Set(1),
+            partitions: Set(self.partitions.unwrap_or(PARTITIONS_UNASKED).into()),
+            created_at_ms: Set(crate::now_ms()),
+        };
+        if self
+            .partitions
+            .is_some_and(|count| Partitions::new(count).is_err())
+        {
+            return Err(ranking::Error::Invalid(
+                "LAUREL_PARTITIONS: a power of two from 1 to 4096 is accepted".into(),
+            )
+            .into());
+        }
+        let insert = deployment_row::Entity::insert(row)
+            .on_conflict_do_nothing_on([deployment_row::Column::Id]);
+        let _: TryInsertResult<u64> = insert.exec_without_returning(db).await?;
+        let row = deployment_row::Entity::find_by_id(1).one(db).await?;
+        let born = row
+            .and_then(|row| u16::try_from(row.partitions).ok())
+            .ok_or_else(|| ranking::Error::Corrupt("the deployment's row is broken".into()))?;
+        match self.partitions {
+            Some(asked) if asked != born => Err(Error::Ranking(ranking::Error::Invalid(format!(
+                "LAUREL_PARTITIONS is {asked}; this deployment was born with {born} and keeps them"
+            )))),
+            _ => Ok(born),
+        }
+    }
+}
+
+impl Deployment {
+    /// Starts the private Redis again if it died; nothing where Redis is somebody else's.
+    pub async fn revive_redis(&self) {
+        if let Some(redis) = &self.private_redis
+            && let Err(error) = redis.ensure_running().await
+        {
+            tracing::error!(%error, "the private redis-server does not start");
+        }
+    }
+
+    /// Closes the stores; the private Redis is stopped unless another process uses it.
+    pub async fn close(self) {
+        let _ = self.db.clone().close().await;
+        drop(self.store);
+        if let Some(redis) = self.private_redis.and_then(Arc::into_inner) {
+            redis.stop().await;
+        }
+    }
+}

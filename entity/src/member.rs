@@ -1,0 +1,24 @@
+//! Members: whoever was ranked or named.
+
+use sea_orm::entity::prelude::*;
+
+/// A row of `member`.
+#[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+#[sea_orm(table_name = "member")]
+pub struct Model {
+    /// The id that the game gives.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub key: String,
+    /// What to call it; the key until told.
+    pub name: Option<String>,
+    /// Its region.
+    pub region: Option<String>,
+    /// When it came into being, in Unix milliseconds.
+    pub created_at_ms: i64,
+}
+
+/// None that are followed.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

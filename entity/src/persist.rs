@@ -1,0 +1,481 @@
+//! The persister: a partition's log into SQL, exactly once, whoever runs it and however often.
+//!
+//! One transaction moves the cursor from exactly where it was (run id included), and writes the commits, their events,
+//! the members that came into being and the all-time standings. Whoever loses the race for the cursor changes nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ranking::board::Board;
+use ranking::commit::{Commit, Event, EventKind};
+use ranking::fold::State;
+use ranking::id::{BoardNo, Partition};
+use ranking::rank_key::RankKey;
+use ranking::window::Window;
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbErr,
+    EntityTrait, IntoActiveModel, QueryFilter, TransactionTrait,
+};
+
+use crate::deployment::Deployment;
+use crate::error::{Error, Result, is_refused_content};
+use crate::{board, commit, dead_letter, log_cursor, member, score_event, standing};
+
+/// How many commits are read from a log at once.
+const COMMITS_MAX: usize = 500;
+
+/// How many events one transaction takes, unless a single commit has more.
+const EVENTS_MAX: usize = 5000;
+
+/// How many rows one statement takes: SQLite has 32,766 parameters.
+const ROWS_MAX: usize = 1000;
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The log had nothing that SQL did not have.
+    Level,
+    /// So many events were written; there may be more.
+    Wrote {
+        /// How many.
+        events: usize,
+    },
+    /// Another persister moved the cursor first.
+    Beaten,
+}
+
+/// Events that SQL refuses, by (seq, index), and why.
+type Refused = BTreeMap<(u64, usize), String>;
+
+/// Writes what a partition's log has after the cursor, one transaction's worth, then trims the log.
+///
+/// # Errors
+/// `NotLevel` where the log does not lead on from the cursor on this run of Redis; else what the stores say.
+pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Progress> {
+    let Deployment { db, store, .. } = deployment;
+    let not_level = || Error::Ranking(ranking::Error::NotLevel(partition.0));
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
+        .one(db)
+        .await?
+        .ok_or_else(not_level)?;
+    let log = store
+        .log_after(partition, cursor.seq as u64, COMMITS_MAX)
+        .await?;
+    if log.head.run_id != cursor.run_id {
+        return Err(not_level());
+    }
+    if log.commits.is_empty() {
+        let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
+        return if level {
+            Ok(Progress::Level)
+        } else {
+            Err(not_level())
+        };
+    }
+    let commits = one_transaction(log.commits);
+    if !descends(&cursor, &commits) {
+        return Err(not_level());
+    }
+    let progress = persist_commits(deployment, partition, &cursor, &commits).await?;
+    if let (Progress::Wrote { .. }, Some(last)) = (progress, commits.last()) {
+        store.trim(partition, &cursor.run_id, last.seq).await?;
+    }
+    Ok(progress)
+}
+
+/// Writes commits that descend from the cursor. Where SQL refuses content, the commits are halved until the events at fault are found;
+/// those go to the dead letters and the rest goes on.
+///
+/// # Errors
+/// What SQL says, refused content excepted.
+pub(crate) async fn persist_commits(
+    deployment: &Deployment,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commits: &[Commit],
+) -> Result<Progress> {
+    let mut refused = Refused::new();
+    let boards = board::all(&deployment.db).await?;
+    loop {
+        let mut part = commits;
+        let error = loop {
+            match write(deployment, partition, cursor, part, &boards, &refused).await {
+                Ok(true) => {
+                    return Ok(Progress::Wrote {
+                        events: part.iter().map(|commit| commit.events.len()).sum(),
+                    });
+                }
+                Ok(false) => return Ok(Progress::Beaten),
+                Err(error) if !is_refused_content(&error) => return Err(error.into()),
+                Err(error) if part.len() == 1 => break error,
+                Err(_) => part = &part[..part.len() / 2],
+            }
+        };
+        let before = refused.len();
+        find_refused(
+            deployment,
+            partition,
+            cursor,
+            &part[0],
+            &boards,
+            &mut refused,
+        )
+        .await?;
+        if refused.len() == before {
+            return Err(error.into());
+        }
+    }
+}
+
+/// Tries every event of a commit alone, each in a transaction that is rolled back.
+async fn find_refused(
+    deployment: &Deployment,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commit: &Commit,
+    boards: &HashMap<BoardNo, Board>,
+    refused: &mut Refused,
+) -> Result<()> {
+    for (index, event) in commit.events.iter().enumerate() {
+        let alone = Commit {
+            events: vec![event.clone()],
+            ..commit.clone()
+        };
+        let transaction = deployment.db.begin().await?;
+        let tried = write_into(
+            &transaction,
+            partition,
+            cursor,
+            std::slice::from_ref(&alone),
+            boards,
+            &Refused::new(),
+        )
+        .await;
+        transaction.rollback().await?;
+        match tried {
+            Err(error) if is_refused_content(&error) => {
+                tracing::error!(%partition, seq = commit.seq, index, %error, "SQL refuses an event; it goes to the dead letters");
+                refused.insert((commit.seq, index), error.to_string());
+            }
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn write(
+    deployment: &Deployment,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commits: &[Commit],
+    boards: &HashMap<BoardNo, Board>,
+    refused: &Refused,
+) -> Result<bool, DbErr> {
+    let transaction = deployment.db.begin().await?;
+    if write_into(&transaction, partition, cursor, commits, boards, refused).await? {
+        transaction.commit().await?;
+        return Ok(true);
+    }
+    transaction.rollback().await?;
+    Ok(false)
+}
+
+/// Whether the cursor was where it should be; if so everything is in the transaction.
+async fn write_into(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commits: &[Commit],
+    boards: &HashMap<BoardNo, Board>,
+    refused: &Refused,
+) -> Result<bool, DbErr> {
+    let Some(last) = commits.last() else {
+        return Ok(true);
+    };
+    // The cursor first: it takes SQLite's one write lock at once, and a row lock elsewhere.
+    let moved = log_cursor::Entity::update_many()
+        .set(log_cursor::ActiveModel {
+            seq: Set(last.seq as i64),
+            commit_id: Set(last.id.clone()),
+            ..Default::default()
+        })
+        .filter(is_still(cursor))
+        .exec(transaction)
+        .await?;
+    if moved.rows_affected != 1 {
+        return Ok(false);
+    }
+    let rows: Vec<_> = commits
+        .iter()
+        .map(|commit| {
+            commit::Model {
+                partition: partition.0.into(),
+                seq: commit.seq as i64,
+                id: commit.id.clone(),
+                parent: commit.parent.clone(),
+                accepted_at_ms: commit.accepted_at_ms,
+                events: commit.events.len() as i32,
+            }
+            .into_active_model()
+        })
+        .collect();
+    insert_chunked::<commit::Entity, _>(transaction, rows, None).await?;
+    write_events(transaction, partition, commits, boards, refused).await?;
+    Ok(true)
+}
+
+async fn write_events(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    commits: &[Commit],
+    boards: &HashMap<BoardNo, Board>,
+    refused: &Refused,
+) -> Result<(), DbErr> {
+    let (mut events, mut members, mut dead) = (vec![], BTreeMap::new(), vec![]);
+    let mut taken: Vec<(u64, &Event)> = vec![];
+    for commit in commits {
+        for (index, event) in commit.events.iter().enumerate() {
+            if let Some(reason) = refused.get(&(commit.seq, index)) {
+                dead.push(dead_letter(partition, commit, index, reason));
+                continue;
+            }
+            members
+                .entry(event.member.as_str())
+                .or_insert(commit.accepted_at_ms);
+            events.push(
+                score_event::Model::of_event(partition, commit.seq, index, event)
+                    .into_active_model(),
+            );
+            taken.push((commit.seq, event));
+        }
+    }
+    let members = members
+        .into_iter()
+        .map(|(key, created_at_ms)| member::ActiveModel {
+            key: Set(key.to_owned()),
+            name: Set(None),
+            region: Set(None),
+            created_at_ms: Set(created_at_ms),
+        });
+    let known = OnConflict::column(member::Column::Key)
+        .do_nothing_on([member::Column::Key])
+        .to_owned();
+    insert_chunked::<member::Entity, _>(transaction, members.collect(), Some(known)).await?;
+    insert_chunked::<score_event::Entity, _>(transaction, events, None).await?;
+    insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
+    write_standings(transaction, partition, &taken, boards).await
+}
+
+/// Folds the events onto the all-time standings. A removal takes the member's rows away.
+async fn write_standings(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    events: &[(u64, &Event)],
+    boards: &HashMap<BoardNo, Board>,
+) -> Result<(), DbErr> {
+    type Place<'a> = (BoardNo, &'a str, &'a str);
+    let refused = |what: String| DbErr::Custom(what);
+    let mut by_member: BTreeMap<(BoardNo, &str), Vec<(u64, &Event)>> = BTreeMap::new();
+    for &(seq, event) in events {
+        by_member
+            .entry((event.board, event.member.as_str()))
+            .or_default()
+            .push((seq, event));
+    }
+    let mut states: BTreeMap<Place<'_>, Option<(State, u64)>> = BTreeMap::new();
+    let rows = load(transaction, by_member.keys().copied()).await?;
+    for row in &rows {
+        let board = boards
+            .get(&BoardNo(row.board_no))
+            .ok_or_else(|| refused(format!("board {} has no row", row.board_no)))?;
+        let state = state_of(board, row).map_err(|error| refused(error.to_string()))?;
+        states.insert(
+            (BoardNo(row.board_no), &row.segment, &row.member),
+            Some((state, row.seq as u64)),
+        );
+    }
+    for ((no, member), events) in &by_member {
+        let board = boards
+            .get(no)
+            .ok_or_else(|| refused(format!("board {no} has no row")))?;
+        for &(seq, event) in events {
+            let EventKind::Score { score, at_ms, .. } = event.kind else {
+                for (_, state) in states
+                    .range_mut((*no, "", "")..)
+                    .take_while(|((board, ..), _)| board == no)
+                    .filter(|((_, _, who), _)| who == member)
+                {
+                    *state = None;
+                }
+                continue;
+            };
+            let step = State {
+                score,
+                tick: board.rules.tick(at_ms),
+            };
+            for segment in std::iter::once("").chain(event.segments.iter().map(String::as_str)) {
+                let state = states.entry((*no, segment, member)).or_insert(None);
+                *state = Some((board.rules.fold(state.map(|(state, _)| state), step), seq));
+            }
+        }
+    }
+    let mut upserts = vec![];
+    for ((no, segment, member), state) in states {
+        let Some((state, seq)) = state else {
+            standing::Entity::delete_by_id((no.0, segment.to_owned(), member.to_owned()))
+                .exec(transaction)
+                .await?;
+            continue;
+        };
+        let row = row_of(&boards[&no], segment, member, state, partition, seq)
+            .map_err(|error| refused(error.to_string()))?;
+        upserts.push(row.into_active_model());
+    }
+    insert_chunked::<standing::Entity, _>(transaction, upserts, Some(replace_standing())).await
+}
+
+/// How a row of `standing` replaces the one of the same member.
+#[must_use]
+pub fn replace_standing() -> OnConflict {
+    use standing::Column::{BoardNo, Member, Partition, RankKey, Score, Segment, Seq};
+    OnConflict::columns([BoardNo, Segment, Member])
+        .update_columns([Score, RankKey, Partition, Seq])
+        .to_owned()
+}
+
+async fn load(
+    transaction: &DatabaseTransaction,
+    members: impl Iterator<Item = (BoardNo, &str)>,
+) -> Result<Vec<standing::Model>, DbErr> {
+    let mut by_board: BTreeMap<BoardNo, Vec<&str>> = BTreeMap::new();
+    for (no, member) in members {
+        by_board.entry(no).or_default().push(member);
+    }
+    let mut rows = vec![];
+    for (no, members) in by_board {
+        for chunk in members.chunks(ROWS_MAX) {
+            let of_them = Condition::all()
+                .add(standing::Column::BoardNo.eq(no.0))
+                .add(standing::Column::Member.is_in(chunk.iter().copied()));
+            rows.extend(
+                standing::Entity::find()
+                    .filter(of_them)
+                    .all(transaction)
+                    .await?,
+            );
+        }
+    }
+    Ok(rows)
+}
+
+/// The state in a row of `standing`.
+///
+/// # Errors
+/// `Corrupt` where the row's key is none.
+pub fn state_of(board: &Board, row: &standing::Model) -> ranking::Result<State> {
+    let all = Window::All.period_at(0, &board.rules.zone)?;
+    Ok(board
+        .rules
+        .state(Window::All, &all, RankKey::from_i64(row.rank_key)?))
+}
+
+/// The row of `standing` for a state.
+///
+/// # Errors
+/// `OutOfRange` where the state has no key; an accepted one's always has.
+pub fn row_of(
+    board: &Board,
+    segment: &str,
+    member: &str,
+    state: State,
+    partition: Partition,
+    seq: u64,
+) -> ranking::Result<standing::Model> {
+    let all = Window::All.period_at(0, &board.rules.zone)?;
+    Ok(standing::Model {
+        board_no: board.no.0,
+        segment: segment.to_owned(),
+        member: member.to_owned(),
+        score: state.score,
+        rank_key: board.rules.key(Window::All, &all, state)?.to_i64(),
+        partition: partition.0.into(),
+        seq: seq as i64,
+    })
+}
+
+fn dead_letter(
+    partition: Partition,
+    commit: &Commit,
+    index: usize,
+    reason: &str,
+) -> dead_letter::ActiveModel {
+    let alone = Commit {
+        events: vec![commit.events[index].clone()],
+        ..commit.clone()
+    };
+    dead_letter::ActiveModel {
+        partition: Set(partition.0.into()),
+        seq: Set(commit.seq as i64),
+        event_index: Set(index as i32),
+        payload: Set(alone.to_log()),
+        reason: Set(reason.to_owned()),
+        state: Set("PENDING".to_owned()),
+        created_at_ms: Set(crate::now_ms()),
+    }
+}
+
+/// Inserts rows, so many in a statement.
+///
+/// # Errors
+/// What SQL says.
+pub async fn insert_chunked<E, A>(
+    db: &impl ConnectionTrait,
+    rows: Vec<A>,
+    on_conflict: Option<OnConflict>,
+) -> Result<(), DbErr>
+where
+    E: EntityTrait,
+    A: sea_orm::ActiveModelTrait<Entity = E> + Send,
+{
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let mut insert = E::insert_many(rows.by_ref().take(ROWS_MAX));
+        if let Some(on_conflict) = &on_conflict {
+            insert = insert.on_conflict(on_conflict.clone());
+        }
+        insert.exec_without_returning(db).await?;
+    }
+    Ok(())
+}
+
+/// The condition that the cursor is still exactly that.
+pub(crate) fn is_still(cursor: &log_cursor::Model) -> Condition {
+    use log_cursor::Column::{CommitId, Partition, RunId, Seq};
+    Condition::all()
+        .add(Partition.eq(cursor.partition))
+        .add(RunId.eq(&cursor.run_id))
+        .add(Seq.eq(cursor.seq))
+        .add(CommitId.eq(&cursor.commit_id))
+}
+
+/// Whether commits lead on from the cursor, each the parent of the next.
+pub(crate) fn descends(cursor: &log_cursor::Model, commits: &[Commit]) -> bool {
+    let (mut seq, mut id) = (cursor.seq as u64, cursor.commit_id.as_str());
+    commits.iter().all(|commit| {
+        let next = commit.seq == seq + 1 && commit.parent == id;
+        (seq, id) = (commit.seq, &commit.id);
+        next
+    })
+}
+
+fn one_transaction(mut commits: Vec<Commit>) -> Vec<Commit> {
+    let mut events = 0;
+    let fits = commits.iter().take_while(|commit| {
+        events += commit.events.len();
+        events <= EVENTS_MAX
+    });
+    let count = fits.count().max(1);
+    commits.truncate(count);
+    commits
+}

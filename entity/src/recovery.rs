@@ -1,0 +1,295 @@
+//! Recovery: a partition of Redis that is not level (restart, failover, flush, old backup) brought level with SQL.
+//!
+//! What SQL has is never lost. What only Redis had is lost with it; what of it is still in a log that leads on from SQL's
+//! cursor is written to SQL first. The head is set last: until then nobody writes, and reads say that the partition waits.
+
+use std::time::Duration;
+
+use ranking::commit::ROOT_COMMIT;
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::replay::Replay;
+use ranking::store::recovery::{Found, Recovery};
+use ranking::store::write::{PAIRS_MAX, Writes};
+use ranking::submission::seen_entry;
+use ranking::window::Window;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+use tokio::time::sleep;
+
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::persist::{is_still, persist_commits};
+use crate::{board, commit, log_cursor, score_event, standing};
+
+/// How many rows are read from SQL at once.
+const ROWS_MAX: u64 = 10_000;
+
+/// How many pairs one step of loading writes.
+const STEP_PAIRS: usize = 10 * PAIRS_MAX;
+
+/// Brings a partition level with SQL, or waits for whoever is at it. Nothing where it is level.
+///
+/// # Errors
+/// What the stores say; the partition then stays closed, and the next one to notice tries again.
+pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()> {
+    let token = crate::random_id();
+    let Some(recovery) = deployment.store.begin_recovery(partition, &token).await? else {
+        // Somebody is at it.
+        sleep(Duration::from_millis(20)).await;
+        return Ok(());
+    };
+    let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
+    let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+    let (seq, tip) = tip(&cursor, &found);
+    match &found.head {
+        Some(head)
+            if (head.seq, &head.commit) == (seq, &tip) && head.run_id == recovery.run_id() =>
+        {
+            Ok(recovery.abandon().await?)
+        }
+        // Nobody can have moved a head of an earlier run.
+        Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
+            tracing::info!(%partition, seq, "Redis restarted with all it had");
+            Ok(recovery.finish(seq, &tip).await?)
+        }
+        _ => rebuild(deployment, partition, recovery).await,
+    }
+}
+
+/// Makes the run id that is there now the one whose commits SQL accepts: from here no persister of an earlier run can write.
+async fn accept_run(
+    deployment: &Deployment,
+    partition: Partition,
+    run_id: &str,
+) -> Result<log_cursor::Model> {
+    loop {
+        let id = i32::from(partition.0);
+        let Some(cursor) = log_cursor::Entity::find_by_id(id)
+            .one(&deployment.db)
+            .await?
+        else {
+            let first = log_cursor::ActiveModel {
+                partition: Set(id),
+                run_id: Set(run_id.to_owned()),
+                seq: Set(0),
+                commit_id: Set(ROOT_COMMIT.to_owned()),
+            };
+            let insert = log_cursor::Entity::insert(first)
+                .on_conflict_do_nothing_on([log_cursor::Column::Partition]);
+            insert.exec_without_returning(&deployment.db).await?;
+            continue;
+        };
+        if cursor.run_id == run_id {
+            return Ok(cursor);
+        }
+        log_cursor::Entity::update_many()
+            .set(log_cursor::ActiveModel {
+                run_id: Set(run_id.to_owned()),
+                ..Default::default()
+            })
+            .filter(is_still(&cursor))
+            .exec(&deployment.db)
+            .await?;
+    }
+}
+
+fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
+    found.descendants.last().map_or_else(
+        || (cursor.seq as u64, cursor.commit_id.clone()),
+        |commit| (commit.seq, commit.id.clone()),
+    )
+}
+
+/// Loads the whole partition from SQL.
+async fn rebuild(deployment: &Deployment, partition: Partition, recovery: Recovery) -> Result<()> {
+    // The head goes first: from here nothing moves, so that what is found after it is all there is.
+    recovery.close().await?;
+    let cursor = loop {
+        let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
+        let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+        if found.descendants.is_empty() {
+            break cursor;
+        }
+        persist_commits(deployment, partition, &cursor, &found.descendants).await?;
+    };
+    tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
+    recovery.clear().await?;
+    let entries = load_entries(deployment, partition).await?;
+    for chunk in entries.chunks(STEP_PAIRS) {
+        let mut writes = Writes::default();
+        for run in chunk.chunk_by(|(a, _), (b, _)| a == b) {
+            let pairs: Vec<(MemberId, RankKey)> =
+                run.iter().map(|(_, pair)| pair.clone()).collect();
+            writes.set_entries(
+                &deployment.store.keys().standings(partition, &run[0].0),
+                &pairs,
+            );
+        }
+        recovery.apply(&writes).await?;
+    }
+    load_seen(deployment, partition, &recovery).await?;
+    Ok(recovery
+        .finish(cursor.seq as u64, &cursor.commit_id)
+        .await?)
+}
+
+/// The partition's entries: of `all` from the table of standings, of every other window from the events, standings by standings in the order of keys.
+async fn load_entries(
+    deployment: &Deployment,
+    partition: Partition,
+) -> Result<Vec<(StandingsId, (MemberId, RankKey))>> {
+    let boards = board::all(&deployment.db).await?;
+    let mut entries = vec![];
+    let mut last: Option<(i64, String, String)> = None;
+    loop {
+        use standing::Column::{BoardNo as No, Member, Partition as In, Segment};
+        let mut select = standing::Entity::find().filter(In.eq(i32::from(partition.0)));
+        if let Some((no, segment, member)) = last.take() {
+            let after_member = Condition::all()
+                .add(No.eq(no))
+                .add(Segment.eq(segment.clone()))
+                .add(Member.gt(member));
+            let after_segment = Condition::all().add(No.eq(no)).add(Segment.gt(segment));
+            select = select.filter(
+                Condition::any()
+                    .add(No.gt(no))
+                    .add(after_segment)
+                    .add(after_member),
+            );
+        }
+        let rows = select
+            .order_by_asc(No)
+            .order_by_asc(Segment)
+            .order_by_asc(Member)
+            .limit(ROWS_MAX)
+            .all(&deployment.db)
+            .await?;
+        let Some(row) = rows.last() else { break };
+        last = Some((row.board_no, row.segment.clone(), row.member.clone()));
+        for row in rows {
+            let Some(board) = boards.get(&BoardNo(row.board_no)) else {
+                continue;
+            };
+            let id = StandingsId {
+                board: board.no,
+                generation: board.generation,
+                segment: row.segment,
+                window: Window::All,
+                period: "all".into(),
+            };
+            entries.push((
+                id,
+                (
+                    MemberId::new(&row.member)?,
+                    RankKey::from_i64(row.rank_key)?,
+                ),
+            ));
+        }
+    }
+    let mut replay = Replay::default();
+    let mut last = (0, 0);
+    loop {
+        let rows = events_after(deployment, partition, last).await?;
+        let Some(row) = rows.last() else { break };
+        last = (row.seq, row.event_index);
+        for row in rows {
+            if let Some(board) = boards.get(&BoardNo(row.board_no)) {
+                replay.apply(board, &row.to_ranking()?)?;
+            }
+        }
+    }
+    for (id, members) in replay.into_entries()? {
+        if id.window != Window::All {
+            entries.extend(members.into_iter().map(|pair| (id.clone(), pair)));
+        }
+    }
+    entries.sort_unstable_by(
+        |(id, (member, key)), (other_id, (other_member, other_key))| {
+            (id, key, member).cmp(&(other_id, other_key, other_member))
+        },
+    );
+    Ok(entries)
+}
+
+async fn events_after(
+    deployment: &Deployment,
+    partition: Partition,
+    (seq, index): (i64, i32),
+) -> Result<Vec<score_event::Model>> {
+    use score_event::Column::{EventIndex, Partition as In, Seq};
+    let later = Condition::any()
+        .add(Seq.gt(seq))
+        .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
+    let select = score_event::Entity::find()
+        .filter(In.eq(i32::from(partition.0)))
+        .filter(later);
+    Ok(select
+        .order_by_asc(Seq)
+        .order_by_asc(EventIndex)
+        .limit(ROWS_MAX)
+        .all(&deployment.db)
+        .await?)
+}
+
+/// The event ids that are still within the dedup window.
+async fn load_seen(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+) -> Result<()> {
+    let since_ms = crate::now_ms() - deployment.dedup.window_ms;
+    let mut last = 0;
+    loop {
+        use commit::Column::{AcceptedAtMs, Partition as In, Seq};
+        let of_time = Condition::all()
+            .add(In.eq(i32::from(partition.0)))
+            .add(AcceptedAtMs.gt(since_ms))
+            .add(Seq.gt(last));
+        let commits = commit::Entity::find()
+            .filter(of_time)
+            .order_by_asc(Seq)
+            .limit(100)
+            .all(&deployment.db)
+            .await?;
+        let (Some(first), Some(end)) = (commits.first(), commits.last()) else {
+            return Ok(());
+        };
+        last = end.seq;
+        let in_them = Condition::all()
+            .add(score_event::Column::Partition.eq(i32::from(partition.0)))
+            .add(score_event::Column::Seq.between(first.seq, end.seq));
+        let rows = score_event::Entity::find()
+            .filter(in_them)
+            .filter(score_event::Column::EventId.is_not_null())
+            .all(&deployment.db)
+            .await?;
+        let mut buckets: std::collections::BTreeMap<i64, Vec<(String, String)>> =
+            std::collections::BTreeMap::new();
+        for row in rows {
+            let accepted_at_ms = commits
+                .iter()
+                .find(|commit| commit.seq == row.seq)
+                .map(|commit| commit.accepted_at_ms);
+            let Some(accepted_at_ms) = accepted_at_ms else {
+                continue;
+            };
+            let seen = seen_entry(&row.to_ranking()?, accepted_at_ms, row.seq as u64);
+            buckets
+                .entry(deployment.dedup.bucket(accepted_at_ms))
+                .or_default()
+                .extend(seen);
+        }
+        for (bucket, seen) in buckets {
+            let mut writes = Writes::default();
+            writes.set_seen(
+                &deployment.store.keys().seen(partition, bucket),
+                &seen,
+                deployment.dedup,
+            );
+            recovery.apply(&writes).await?;
+        }
+    }
+}
