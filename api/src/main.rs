@@ -1,2 +1,225 @@
-//! Skeleton.
-fn main() {}
+//! `api`: GraphQL over HTTP, the background work, and the few commands around them.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`serve`] | the processes: start, stop |
+//! | [`http`], [`cost`] | GraphQL over HTTP, and what a query may cost |
+//! | [`graphql`] | the schema, one file a noun |
+//! | [`loader`] | the look-ups of one request, gathered |
+//! | [`committer`] | scores on their way into partitions |
+//! | [`worker`] | the log into SQL, and recovery |
+//! | [`access`] | access tokens |
+//! | [`demo`] | real boards to try |
+
+mod access;
+mod app;
+mod boards;
+mod committer;
+mod cost;
+mod demo;
+mod error;
+mod graphql;
+mod http;
+mod loader;
+mod serve;
+mod worker;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use entity::deployment::{Settings, refuse_unknown_variables};
+use tracing_subscriber::EnvFilter;
+
+/// The environment variables that only this program reads.
+const SETTING_NAMES: [&str; 4] = [
+    "LAUREL_LISTEN",
+    "LAUREL_PUBLIC_READS",
+    "LAUREL_LOG",
+    "LAUREL_LOG_FORMAT",
+];
+
+/// Laurel, a leaderboard service.
+#[derive(Parser)]
+#[command(name = "api", version)]
+struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// What is logged, to standard error: error, warn, info, debug, trace, or a filter such as "info,api=debug".
+    #[arg(long, env = "LAUREL_LOG", default_value = "info", global = true)]
+    log: String,
+    /// How it is logged.
+    #[arg(long, env = "LAUREL_LOG_FORMAT", default_value = "text", global = true)]
+    log_format: LogFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serves GraphQL, and does the background work.
+    Serve(ServeArguments),
+    /// Does the background work alone: the log into SQL, recovery.
+    Worker,
+    /// Creates the demo boards and loads their events; nothing where they are there.
+    Demo,
+    /// Prints the schema.
+    Schema,
+    /// Makes, revokes and lists access tokens.
+    #[command(subcommand)]
+    Token(TokenCommand),
+}
+
+#[derive(Args)]
+struct ServeArguments {
+    /// The address to listen on.
+    #[arg(long, env = "LAUREL_LISTEN", default_value = "127.0.0.1:8000")]
+    listen: SocketAddr,
+    /// Whether public boards may be read without an access token.
+    #[arg(long, env = "LAUREL_PUBLIC_READS", default_value_t = true, action = clap::ArgAction::Set)]
+    public_reads: bool,
+    /// Leave the background work to `api worker`.
+    #[arg(long)]
+    no_workers: bool,
+}
+
+#[derive(Subcommand)]
+enum TokenCommand {
+    /// Makes a token and prints it, once.
+    Create {
+        /// What it allows; each scope includes those before it.
+        #[arg(long)]
+        scope: access::Scope,
+        /// The member it speaks for: it submits that member's scores only, where a board allows it.
+        #[arg(long)]
+        member: Option<String>,
+        /// How long it is good for: 30d, 12h, 45m, 90s. For good by default.
+        #[arg(long, value_parser = parse_duration)]
+        expires: Option<Duration>,
+    },
+    /// Revokes a token; it stops working within seconds.
+    Revoke {
+        /// Its id, as `list` shows it.
+        id: String,
+    },
+    /// Lists the tokens, without their secrets.
+    List,
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = run(arguments) {
+        eprintln!("error: {error:#}");
+        return std::process::ExitCode::FAILURE;
+    }
+    std::process::ExitCode::SUCCESS
+}
+
+#[tokio::main]
+async fn run(arguments: Arguments) -> Result<()> {
+    if matches!(arguments.command, Command::Schema) {
+        print!("{}", graphql::sdl());
+        return Ok(());
+    }
+    refuse_unknown_variables(&SETTING_NAMES)?;
+    start_log(&arguments)?;
+    let settings = &arguments.settings;
+    match arguments.command {
+        Command::Serve(serve) => {
+            serve::serve(
+                settings,
+                serve.listen,
+                serve.public_reads,
+                !serve.no_workers,
+            )
+            .await
+        }
+        Command::Worker => serve::work(settings).await,
+        Command::Demo => serve::demo(settings).await,
+        Command::Schema => Ok(()),
+        Command::Token(command) => tokens(settings, command).await,
+    }
+}
+
+fn start_log(arguments: &Arguments) -> Result<()> {
+    let Ok(filter) = EnvFilter::try_new(&arguments.log) else {
+        bail!(
+            "LAUREL_LOG: {:?} is no filter; info or \"info,api=debug\" is accepted",
+            arguments.log
+        )
+    };
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match arguments.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+    Ok(())
+}
+
+async fn tokens(settings: &Settings, command: TokenCommand) -> Result<()> {
+    let db = serve::database(settings).await?;
+    match command {
+        TokenCommand::Create {
+            scope,
+            member,
+            expires,
+        } => {
+            if let Some(member) = &member {
+                ranking::id::MemberId::new(member)?;
+            }
+            println!("{}", access::create(&db, scope, member, expires).await?);
+        }
+        TokenCommand::Revoke { id } => {
+            if !access::revoke(&db, &id).await? {
+                bail!("there is no token {id:?}; `api token list` shows those there are");
+            }
+            println!("revoked {id}");
+        }
+        TokenCommand::List => {
+            for token in access::list(&db).await? {
+                let state = match (token.revoked_at_ms, token.expires_at_ms) {
+                    (Some(_), _) => "revoked".to_owned(),
+                    (None, Some(end_ms)) => {
+                        format!("until {}", jiff::Timestamp::from_millisecond(end_ms)?)
+                    }
+                    (None, None) => "for good".to_owned(),
+                };
+                println!(
+                    "{}  {:<6}  {:<20}  {state}",
+                    token.id,
+                    token.scope,
+                    token.member.unwrap_or_else(|| "-".into())
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let refused =
+        || format!("{text:?} is no duration; 30d, 12h, 45m or 90s is accepted, up to 3650d");
+    let unit = text.chars().last().ok_or_else(refused)?;
+    let seconds = match unit {
+        'd' => 86_400,
+        'h' => 3600,
+        'm' => 60,
+        's' => 1,
+        _ => return Err(refused()),
+    };
+    let count: u64 = text[..text.len() - 1].parse().map_err(|_| refused())?;
+    count
+        .checked_mul(seconds)
+        .filter(|&seconds| (1..=3650 * 86_400).contains(&seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(refused)
+}

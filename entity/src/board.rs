@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
+use sea_orm::{NotSet, Set};
 
 use crate::error::Result;
 
@@ -57,6 +58,9 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// How many past periods stay in Redis: all, until a window can say it.
+const RETAIN_ALL: u32 = u32::MAX;
 
 /// A window of a board, and how many past periods stay in Redis.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -122,6 +126,46 @@ impl Model {
     pub fn window_rows(&self) -> ranking::Result<Vec<WindowRow>> {
         serde_json::from_str(&self.windows)
             .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
+    }
+}
+
+/// The row of a new public board with those rules; `rules.zone` has the name `time_zone`.
+#[must_use]
+pub fn of_rules(
+    slug: &str,
+    title: &str,
+    rules: &Rules,
+    time_zone: &str,
+    created_at_ms: i64,
+) -> ActiveModel {
+    let windows: Vec<WindowRow> = rules
+        .windows
+        .iter()
+        .skip(1)
+        .map(|window| WindowRow {
+            name: window.name().to_owned(),
+            retain: RETAIN_ALL,
+        })
+        .collect();
+    ActiveModel {
+        no: NotSet,
+        slug: Set(slug.to_owned()),
+        title: Set(title.to_owned()),
+        direction: Set(rules.direction.name().to_owned()),
+        policy: Set(rules.policy.name().to_owned()),
+        tie_break: Set(rules.tie_break.name().to_owned()),
+        tick_ms: Set(rules.tick_ms as i32),
+        decimals: Set(rules.decimals.into()),
+        min_score: Set(rules.min),
+        max_score: Set(rules.max),
+        time_zone: Set(time_zone.to_owned()),
+        shards: Set(rules.shards.into()),
+        segment_by: Set("[]".to_owned()),
+        visibility: Set("PUBLIC".to_owned()),
+        self_submit: Set(false),
+        windows: Set(serde_json::to_string(&windows).expect("names and numbers have a JSON form")),
+        generation: Set(1),
+        created_at_ms: Set(created_at_ms),
     }
 }
 

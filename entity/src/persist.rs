@@ -34,7 +34,10 @@ const ROWS_MAX: usize = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The log had nothing that SQL did not have.
-    Level,
+    Level {
+        /// The head's seq.
+        seq: u64,
+    },
     /// So many events were written; there may be more.
     Wrote {
         /// How many.
@@ -67,7 +70,7 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
     if log.commits.is_empty() {
         let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
         return if level {
-            Ok(Progress::Level)
+            Ok(Progress::Level { seq: log.head.seq })
         } else {
             Err(not_level())
         };

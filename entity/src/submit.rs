@@ -28,8 +28,8 @@ struct Sent {
 pub struct Submitted {
     /// In the order of the submissions.
     pub verdicts: Vec<Verdict>,
-    /// The seq of its commit; `None` where nothing was accepted.
-    pub seq: Option<u64>,
+    /// The seq and id of its commit; `None` where nothing was accepted.
+    pub commit: Option<(u64, String)>,
 }
 
 /// Submits a batch to one partition, at most [`ranking::commit::COMMIT_EVENTS_MAX`] at once. Folds again when another
@@ -102,10 +102,10 @@ async fn try_once(
         .await?;
     for index in 0..sent.len() {
         if is_written(deployment, partition, &snapshot.head, &sent[index]).await? {
-            let Sent { seq, verdicts, .. } = sent.swap_remove(index);
+            let Sent { seq, id, verdicts } = sent.swap_remove(index);
             return Ok(Some(Submitted {
                 verdicts,
-                seq: Some(seq),
+                commit: Some((seq, id)),
             }));
         }
     }
@@ -120,7 +120,7 @@ async fn try_once(
     let Some(commit) = &folded.commit else {
         return Ok(Some(Submitted {
             verdicts: folded.verdicts,
-            seq: None,
+            commit: None,
         }));
     };
     let (seq, id) = (commit.seq, commit.id.clone());
@@ -130,7 +130,7 @@ async fn try_once(
     {
         Ok(Outcome::Done) => Ok(Some(Submitted {
             verdicts: folded.verdicts,
-            seq: Some(seq),
+            commit: Some((seq, id)),
         })),
         Ok(Outcome::Stale) => Ok(None),
         Ok(Outcome::Restarted) => Err(RankingError::NotLevel(partition.0).into()),

@@ -2,6 +2,7 @@
 
 mod m20261121_000001_first_light;
 
+pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
 
 /// Every step, oldest first.

@@ -23,7 +23,7 @@ pub struct Submission {
     pub member: MemberId,
     /// The raw score.
     pub score: i64,
-    /// When it was earned, in Unix milliseconds; `None` for when it is accepted.
+    /// When it was earned, in Unix milliseconds; `None` for when it is accepted. A time after that is taken as that.
     pub at_ms: Option<i64>,
     /// The client's name for it.
     pub event_id: Option<EventId>,
@@ -159,7 +159,7 @@ impl Batch {
             let touched = periods.standings(
                 &submission.board,
                 &submission.segments,
-                submission.at_ms.unwrap_or(now_ms),
+                submission.earned_ms(now_ms),
             );
             places.push(touched.map(|touched| {
                 let place = |(id, period): (StandingsId, Period)| {
@@ -272,7 +272,7 @@ impl Batch {
         let rules = &submission.board.rules;
         let event = State {
             score: submission.score,
-            tick: rules.tick(submission.at_ms.unwrap_or(self.now_ms)),
+            tick: rules.tick(submission.earned_ms(self.now_ms)),
         };
         let mut moved = Vec::with_capacity(places.len());
         for &(standings, member) in places {
@@ -320,10 +320,14 @@ impl Submission {
         ))
     }
 
+    fn earned_ms(&self, now_ms: i64) -> i64 {
+        self.at_ms.map_or(now_ms, |at_ms| at_ms.min(now_ms))
+    }
+
     fn as_seen(&self, now_ms: i64, seq: u64) -> Seen {
         Seen {
             score: self.score,
-            at_ms: self.at_ms,
+            at_ms: self.at_ms.map(|at_ms| at_ms.min(now_ms)),
             accepted_at_ms: now_ms,
             seq,
         }
@@ -336,7 +340,7 @@ impl Submission {
             member: self.member.clone(),
             kind: EventKind::Score {
                 score: self.score,
-                at_ms: self.at_ms.unwrap_or(now_ms),
+                at_ms: self.earned_ms(now_ms),
                 at_sent: self.at_ms.is_some(),
             },
             event_id: self.event_id.clone(),
@@ -407,7 +411,9 @@ impl Seen {
     }
 
     fn verdict_on(&self, again: &Self) -> Verdict {
-        if (self.score, self.at_ms) == (again.score, again.at_ms) {
+        // The first one's time was no later than its acceptance; the same time sent again must meet that.
+        let at_ms = again.at_ms.map(|at_ms| at_ms.min(self.accepted_at_ms));
+        if (self.score, self.at_ms) == (again.score, at_ms) {
             return Verdict::Duplicate { seq: self.seq };
         }
         Verdict::Rejected(Error::invalid(

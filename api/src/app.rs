@@ -1,0 +1,90 @@
+//! What every request shares: the stores, what is known of boards and tokens, the committers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use entity::deployment::Deployment;
+use futures::future::BoxFuture;
+use moka::sync::Cache;
+use ranking::id::MemberId;
+use ranking::store::Store;
+use tokio::time::{Instant, sleep};
+
+use crate::access::Access;
+use crate::boards::Boards;
+use crate::committer::Committers;
+use crate::error::{Error, Result};
+
+/// How long a read waits for a partition to become level again.
+const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many members are remembered that were accepted here and may not be in SQL yet.
+const RECENT_MEMBERS_MAX: u64 = 100_000;
+
+/// The API's state.
+pub struct App {
+    /// The stores.
+    pub deployment: Deployment,
+    /// The boards known so far.
+    pub boards: Boards,
+    /// The tokens checked lately.
+    pub access: Access,
+    /// The way in for scores.
+    pub committers: Committers,
+    /// Whether boards that are public may be read without a token.
+    pub public_reads: bool,
+    /// Members whose first score was accepted here a moment ago: they exist, though their row may be on its way.
+    pub recent_members: Cache<MemberId, ()>,
+}
+
+impl App {
+    /// Puts it together.
+    #[must_use]
+    pub fn new(deployment: Deployment, committers: Committers, public_reads: bool) -> Self {
+        let recent_members = Cache::builder()
+            .max_capacity(RECENT_MEMBERS_MAX)
+            .time_to_live(Duration::from_secs(600))
+            .build();
+        Self {
+            deployment,
+            boards: Boards::new(),
+            access: Access::new(),
+            committers,
+            public_reads,
+            recent_members,
+        }
+    }
+
+    /// Reads from Redis. Where a partition is not level, brings it level first, or waits until whoever is at it is done.
+    ///
+    /// # Errors
+    /// What the read says; `UNAVAILABLE` where a partition does not become level in time.
+    pub async fn read<'a, T>(
+        &'a self,
+        read: impl Fn(&'a Store) -> BoxFuture<'a, ranking::Result<T>> + Send,
+    ) -> Result<T> {
+        let deadline = Instant::now() + LEVEL_TIMEOUT;
+        loop {
+            let error = match read(&self.deployment.store).await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let ranking::Error::NotLevel(partition) = error else {
+                return Err(error.into());
+            };
+            if Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            match entity::recovery::recover(&self.deployment, ranking::id::Partition(partition))
+                .await
+            {
+                Err(error) if !error.is_for_now() => return Err(Error::from(error)),
+                Err(_) => sleep(Duration::from_millis(50)).await,
+                Ok(()) => {}
+            }
+        }
+    }
+}
+
+/// The state, shared.
+pub type SharedApp = Arc<App>;

@@ -1,0 +1,159 @@
+//! The demo: boards of real commits, loaded through the ordinary path.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use anyhow::{Context, Result, bail, ensure};
+use entity::board;
+use entity::deployment::Deployment;
+use flate2::read::GzDecoder;
+use futures::StreamExt;
+use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::commit::COMMIT_EVENTS_MAX;
+use ranking::id::{EventId, MemberId, Partition};
+use ranking::submission::{Submission, Verdict};
+use ranking::window::Window;
+use sea_orm::{ColumnTrait, DatabaseConnection, EntityTrait, QueryFilter};
+use serde::Deserialize;
+
+use crate::committer::Committers;
+
+const EVENTS: &[u8] = include_bytes!("../demo/commits.csv.gz");
+
+/// The board of every project's largest commit.
+const LARGEST: &str = "largest-commit";
+
+/// How many batches are under way at once.
+const IN_FLIGHT: usize = 32;
+
+#[derive(Deserialize)]
+struct Row {
+    board: String,
+    member: String,
+    at: i64,
+    event_id: String,
+    lines: i64,
+}
+
+/// Creates the demo boards and loads their events; nothing where they are there already. Says how many events were loaded.
+///
+/// # Errors
+/// Where a store does not answer or refuses an event.
+pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<usize> {
+    let mut text = String::new();
+    GzDecoder::new(EVENTS)
+        .read_to_string(&mut text)
+        .context("the demo's events are broken")?;
+    let rows: Vec<Row> = csv::Reader::from_reader(text.as_bytes())
+        .deserialize()
+        .collect::<Result<_, _>>()?;
+    let mut boards: BTreeMap<String, Board> = BTreeMap::new();
+    for row in &rows {
+        if !boards.contains_key(&row.board) {
+            let title = format!("{}: lines changed", row.board);
+            boards.insert(
+                row.board.clone(),
+                find_or_create(&deployment.db, &row.board, &title, Policy::Sum).await?,
+            );
+        }
+    }
+    let largest = find_or_create(
+        &deployment.db,
+        LARGEST,
+        "Largest commit, all projects",
+        Policy::Best,
+    )
+    .await?;
+    let mut by_partition: BTreeMap<Partition, Vec<Submission>> = BTreeMap::new();
+    for row in &rows {
+        for (board, event_id) in [
+            (&boards[&row.board], row.event_id.clone()),
+            (&largest, format!("{}:{}", row.board, row.event_id)),
+        ] {
+            let member = MemberId::new(&row.member)?;
+            let partition = deployment.store.partitions().of_member(board, &member);
+            let event_id = Some(EventId::new(&event_id)?);
+            let submission = Submission {
+                board: board.clone(),
+                member,
+                score: row.lines,
+                at_ms: Some(row.at * 1000),
+                event_id,
+                segments: vec![],
+            };
+            by_partition.entry(partition).or_default().push(submission);
+        }
+    }
+    let batches = by_partition
+        .into_iter()
+        .flat_map(|(partition, submissions)| {
+            let chunks: Vec<_> = submissions
+                .chunks(COMMIT_EVENTS_MAX)
+                .map(|chunk| (partition, chunk.to_vec()))
+                .collect();
+            chunks
+        });
+    let mut placed = futures::stream::iter(
+        batches.map(|(partition, batch)| committers.submit(partition, batch)),
+    )
+    .buffer_unordered(IN_FLIGHT);
+    let mut loaded = 0;
+    while let Some(answer) = placed.next().await {
+        for verdict in answer?.verdicts {
+            match verdict {
+                Verdict::Accepted { .. } => loaded += 1,
+                Verdict::Duplicate { .. } => {}
+                Verdict::Rejected(error) => bail!("an event of the demo was refused: {error}"),
+            }
+        }
+    }
+    Ok(loaded)
+}
+
+/// Whether the demo boards are there.
+///
+/// # Errors
+/// Where SQL does not answer.
+pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
+    Ok(board::Entity::find()
+        .filter(board::Column::Slug.eq(LARGEST))
+        .one(db)
+        .await?
+        .is_some())
+}
+
+async fn find_or_create(
+    db: &DatabaseConnection,
+    slug: &str,
+    title: &str,
+    policy: Policy,
+) -> Result<Board> {
+    if let Some(row) = board::Entity::find()
+        .filter(board::Column::Slug.eq(slug))
+        .one(db)
+        .await?
+    {
+        ensure!(
+            row.policy == policy.name(),
+            "there is a board {slug} of your own; the demo will not touch it"
+        );
+        return Ok(row.to_ranking()?);
+    }
+    let rules = Rules::new(RulesInput {
+        direction: Direction::HighFirst,
+        policy,
+        tie_break: TieBreak::Earliest,
+        tick_ms: None,
+        decimals: 0,
+        min: 0,
+        max: 999_999_999,
+        zone: ranking::window::parse_zone("UTC")?,
+        shards: 1,
+        windows: vec![Window::Daily, Window::Weekly, Window::Monthly],
+    })?;
+    let row = board::of_rules(slug, title, &rules, "UTC", entity::now_ms());
+    Ok(board::Entity::insert(row)
+        .exec_with_returning(db)
+        .await?
+        .to_ranking()?)
+}

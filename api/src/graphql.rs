@@ -1,0 +1,46 @@
+//! The GraphQL schema: one file a noun.
+
+pub mod board;
+pub mod connection;
+pub mod entry;
+pub mod global_id;
+pub mod member;
+pub mod mutation;
+pub mod query;
+pub mod request;
+pub mod scalar;
+pub mod standings;
+pub mod submission;
+
+use async_graphql::{EmptySubscription, Schema};
+
+use crate::app::SharedApp;
+use mutation::Mutation;
+use query::Query;
+
+/// How deep a query may nest; the standard introspection query has 15 levels.
+const DEPTH_MAX: usize = 20;
+
+/// How many directives a field may carry.
+const DIRECTIVES_MAX: usize = 10;
+
+/// Laurel's schema.
+pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
+
+/// The schema, without an application behind it: what `api schema` prints.
+#[must_use]
+pub fn sdl() -> String {
+    Schema::build(Query, Mutation, EmptySubscription)
+        .finish()
+        .sdl()
+}
+
+/// The schema, ready to answer.
+#[must_use]
+pub fn schema(app: SharedApp) -> LaurelSchema {
+    Schema::build(Query, Mutation, EmptySubscription)
+        .data(app)
+        .limit_depth(DEPTH_MAX)
+        .limit_directives(DIRECTIVES_MAX)
+        .finish()
+}

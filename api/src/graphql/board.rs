@@ -1,0 +1,335 @@
+//! Boards and their windows.
+
+use std::sync::Arc;
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, Enum, ID, Object, Result};
+use entity::board as row;
+use sea_orm::{
+    ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+};
+
+use super::connection::{Connection, Page, PageCursor};
+use super::global_id::GlobalId;
+use super::request::{RequestState, app, state};
+use super::scalar::{DateTime, Decimal, int};
+use super::standings::{Choice, Period, Standings};
+use crate::app::App;
+use crate::boards::KnownBoard;
+use crate::error::Error;
+
+/// Which scores are better.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "ranking::board::Direction")]
+pub enum Direction {
+    /// The highest score is first.
+    HighFirst,
+    /// The lowest score is first.
+    LowFirst,
+}
+
+/// How a submission meets the score that is there.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "ranking::board::Policy")]
+pub enum ScorePolicy {
+    /// It is added.
+    Sum,
+    /// The better one stays.
+    Best,
+    /// The one earned last stays; of those earned in the same tick the better one.
+    Latest,
+}
+
+/// Who ranks higher at equal scores.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "ranking::board::TieBreak")]
+pub enum TieBreak {
+    /// Who reached it first.
+    Earliest,
+    /// Who reached it last.
+    Latest,
+    /// The smaller member key, by bytes.
+    Member,
+}
+
+/// Who may read a board.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// Everyone.
+    Public,
+    /// Whoever has an access token; for others it does not exist.
+    Private,
+}
+
+/// What kind of rule about time a window is.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowKind {
+    /// Everything.
+    AllTime,
+    /// Local hours.
+    Hourly,
+    /// Local days.
+    Daily,
+    /// ISO weeks, from Monday.
+    Weekly,
+    /// Calendar months.
+    Monthly,
+}
+
+impl Visibility {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Public => "PUBLIC",
+            Self::Private => "PRIVATE",
+        }
+    }
+}
+
+/// The board of a slug that whoever asks may see.
+pub(super) async fn find(
+    app: &App,
+    state: &RequestState,
+    slug: &str,
+) -> crate::error::Result<Option<Arc<KnownBoard>>> {
+    let _reading = state.loaders.reading();
+    let board = app.boards.find(&app.deployment.db, slug).await?;
+    Ok(board.filter(|board| {
+        board.row.visibility == Visibility::Public.name() || state.principal.is_some()
+    }))
+}
+
+/// A page of the boards that whoever asks may see, by slug.
+pub(super) async fn list(
+    ctx: &Context<'_>,
+    page: Page,
+) -> crate::error::Result<Connection<Board, BoardTotal>> {
+    let (db, visible) = (&app(ctx).deployment.db, visible(state(ctx)));
+    let (limit, forward) = match &page {
+        Page::Forward { limit, .. } => (*limit, true),
+        Page::Backward { limit, .. } => (*limit, false),
+    };
+    let select = match &page {
+        Page::Forward { after, .. } => {
+            let select = visible.order_by_asc(row::Column::Slug);
+            after.as_ref().map_or(select.clone(), |after| {
+                select.filter(row::Column::Slug.gt(after))
+            })
+        }
+        Page::Backward { before, .. } => {
+            let select = visible.order_by_desc(row::Column::Slug);
+            before.as_ref().map_or(select.clone(), |before| {
+                select.filter(row::Column::Slug.lt(before))
+            })
+        }
+    };
+    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let (has_previous, has_next) = match page {
+        Page::Forward { after, .. } => (after.is_some(), more),
+        Page::Backward { before, .. } => (more, before.is_some()),
+    };
+    if !forward {
+        rows.reverse();
+    }
+    let mut connection = Connection::with_additional_fields(has_previous, has_next, BoardTotal);
+    for row in rows {
+        connection.edges.push(Edge::new(
+            PageCursor(row.slug.clone()),
+            Board(app(ctx).boards.learn(row).await?),
+        ));
+    }
+    Ok(connection)
+}
+
+fn visible(state: &RequestState) -> Select<row::Entity> {
+    let select = row::Entity::find();
+    if state.principal.is_some() {
+        select
+    } else {
+        select.filter(row::Column::Visibility.eq(Visibility::Public.name()))
+    }
+}
+
+/// The total of a connection of boards, counted when it is asked for.
+pub struct BoardTotal;
+
+#[Object]
+impl BoardTotal {
+    /// How many boards there are.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let count = visible(state(ctx))
+            .count(&app(ctx).deployment.db)
+            .await
+            .map_err(Error::from)?;
+        Ok(int(count)?)
+    }
+}
+
+/// A ranking with fixed rules.
+pub struct Board(pub(super) Arc<KnownBoard>);
+
+#[Object]
+impl Board {
+    /// Its global id: "board:<slug>".
+    pub(super) async fn id(&self) -> ID {
+        GlobalId::Board(self.0.row.slug.clone()).to_text().into()
+    }
+
+    /// Its name in queries: [a-z0-9][a-z0-9_-]{0,63}.
+    async fn slug(&self) -> &str {
+        &self.0.row.slug
+    }
+
+    /// Its title, for people.
+    async fn title(&self) -> &str {
+        &self.0.row.title
+    }
+
+    /// Which scores are better.
+    async fn direction(&self) -> Direction {
+        self.0.board.rules.direction.into()
+    }
+
+    /// How a submission meets the score that is there.
+    async fn policy(&self) -> ScorePolicy {
+        self.0.board.rules.policy.into()
+    }
+
+    /// Who ranks higher at equal scores.
+    async fn tie_break(&self) -> TieBreak {
+        self.0.board.rules.tie_break.into()
+    }
+
+    /// How fine the time in a tie-break is, in milliseconds; fixed at creation.
+    async fn tie_break_resolution_ms(&self) -> i32 {
+        self.0.row.tick_ms
+    }
+
+    /// How many decimals a score has.
+    async fn decimals(&self) -> i32 {
+        self.0.board.rules.decimals.into()
+    }
+
+    /// The lowest score that a member can have in "all".
+    async fn min_score(&self) -> Decimal {
+        Decimal::of(self.0.board.rules.min, self.0.board.rules.decimals)
+    }
+
+    /// The highest score that a member can have in "all".
+    async fn max_score(&self) -> Decimal {
+        Decimal::of(self.0.board.rules.max, self.0.board.rules.decimals)
+    }
+
+    /// The IANA zone in which its days, weeks and months begin.
+    async fn time_zone(&self) -> &str {
+        &self.0.row.time_zone
+    }
+
+    /// How many sorted sets its standings are split into.
+    async fn shards(&self) -> i32 {
+        self.0.board.rules.shards.into()
+    }
+
+    /// Member attributes that have standings of their own. None yet.
+    async fn segment_by(&self) -> Vec<String> {
+        vec![]
+    }
+
+    /// Who may read it.
+    async fn visibility(&self) -> Visibility {
+        if self.0.row.visibility == Visibility::Private.name() {
+            Visibility::Private
+        } else {
+            Visibility::Public
+        }
+    }
+
+    /// Whether a member-bound token may submit its own scores.
+    async fn self_submit(&self) -> bool {
+        self.0.row.self_submit
+    }
+
+    /// Its windows; "all" is always there, and first.
+    async fn windows(&self) -> Vec<Window> {
+        self.0
+            .board
+            .rules
+            .windows
+            .iter()
+            .map(|&window| Window::new(&self.0, window))
+            .collect()
+    }
+
+    /// When it was created.
+    async fn created_at(&self) -> DateTime {
+        DateTime(self.0.row.created_at_ms)
+    }
+
+    /// One standings: of a window's present period, or of the period that an instant is in or a label names.
+    async fn standings(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(default_with = "\"all\".to_owned()", desc = "The window's name.")] window: String,
+        #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
+        #[graphql(desc = "The period's label, instead of an instant.")] period: Option<String>,
+        #[graphql(desc = "A member attribute such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+    ) -> Result<Standings> {
+        let choice = Choice {
+            window,
+            at_ms: at.map(|at| at.0),
+            period,
+            segment,
+        };
+        Ok(Standings::choose(
+            app(ctx),
+            &self.0,
+            choice,
+            state(ctx).now_ms,
+        )?)
+    }
+}
+
+/// A rule about time that has standings of its own.
+pub struct Window {
+    board: Arc<KnownBoard>,
+    window: ranking::window::Window,
+}
+
+impl Window {
+    pub(super) fn new(board: &Arc<KnownBoard>, window: ranking::window::Window) -> Self {
+        Self {
+            board: board.clone(),
+            window,
+        }
+    }
+}
+
+#[Object]
+impl Window {
+    /// Its name: "all", "hourly", "daily", "weekly" or "monthly".
+    async fn name(&self) -> &str {
+        self.window.name()
+    }
+
+    /// What kind of rule it is.
+    async fn kind(&self) -> WindowKind {
+        use ranking::window::Window as Rule;
+        match self.window {
+            Rule::All => WindowKind::AllTime,
+            Rule::Hourly => WindowKind::Hourly,
+            Rule::Daily => WindowKind::Daily,
+            Rule::Weekly => WindowKind::Weekly,
+            Rule::Monthly => WindowKind::Monthly,
+        }
+    }
+
+    /// The period that is on now.
+    async fn current(&self, ctx: &Context<'_>) -> Result<Period> {
+        let period = self
+            .window
+            .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
+            .map_err(Error::from)?;
+        Ok(Period::from(&period))
+    }
+}

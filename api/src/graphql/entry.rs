@@ -1,0 +1,129 @@
+//! An entry: a member's place in a standings.
+
+use async_graphql::{Context, Enum, ID, Object, Result};
+use ranking::board::TieBreak;
+use ranking::fold::State;
+use ranking::id::MemberId;
+
+use super::global_id::GlobalId;
+use super::member::Member;
+use super::request::state;
+use super::scalar::{DateTime, Decimal, int};
+use super::standings::Standings;
+use crate::loader::{Bound, Found};
+
+/// How ranks are counted among equal scores.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankMethod {
+    /// 1234: every entry has a rank of its own, by the board's tie-break and then by the member's key.
+    Ordinal,
+    /// 1224: equal scores share the rank of the first of them.
+    Competition,
+}
+
+/// A member's place in a standings.
+#[derive(Clone)]
+pub struct Entry {
+    standings: Standings,
+    member: MemberId,
+    found: Found,
+}
+
+impl Entry {
+    pub(super) fn new(standings: Standings, member: MemberId, found: Found) -> Self {
+        Self {
+            standings,
+            member,
+            found,
+        }
+    }
+
+    fn state(&self) -> State {
+        let read = &self.standings.read;
+        read.rules
+            .state(read.id.window, &read.period, self.found.key)
+    }
+}
+
+#[Object]
+impl Entry {
+    /// Its global id: "entry:<board>:<window>:<period>:<segment>:<member>".
+    pub(super) async fn id(&self) -> ID {
+        GlobalId::Entry(self.standings.name(), self.member.to_string())
+            .to_text()
+            .into()
+    }
+
+    /// The standings it is in.
+    async fn standings(&self) -> Standings {
+        self.standings.clone()
+    }
+
+    /// Who.
+    async fn member(&self) -> Member {
+        Member::named(self.member.as_str())
+    }
+
+    /// Its rank, from 1.
+    async fn rank(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            default_with = "RankMethod::Ordinal",
+            desc = "How equal scores are counted."
+        )]
+        method: RankMethod,
+    ) -> Result<i32> {
+        let before = match method {
+            RankMethod::Ordinal => self.found.position,
+            RankMethod::Competition => {
+                let read = &self.standings.read;
+                let first_of_score = read
+                    .rules
+                    .layout(read.id.window)
+                    .first_of_score(self.found.key);
+                state(ctx)
+                    .loaders
+                    .count(Bound {
+                        standings: read.clone(),
+                        key: Some(first_of_score),
+                    })
+                    .await?
+            }
+        };
+        Ok(int(before + 1)?)
+    }
+
+    /// The exact score.
+    async fn score(&self) -> Decimal {
+        Decimal::of(self.state().score, self.standings.read.rules.decimals)
+    }
+
+    /// The score as a floating-point number, for charts; it may be rounded.
+    async fn value(&self) -> f64 {
+        self.state().score as f64 / 10_f64.powi(self.standings.read.rules.decimals.into())
+    }
+
+    /// When this score was reached, to the board's tie-break resolution; null where ties go by member.
+    async fn reached_at(&self) -> Option<DateTime> {
+        let rules = &self.standings.read.rules;
+        (rules.tie_break != TieBreak::Member)
+            .then(|| DateTime(self.state().tick * i64::from(rules.tick_ms)))
+    }
+
+    /// 100 · members ranked below / (size − 1); 100 for whoever is alone.
+    async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
+        let size = state(ctx)
+            .loaders
+            .count(Bound {
+                standings: self.standings.read.clone(),
+                key: None,
+            })
+            .await?;
+        if size <= 1 {
+            return Ok(100.0);
+        }
+        let below = (size - 1).saturating_sub(self.found.position);
+        Ok(100.0 * below as f64 / (size - 1) as f64)
+    }
+}

@@ -1,0 +1,109 @@
+//! Global ids, readable: `board:redis`, `member:u42`, `standings:redis:daily:2025-09-03:`, `entry:redis:all:all::u42`.
+
+use ranking::key::{escape, unescape};
+
+/// What a global id names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GlobalId {
+    /// A board by its slug.
+    Board(String),
+    /// A member by its key.
+    Member(String),
+    /// A standings.
+    Standings(StandingsName),
+    /// A member's entry in a standings.
+    Entry(StandingsName, String),
+}
+
+/// A standings by names that users know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingsName {
+    /// The board's slug.
+    pub board: String,
+    /// The window's name.
+    pub window: String,
+    /// The period's label.
+    pub period: String,
+    /// The segment; empty for everyone.
+    pub segment: String,
+}
+
+impl GlobalId {
+    /// Its text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Board(slug) => format!("board:{slug}"),
+            Self::Member(key) => format!("member:{key}"),
+            Self::Standings(name) => format!("standings:{}", name.to_text()),
+            Self::Entry(name, member) => format!("entry:{}:{member}", name.to_text()),
+        }
+    }
+
+    /// What a text names; `None` where it is no id of ours.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(':')?;
+        match kind {
+            "board" => Some(Self::Board(rest.to_owned())),
+            "member" => Some(Self::Member(rest.to_owned())),
+            "standings" => Some(Self::Standings(StandingsName::parse(
+                &rest.splitn(4, ':').collect::<Vec<_>>(),
+            )?)),
+            "entry" => {
+                let parts: Vec<&str> = rest.splitn(5, ':').collect();
+                let (member, name) = parts.split_last()?;
+                Some(Self::Entry(
+                    StandingsName::parse(name)?,
+                    (*member).to_owned(),
+                ))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl StandingsName {
+    fn to_text(&self) -> String {
+        [&self.board, &self.window, &self.period, &self.segment]
+            .map(|part| escape(part))
+            .join(":")
+    }
+
+    fn parse(parts: &[&str]) -> Option<Self> {
+        let [board, window, period, segment] = <[&str; 4]>::try_from(parts).ok()?.map(unescape);
+        Some(Self {
+            board,
+            window,
+            period,
+            segment,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_s_text_names_it_again() {
+        let name = StandingsName {
+            board: "b".into(),
+            window: "hourly".into(),
+            period: "2025-10-26T01+01:00".into(),
+            segment: "region:eu%".into(),
+        };
+        let ids = [
+            GlobalId::Board("b".into()),
+            GlobalId::Member("a:b%3A".into()),
+            GlobalId::Standings(name.clone()),
+            GlobalId::Entry(name, "x:y::".into()),
+        ];
+        for id in ids {
+            assert_eq!(GlobalId::parse(&id.to_text()), Some(id));
+        }
+        for text in ["", "board", "user:1", "standings:a:b", "entry:a:b:c:d"] {
+            assert_eq!(GlobalId::parse(text), None, "{text}");
+        }
+    }
+}

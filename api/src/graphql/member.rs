@@ -1,0 +1,162 @@
+//! Members: whoever is ranked.
+
+use async_graphql::{Context, ID, Object, Result};
+use entity::member as row;
+use ranking::id::MemberId;
+
+use super::board;
+use super::entry::Entry;
+use super::global_id::GlobalId;
+use super::request::{app, state};
+use super::scalar::DateTime;
+use super::standings::{Choice, Standings};
+use crate::error::{Error, ErrorCode};
+
+/// How many boards one request may ask a member's ranks of.
+const BOARDS_MAX: usize = 100;
+
+/// Whoever is ranked.
+#[derive(Clone)]
+pub struct Member {
+    key: String,
+    row: Option<row::Model>,
+}
+
+impl Member {
+    /// The member of a key that is known to exist; its row is looked up when something of it is asked for.
+    pub(super) fn named(key: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            row: None,
+        }
+    }
+
+    pub(super) fn of_row(row: row::Model) -> Self {
+        Self {
+            key: row.key.clone(),
+            row: Some(row),
+        }
+    }
+
+    /// The members of keys, in the order asked; `None` for those who do not exist.
+    pub(super) async fn find(
+        ctx: &Context<'_>,
+        keys: &[String],
+    ) -> crate::error::Result<Vec<Option<Self>>> {
+        let _reading = state(ctx).loaders.reading();
+        let mut rows = state(ctx).loaders.members(keys.to_vec()).await?;
+        let recent = |key: &String| {
+            MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains_key(&member))
+        };
+        let find = |key: &String| match rows.get_mut(key) {
+            Some(row) => Some(Self::of_row(row.clone())),
+            None => recent(key).then(|| Self::named(key)),
+        };
+        Ok(keys.iter().map(find).collect())
+    }
+
+    /// Its row; `None` where SQL has none yet or does not answer.
+    async fn row(&self, ctx: &Context<'_>) -> Option<row::Model> {
+        if self.row.is_some() {
+            return self.row.clone();
+        }
+        state(ctx).loaders.member(&self.key).await.ok().flatten()
+    }
+
+    async fn entry(
+        &self,
+        ctx: &Context<'_>,
+        slug: &str,
+        choice: Choice,
+    ) -> crate::error::Result<Option<Entry>> {
+        let Some(board) = board::find(app(ctx), state(ctx), slug).await? else {
+            return Ok(None);
+        };
+        let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?;
+        standings.entry_of(ctx, MemberId::new(&self.key)?).await
+    }
+}
+
+#[Object]
+impl Member {
+    /// Its global id: "member:<key>".
+    pub(super) async fn id(&self) -> ID {
+        GlobalId::Member(self.key.clone()).to_text().into()
+    }
+
+    /// The id that the game gives: 1 to 128 bytes, no control characters.
+    async fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What to call it; the key until another name is told.
+    async fn name(&self, ctx: &Context<'_>) -> String {
+        self.row(ctx)
+            .await
+            .and_then(|row| row.name)
+            .unwrap_or_else(|| self.key.clone())
+    }
+
+    /// Its region; null until told.
+    async fn region(&self, ctx: &Context<'_>) -> Option<String> {
+        self.row(ctx).await.and_then(|row| row.region)
+    }
+
+    /// When it came into being; null for a moment after its first score.
+    async fn created_at(&self, ctx: &Context<'_>) -> Option<DateTime> {
+        self.row(ctx).await.map(|row| DateTime(row.created_at_ms))
+    }
+
+    /// Its entry on a board; null where there is no such board, or the member is not in these standings.
+    async fn rank(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board's slug.")] board: String,
+        #[graphql(default_with = "\"all\".to_owned()", desc = "The window's name.")] window: String,
+        #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
+        #[graphql(desc = "A member attribute such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+    ) -> Result<Option<Entry>> {
+        Ok(self
+            .entry(
+                ctx,
+                &board,
+                Choice {
+                    window,
+                    at_ms: at.map(|at| at.0),
+                    segment,
+                    period: None,
+                },
+            )
+            .await?)
+    }
+
+    /// Its entries on boards, at most 100, in the order asked, as `rank` has them.
+    async fn ranks(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The boards' slugs.")] boards: Vec<String>,
+        #[graphql(default_with = "\"all\".to_owned()", desc = "The window's name.")] window: String,
+    ) -> Result<Vec<Option<Entry>>> {
+        if boards.len() > BOARDS_MAX {
+            return Err(Error::new(
+                ErrorCode::LimitExceeded,
+                format!(
+                    "{} boards were asked for; at most {BOARDS_MAX} are accepted",
+                    boards.len()
+                ),
+            )
+            .into());
+        }
+        let entries = boards.iter().map(|board| {
+            self.entry(
+                ctx,
+                board,
+                Choice {
+                    window: window.clone(),
+                    ..Choice::default()
+                },
+            )
+        });
+        Ok(futures::future::try_join_all(entries).await?)
+    }
+}

@@ -1,0 +1,60 @@
+//! What holds for one request: one "now", who is asking, its look-ups.
+
+use std::sync::Arc;
+
+use async_graphql::Context;
+
+use crate::access::{Principal, Scope};
+use crate::app::{App, SharedApp};
+use crate::error::{Error, ErrorCode, Result};
+use crate::loader::Loaders;
+
+/// The state of one request.
+pub struct RequestState {
+    /// The instant that the whole request is answered for, in Unix milliseconds.
+    pub now_ms: i64,
+    /// Who is asking; `None` without a token.
+    pub principal: Option<Arc<Principal>>,
+    /// Its look-ups.
+    pub loaders: Loaders,
+}
+
+impl RequestState {
+    /// Checks that whoever asks may do what needs that scope.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` without a token, `FORBIDDEN` with one of a lesser scope.
+    pub fn require(&self, scope: Scope) -> Result<&Principal> {
+        let missing = || {
+            Error::new(
+                ErrorCode::Unauthenticated,
+                format!(
+                    "this needs an access token of scope {}: send it as \"Authorization: Bearer …\"",
+                    scope.name()
+                ),
+            )
+        };
+        let principal = self.principal.as_deref().ok_or_else(missing)?;
+        if principal.scope >= scope {
+            return Ok(principal);
+        }
+        Err(Error::new(
+            ErrorCode::Forbidden,
+            format!(
+                "this needs an access token of scope {}; yours has {}",
+                scope.name(),
+                principal.scope.name()
+            ),
+        ))
+    }
+}
+
+/// The application behind a request.
+pub(crate) fn app<'c>(ctx: &Context<'c>) -> &'c App {
+    ctx.data_unchecked::<SharedApp>()
+}
+
+/// The state of the request.
+pub(crate) fn state<'c>(ctx: &Context<'c>) -> &'c RequestState {
+    ctx.data_unchecked::<RequestState>()
+}

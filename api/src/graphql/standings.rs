@@ -1,0 +1,449 @@
+//! A standings: all entries of a board in one period of one window.
+
+use std::sync::Arc;
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use futures::FutureExt;
+use ranking::id::MemberId;
+use ranking::key::StandingsId;
+use ranking::store::read::{Placed, Split, Standings as Read};
+use ranking::window::Window as RankingWindow;
+
+use super::board::{Board, Window};
+use super::connection::{Connection, EntryCursor, PAGE_MAX, Page, limit};
+use super::entry::Entry;
+use super::global_id::{GlobalId, StandingsName};
+use super::request::{app, state};
+use super::scalar::{DateTime, int};
+use crate::app::App;
+use crate::boards::KnownBoard;
+use crate::error::{Error, ErrorCode};
+use crate::loader::{Bound, Found, Place};
+
+/// Where an answer comes from.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Redis.
+    Live,
+}
+
+/// A half-open span of time that a window's standings are for.
+#[derive(SimpleObject, Debug, Clone)]
+pub struct Period {
+    /// Its name: "2025-09-03", "2025-W36", "2025-09", "2025-10-26T02+01:00", "all".
+    label: String,
+    /// The first instant in it; null for "all".
+    start: Option<DateTime>,
+    /// The first instant after it; null for "all".
+    end: Option<DateTime>,
+    /// Whether its final standings are stored and have left Redis.
+    sealed: bool,
+}
+
+impl From<&ranking::window::Period> for Period {
+    fn from(period: &ranking::window::Period) -> Self {
+        let start = period.end_ms.map(|_| DateTime(period.start_ms));
+        Self {
+            label: period.label.clone(),
+            start,
+            end: period.end_ms.map(DateTime),
+            sealed: false,
+        }
+    }
+}
+
+/// Which standings of a board are meant.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// The window's name.
+    pub window: String,
+    /// An instant in the period, in Unix milliseconds.
+    pub at_ms: Option<i64>,
+    /// The period's label.
+    pub period: Option<String>,
+    /// The segment.
+    pub segment: Option<String>,
+}
+
+/// All entries of a board in one period of one window.
+#[derive(Clone)]
+pub struct Standings {
+    board: Arc<KnownBoard>,
+    pub(super) read: Arc<Read>,
+    /// Whether the request said which period; else it is the present one, and a page cursor of an earlier one goes on in its own.
+    period_chosen: bool,
+}
+
+impl Standings {
+    /// The standings that a choice means.
+    pub(super) fn choose(
+        app: &App,
+        board: &Arc<KnownBoard>,
+        choice: Choice,
+        now_ms: i64,
+    ) -> crate::error::Result<Self> {
+        let window: RankingWindow = choice.window.parse()?;
+        let rules = &board.board.rules;
+        if !rules.windows.contains(&window) {
+            let names: Vec<&str> = rules.windows.iter().map(|window| window.name()).collect();
+            return Err(Error::bad_input(format!(
+                "board {} has no window {window}; it has {}",
+                board.row.slug,
+                names.join(", ")
+            )));
+        }
+        if choice.segment.is_some_and(|segment| !segment.is_empty()) {
+            return Err(Error::bad_input(
+                "segments are not available yet; leave segment out for everyone",
+            ));
+        }
+        let period_chosen = choice.period.is_some() || choice.at_ms.is_some();
+        let period = match (choice.period, choice.at_ms) {
+            (Some(_), Some(_)) => {
+                return Err(Error::bad_input(
+                    "at and period both say which period is meant; one is accepted",
+                ));
+            }
+            (Some(label), None) => window.period_named(&label, &rules.zone)?,
+            (None, at_ms) => window.period_at(at_ms.unwrap_or(now_ms), &rules.zone)?,
+        };
+        Ok(Self::of_period(app, board, window, period, period_chosen))
+    }
+
+    fn of_period(
+        app: &App,
+        board: &Arc<KnownBoard>,
+        window: RankingWindow,
+        period: ranking::window::Period,
+        period_chosen: bool,
+    ) -> Self {
+        let id = StandingsId {
+            board: board.board.no,
+            generation: board.board.generation,
+            segment: String::new(),
+            window,
+            period: period.label.clone(),
+        };
+        let read = Arc::new(Read::new(&app.deployment.store, &board.board, id, period));
+        Self {
+            board: board.clone(),
+            read,
+            period_chosen,
+        }
+    }
+
+    pub(super) fn name(&self) -> StandingsName {
+        let id = &self.read.id;
+        StandingsName {
+            board: self.board.row.slug.clone(),
+            window: id.window.name().to_owned(),
+            period: id.period.clone(),
+            segment: id.segment.clone(),
+        }
+    }
+
+    /// A member's entry, by the request's loader.
+    pub(super) async fn entry_of(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+    ) -> crate::error::Result<Option<Entry>> {
+        let place = Place {
+            standings: self.read.clone(),
+            member: member.clone(),
+        };
+        let found = state(ctx).loaders.entry(place).await?;
+        Ok(found.map(|found| Entry::new(self.clone(), member, found)))
+    }
+
+    /// The place of a page cursor, and the standings that it goes on in.
+    fn resume(&self, app: &App, cursor: &str) -> crate::error::Result<(Self, Placed)> {
+        let cursor = EntryCursor::decode(cursor)?;
+        let id = &self.read.id;
+        if cursor.board() != (id.board, id.generation)
+            || cursor.list() != (&id.segment, id.window.name())
+        {
+            return Err(Error::bad_input(
+                "this page cursor is of another list; take one from this list",
+            ));
+        }
+        if cursor.period() == id.period {
+            return Ok((self.clone(), cursor.place()?));
+        }
+        if self.period_chosen {
+            return Err(Error::bad_input(format!(
+                "this page cursor is of the period {}; the request asks for {}",
+                cursor.period(),
+                id.period
+            )));
+        }
+        let period = id
+            .window
+            .period_named(cursor.period(), &self.read.rules.zone)?;
+        Ok((
+            Self::of_period(app, &self.board, id.window, period, true),
+            cursor.place()?,
+        ))
+    }
+
+    async fn page(
+        &self,
+        ctx: &Context<'_>,
+        page: Page,
+        offset: Option<u64>,
+    ) -> crate::error::Result<Connection<Entry, Total>> {
+        let app = app(ctx);
+        let _reading = state(ctx).loaders.reading();
+        match page {
+            Page::Forward { limit, after } => {
+                let (list, after) = match after {
+                    Some(cursor) => self
+                        .resume(app, &cursor)
+                        .map(|(list, place)| (list, Some(place)))?,
+                    None => (self.clone(), None),
+                };
+                let (from, mut entries) = app
+                    .read(|store| {
+                        list.forward(store, after.as_ref(), offset.unwrap_or(0), limit + 2)
+                            .boxed()
+                    })
+                    .await?;
+                let mut position = from.position();
+                if after.is_some() && entries.first() == after.as_ref() {
+                    entries.remove(0);
+                    position += 1;
+                }
+                let has_next = entries.len() > limit;
+                entries.truncate(limit);
+                Ok(list.connection(entries, position, position > 0, has_next))
+            }
+            Page::Backward { limit, before } => {
+                let (list, before) = match before {
+                    Some(cursor) => self
+                        .resume(app, &cursor)
+                        .map(|(list, place)| (list, Some(place)))?,
+                    None => (self.clone(), None),
+                };
+                let (from, mut entries) = app
+                    .read(|store| list.backward(store, before.as_ref(), limit + 1).boxed())
+                    .await?;
+                let has_previous = entries.len() > limit;
+                let entries = entries.split_off(entries.len().saturating_sub(limit));
+                let position = from.position().saturating_sub(entries.len() as u64);
+                Ok(list.connection(entries, position, has_previous, before.is_some()))
+            }
+        }
+    }
+
+    async fn forward(
+        &self,
+        store: &ranking::store::Store,
+        after: Option<&Placed>,
+        offset: u64,
+        limit: usize,
+    ) -> ranking::Result<(Split, Vec<Placed>)> {
+        let from = match after {
+            Some(place) => store.split_at(&self.read, place).await?,
+            None => store.split_at_position(&self.read, offset).await?,
+        };
+        let entries = store.forward(&self.read, &from, limit).await?;
+        Ok((from, entries))
+    }
+
+    async fn backward(
+        &self,
+        store: &ranking::store::Store,
+        before: Option<&Placed>,
+        limit: usize,
+    ) -> ranking::Result<(Split, Vec<Placed>)> {
+        let from = match before {
+            Some(place) => store.split_at(&self.read, place).await?,
+            None => store.end(&self.read).await?,
+        };
+        let entries = store.backward(&self.read, &from, limit).await?;
+        Ok((from, entries))
+    }
+
+    fn entries(&self, placed: Vec<Placed>, first: u64) -> impl Iterator<Item = Entry> {
+        let with_position = placed.into_iter().zip(first..);
+        with_position.map(|(Placed { key, member }, position)| {
+            Entry::new(self.clone(), member, Found { key, position })
+        })
+    }
+
+    fn connection(
+        &self,
+        placed: Vec<Placed>,
+        first: u64,
+        has_previous: bool,
+        has_next: bool,
+    ) -> Connection<Entry, Total> {
+        let mut connection =
+            Connection::with_additional_fields(has_previous, has_next, Total(self.clone()));
+        let cursors: Vec<_> = placed
+            .iter()
+            .map(|entry| EntryCursor::new(&self.read.id, entry.key, &entry.member).encode())
+            .collect();
+        connection.edges.extend(
+            cursors
+                .into_iter()
+                .zip(self.entries(placed, first))
+                .map(|(cursor, entry)| Edge::new(cursor, entry)),
+        );
+        connection
+    }
+}
+
+/// The total of a connection of entries, counted when it is asked for.
+pub struct Total(Standings);
+
+#[Object]
+impl Total {
+    /// How many entries the standings has.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        Ok(int(state(ctx)
+            .loaders
+            .count(Bound {
+                standings: self.0.read.clone(),
+                key: None,
+            })
+            .await?)?)
+    }
+}
+
+#[Object]
+impl Standings {
+    /// Its global id: "standings:<board>:<window>:<period>:<segment>".
+    pub(super) async fn id(&self) -> ID {
+        GlobalId::Standings(self.name()).to_text().into()
+    }
+
+    /// The board.
+    async fn board(&self) -> Board {
+        Board(self.board.clone())
+    }
+
+    /// The window.
+    async fn window(&self) -> Window {
+        Window::new(&self.board, self.read.id.window)
+    }
+
+    /// The period.
+    async fn period(&self) -> Period {
+        Period::from(&self.read.period)
+    }
+
+    /// The segment; null for everyone.
+    async fn segment(&self) -> Option<String> {
+        Some(self.read.id.segment.clone()).filter(|segment| !segment.is_empty())
+    }
+
+    /// Where the answers come from.
+    async fn source(&self) -> Source {
+        Source::Live
+    }
+
+    /// How many entries there are.
+    async fn size(&self, ctx: &Context<'_>) -> Result<i32> {
+        Ok(int(state(ctx)
+            .loaders
+            .count(Bound {
+                standings: self.read.clone(),
+                key: None,
+            })
+            .await?)?)
+    }
+
+    /// A page of entries in rank order: the first ones (10 by default, at most 1,000), those after or before a page cursor, or
+    /// those from an offset on. A cursor goes on in its own period, even when a new one has begun.
+    async fn top(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+        #[graphql(desc = "How many to skip from the front; not together with a cursor.")]
+        offset: Option<i32>,
+    ) -> Result<Connection<Entry, Total>> {
+        let offset = offset
+            .map(|offset| {
+                u64::try_from(offset).map_err(|_| {
+                    Error::bad_input(format!("offset is {offset}; 0 or more is accepted"))
+                })
+            })
+            .transpose()?;
+        let page = Page::new(first, after, last, before)?;
+        if offset.is_some() && !matches!(page, Page::Forward { after: None, .. }) {
+            return Err(
+                Error::bad_input("offset goes with first, not with a cursor or last").into(),
+            );
+        }
+        Ok(self.page(ctx, page, offset).await?)
+    }
+
+    /// A member's entry; null when the member is not in these standings.
+    async fn rank(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member's key.")] member: String,
+    ) -> Result<Option<Entry>> {
+        Ok(self
+            .entry_of(ctx, MemberId::new(&member).map_err(Error::from)?)
+            .await?)
+    }
+
+    /// The entries of members, at most 1,000, in the order asked; null for those who are not in these standings.
+    async fn ranks(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The members' keys.")] members: Vec<String>,
+    ) -> Result<Vec<Option<Entry>>> {
+        let members = member_ids(&members)?;
+        let found = state(ctx).loaders.entries(&self.read, &members).await?;
+        let entry = |(found, member): (Option<Found>, MemberId)| {
+            found.map(|found| Entry::new(self.clone(), member, found))
+        };
+        Ok(found.into_iter().zip(members).map(entry).collect())
+    }
+
+    /// The entries around a member, itself among them, in rank order; empty when the member is not in these standings.
+    async fn neighbors(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member's key.")] member: String,
+        #[graphql(default = 5, desc = "How many ranked above, at most 1,000.")] above: i32,
+        #[graphql(default = 5, desc = "How many ranked below, at most 1,000.")] below: i32,
+    ) -> Result<Vec<Entry>> {
+        let member = MemberId::new(&member).map_err(Error::from)?;
+        let (above, below) = (limit("above", Some(above))?, limit("below", Some(below))?);
+        let _reading = state(ctx).loaders.reading();
+        let around = app(ctx)
+            .read(|store| store.neighbors(&self.read, &member, above, below).boxed())
+            .await?;
+        Ok(around.map_or_else(Vec::new, |(first, placed)| {
+            self.entries(placed, first).collect()
+        }))
+    }
+}
+
+/// Checks a list of members' keys.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` for more than 1,000; `BAD_USER_INPUT` for a key that can be nobody's.
+pub(super) fn member_ids(keys: &[String]) -> crate::error::Result<Vec<MemberId>> {
+    if keys.len() > PAGE_MAX {
+        return Err(Error::new(
+            ErrorCode::LimitExceeded,
+            format!(
+                "{} members were asked for; at most {PAGE_MAX} are accepted",
+                keys.len()
+            ),
+        ));
+    }
+    Ok(keys
+        .iter()
+        .map(|key| MemberId::new(key))
+        .collect::<ranking::Result<_>>()?)
+}

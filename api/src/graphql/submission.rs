@@ -1,0 +1,400 @@
+//! Scores on their way in, and what is said of each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::{Context, Enum, InputObject, Object, Result, SimpleObject};
+use entity::commit;
+use ranking::commit::COMMIT_EVENTS_MAX;
+use ranking::id::{EventId, MemberId, Partition};
+use ranking::submission::{Submission, Verdict};
+use sea_orm::EntityTrait;
+use tokio::time::{Instant, sleep};
+
+use super::entry::Entry;
+use super::request::{RequestState, app, state};
+use super::scalar::{DateTime, Decimal, int};
+use super::standings::{Choice, Standings};
+use crate::access::{Principal, Scope};
+use crate::app::App;
+use crate::boards::KnownBoard;
+use crate::committer::Placed;
+use crate::error::{Error, ErrorCode};
+
+/// How far a client's clock may be ahead of ours, in milliseconds; a time within it is taken as now.
+const SKEW_MS: i64 = 2000;
+
+/// How long `ack: DURABLE` waits for SQL.
+const DURABLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an answer waits for.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// Ranked in Redis. Until it is in SQL, moments later, a crash of the Redis server may take it.
+    Applied,
+    /// Also committed to SQL.
+    Durable,
+}
+
+/// Scores for one board.
+#[derive(InputObject)]
+pub struct SubmitScoresInput {
+    /// The board's slug.
+    board: String,
+    /// The scores, 1 to 1,000. Each is taken or refused for itself.
+    scores: Vec<ScoreInput>,
+    /// What the answer waits for.
+    #[graphql(default_with = "Ack::Applied")]
+    ack: Ack,
+}
+
+/// One score.
+#[derive(InputObject)]
+pub struct ScoreInput {
+    /// Who: 1 to 128 bytes, no control characters. A member unknown so far comes into being with its first accepted score.
+    member: String,
+    /// SUM: what is added, may be negative. BEST, LATEST: the value.
+    score: Decimal,
+    /// When it was earned; now by default. Not in the future, not before 1970.
+    at: Option<DateTime>,
+    /// Unique per board and member: the same id counts once within the dedup window of 24 hours. Send one, and sending again is safe.
+    event_id: Option<String>,
+}
+
+/// What became of the scores.
+pub struct SubmitScoresPayload {
+    results: Vec<SubmitResult>,
+}
+
+/// What became of a score.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubmitStatus {
+    /// It counts.
+    Applied,
+    /// Its event id counted before; it does not count again.
+    Duplicate,
+    /// It was refused; nothing of it was written.
+    Rejected,
+    /// No answer in time: whether it counts is not known. Send again with the same event id.
+    Unknown,
+}
+
+/// Why a score was refused.
+#[derive(SimpleObject, Clone)]
+pub struct SubmitError {
+    /// For programs.
+    code: ErrorCode,
+    /// For people.
+    message: String,
+}
+
+/// What became of one score.
+pub struct SubmitResult {
+    board: Arc<KnownBoard>,
+    member: String,
+    status: SubmitStatus,
+    error: Option<SubmitError>,
+}
+
+#[Object]
+impl SubmitScoresPayload {
+    /// One for each score sent, in that order.
+    async fn results(&self) -> &[SubmitResult] {
+        &self.results
+    }
+
+    /// How many count now.
+    async fn accepted(&self) -> Result<i32> {
+        self.count(SubmitStatus::Applied)
+    }
+
+    /// How many counted before.
+    async fn duplicates(&self) -> Result<i32> {
+        self.count(SubmitStatus::Duplicate)
+    }
+
+    /// How many were refused.
+    async fn rejected(&self) -> Result<i32> {
+        self.count(SubmitStatus::Rejected)
+    }
+}
+
+impl SubmitScoresPayload {
+    fn count(&self, status: SubmitStatus) -> Result<i32> {
+        let count = self
+            .results
+            .iter()
+            .filter(|result| result.status == status)
+            .count();
+        Ok(int(count as u64)?)
+    }
+}
+
+#[Object]
+impl SubmitResult {
+    /// The member that was sent.
+    async fn member(&self) -> &str {
+        &self.member
+    }
+
+    /// What became of it.
+    async fn status(&self) -> SubmitStatus {
+        self.status
+    }
+
+    /// The member's entry in "all" after this submission; null where the score was refused.
+    async fn entry(&self, ctx: &Context<'_>) -> Result<Option<Entry>> {
+        if matches!(self.status, SubmitStatus::Rejected | SubmitStatus::Unknown) {
+            return Ok(None);
+        }
+        let choice = Choice {
+            window: "all".into(),
+            ..Choice::default()
+        };
+        let standings = Standings::choose(app(ctx), &self.board, choice, state(ctx).now_ms)?;
+        Ok(standings
+            .entry_of(ctx, MemberId::new(&self.member).map_err(Error::from)?)
+            .await?)
+    }
+
+    /// Why it was refused.
+    async fn error(&self) -> Option<SubmitError> {
+        self.error.clone()
+    }
+}
+
+/// Submits scores.
+pub(super) async fn submit(
+    ctx: &Context<'_>,
+    input: SubmitScoresInput,
+) -> crate::error::Result<SubmitScoresPayload> {
+    let (app, state) = (app(ctx), state(ctx));
+    let principal = state.require(Scope::Submit)?;
+    if input.scores.is_empty() {
+        return Err(Error::bad_input(format!(
+            "scores is empty; 1 to {COMMIT_EVENTS_MAX} are accepted"
+        )));
+    }
+    if input.scores.len() > COMMIT_EVENTS_MAX {
+        return Err(Error::new(
+            ErrorCode::LimitExceeded,
+            format!(
+                "{} scores were sent; at most {COMMIT_EVENTS_MAX} are accepted at once",
+                input.scores.len()
+            ),
+        ));
+    }
+    let board = super::board::find(app, state, &input.board).await?;
+    let board = board.ok_or_else(|| {
+        Error::new(
+            ErrorCode::NotFound,
+            format!("there is no board {:?}", input.board),
+        )
+    })?;
+    check_member_token(principal, &board, &input.scores)?;
+    let results = place(app, state, &board, &input).await;
+    state.loaders.clear().await;
+    Ok(SubmitScoresPayload { results })
+}
+
+/// A member's own token submits that member's scores only, and only where the board allows it.
+fn check_member_token(
+    principal: &Principal,
+    board: &KnownBoard,
+    scores: &[ScoreInput],
+) -> crate::error::Result<()> {
+    let Some(member) = &principal.member else {
+        return Ok(());
+    };
+    if !board.row.self_submit {
+        return Err(Error::new(
+            ErrorCode::Forbidden,
+            format!(
+                "board {} takes no scores from members themselves",
+                board.row.slug
+            ),
+        ));
+    }
+    if scores.iter().any(|score| score.member != *member) {
+        return Err(Error::new(
+            ErrorCode::Forbidden,
+            format!("this access token submits scores of {member} only"),
+        ));
+    }
+    Ok(())
+}
+
+async fn place(
+    app: &App,
+    state: &RequestState,
+    board: &Arc<KnownBoard>,
+    input: &SubmitScoresInput,
+) -> Vec<SubmitResult> {
+    let mut by_partition: BTreeMap<Partition, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
+    let mut outcomes: Vec<Option<crate::error::Result<Verdict>>> =
+        (0..input.scores.len()).map(|_| None).collect();
+    for (index, score) in input.scores.iter().enumerate() {
+        match read(board, score, state.now_ms) {
+            Ok(submission) => {
+                let partition = app
+                    .deployment
+                    .store
+                    .partitions()
+                    .of_member(&board.board, &submission.member);
+                let (indices, submissions) = by_partition.entry(partition).or_default();
+                indices.push(index);
+                submissions.push(submission);
+            }
+            Err(error) => outcomes[index] = Some(Err(error)),
+        }
+    }
+    let placed = by_partition
+        .into_iter()
+        .map(|(partition, (indices, submissions))| async move {
+            (
+                indices,
+                submit_to(app, partition, submissions, input.ack).await,
+            )
+        });
+    for (indices, placed) in futures::future::join_all(placed).await {
+        match placed {
+            Ok(placed) => indices
+                .into_iter()
+                .zip(placed.verdicts)
+                .for_each(|(index, verdict)| outcomes[index] = Some(Ok(verdict))),
+            Err(error) => indices
+                .into_iter()
+                .for_each(|index| outcomes[index] = Some(Err(error.clone()))),
+        }
+    }
+    let unanswered = || Err(Error::new(ErrorCode::Internal, "this score got no answer"));
+    let outcomes = outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap_or_else(unanswered));
+    input
+        .scores
+        .iter()
+        .zip(outcomes)
+        .map(|(score, outcome)| SubmitResult::new(board, &score.member, outcome))
+        .collect()
+}
+
+fn read(board: &KnownBoard, score: &ScoreInput, now_ms: i64) -> crate::error::Result<Submission> {
+    let at_ms = score.at.map(|at| at.0);
+    if at_ms.is_some_and(|at_ms| at_ms > now_ms + SKEW_MS) {
+        return Err(Error::bad_input(
+            "at is in the future; a time up to now is accepted",
+        ));
+    }
+    if at_ms.is_some_and(|at_ms| at_ms < 0) {
+        return Err(Error::bad_input(
+            "at is before 1970; a time since then is accepted",
+        ));
+    }
+    Ok(Submission {
+        board: board.board.clone(),
+        member: MemberId::new(&score.member)?,
+        score: ranking::score::parse(&score.score.0, board.board.rules.decimals)?,
+        at_ms,
+        event_id: score.event_id.as_deref().map(EventId::new).transpose()?,
+        segments: vec![],
+    })
+}
+
+async fn submit_to(
+    app: &App,
+    partition: Partition,
+    submissions: Vec<Submission>,
+    ack: Ack,
+) -> crate::error::Result<Placed> {
+    let members: Vec<MemberId> = submissions
+        .iter()
+        .map(|submission| submission.member.clone())
+        .collect();
+    let placed = app.committers.submit(partition, submissions).await?;
+    for (member, verdict) in members.into_iter().zip(&placed.verdicts) {
+        if matches!(verdict, Verdict::Accepted { .. }) {
+            app.recent_members.insert(member, ());
+        }
+    }
+    if ack == Ack::Durable {
+        let duplicates = placed.verdicts.iter().filter_map(|verdict| match verdict {
+            Verdict::Duplicate { seq } => Some(*seq),
+            _ => None,
+        });
+        for seq in duplicates
+            .chain(placed.commit.as_ref().map(|(seq, _)| *seq))
+            .collect::<std::collections::BTreeSet<_>>()
+        {
+            let expected = placed
+                .commit
+                .as_ref()
+                .filter(|(own, _)| *own == seq)
+                .map(|(_, id)| id.as_str());
+            wait_until_durable(app, partition, seq, expected).await?;
+        }
+    }
+    Ok(placed)
+}
+
+/// Waits until SQL holds the commit of that seq, and of that id where it is known.
+async fn wait_until_durable(
+    app: &App,
+    partition: Partition,
+    seq: u64,
+    id: Option<&str>,
+) -> crate::error::Result<()> {
+    let timeout = || {
+        Error::new(
+            ErrorCode::Timeout,
+            "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
+        )
+    };
+    let deadline = Instant::now() + DURABLE_TIMEOUT;
+    while Instant::now() < deadline {
+        match commit::Entity::find_by_id((i32::from(partition.0), seq as i64))
+            .one(&app.deployment.db)
+            .await
+        {
+            Ok(Some(row)) if id.is_none_or(|id| id == row.id) => return Ok(()),
+            // Another commit has its place: Redis lost this one before SQL had it.
+            Ok(Some(_)) => return Err(timeout()),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "waiting for the database"),
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    Err(timeout())
+}
+
+impl SubmitResult {
+    fn new(board: &Arc<KnownBoard>, member: &str, outcome: crate::error::Result<Verdict>) -> Self {
+        let refused = |error: Error| {
+            let status = if error.code == ErrorCode::Timeout {
+                SubmitStatus::Unknown
+            } else {
+                SubmitStatus::Rejected
+            };
+            (
+                status,
+                Some(SubmitError {
+                    code: error.code,
+                    message: error.message,
+                }),
+            )
+        };
+        let (status, error) = match outcome {
+            Ok(Verdict::Accepted { .. }) => (SubmitStatus::Applied, None),
+            Ok(Verdict::Duplicate { .. }) => (SubmitStatus::Duplicate, None),
+            Ok(Verdict::Rejected(error)) => refused(error.into()),
+            Err(error) => refused(error),
+        };
+        Self {
+            board: board.clone(),
+            member: member.to_owned(),
+            status,
+            error,
+        }
+    }
+}

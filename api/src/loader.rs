@@ -1,0 +1,388 @@
+//! Look-ups of one request, gathered: all members' entries asked for anywhere in it cost one `ZMSCORE` a standings and shard,
+//! then one pipeline of counts; all members' rows one SELECT.
+//!
+//! A look-up waits until no read is under way in the request that may lead to more of them (a member's row, a page):
+//! without that, paths of different depth would come in batches of their own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dataloader::BatchFn;
+use dataloader::cached::Loader;
+use entity::member;
+use futures::FutureExt;
+use ranking::id::MemberId;
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::store::read::{Placed, Standings};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use tokio::sync::Notify;
+
+use crate::app::SharedApp;
+use crate::error::{Error, ErrorCode, Result};
+
+/// The most keys of one batch. A request's own limits are tighter.
+const BATCH_MAX: usize = 100_000;
+
+/// How often a look-up lets others go first: once to be registered, once more for those that a read just woke.
+const YIELD_COUNT: usize = 2;
+
+/// How many member rows one SELECT asks for: SQLite has 32,766 parameters.
+const ROWS_MAX: usize = 10_000;
+
+/// A member in a standings, as a loader's key; equal by what it names.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Where.
+    pub standings: Arc<Standings>,
+    /// Who.
+    pub member: MemberId,
+}
+
+/// What a member has in a standings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Its key.
+    pub key: RankKey,
+    /// How many entries come before it.
+    pub position: u64,
+}
+
+/// A key in a standings, or its end, as a loader's key: how many entries come before it.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// Where.
+    pub standings: Arc<Standings>,
+    /// Entries with smaller keys are counted; `None` counts all.
+    pub key: Option<RankKey>,
+}
+
+/// The look-ups of one request.
+#[derive(Clone)]
+pub struct Loaders {
+    counts: Loader<Bound, Result<u64>, CountBatch>,
+    entries: Loader<Place, Result<Option<Found>>, EntryBatch>,
+    members: Loader<String, Result<Option<member::Model>>, MemberBatch>,
+    reads: Arc<Reads>,
+}
+
+/// The reads of a request that are under way and may lead to look-ups.
+#[derive(Default)]
+struct Reads {
+    count: AtomicUsize,
+    none_left: Notify,
+}
+
+/// While it lives, look-ups of the request wait.
+pub struct Reading(Arc<Reads>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none_left.notify_waiters();
+        }
+    }
+}
+
+impl Loaders {
+    /// Look-ups for a new request.
+    #[must_use]
+    pub fn new(app: &SharedApp) -> Self {
+        Self {
+            entries: Loader::new(EntryBatch(app.clone()))
+                .with_max_batch_size(BATCH_MAX)
+                .with_yield_count(YIELD_COUNT),
+            counts: Loader::new(CountBatch(app.clone()))
+                .with_max_batch_size(BATCH_MAX)
+                .with_yield_count(YIELD_COUNT),
+            members: Loader::new(MemberBatch(app.clone()))
+                .with_max_batch_size(BATCH_MAX)
+                .with_yield_count(YIELD_COUNT),
+            reads: Arc::default(),
+        }
+    }
+
+    /// Says that a read is under way that may lead to look-ups.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.reads.count.fetch_add(1, Ordering::AcqRel);
+        Reading(self.reads.clone())
+    }
+
+    /// What a member has in a standings; `None` where it is not there.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn entry(&self, place: Place) -> Result<Option<Found>> {
+        self.wait_for_reads().await;
+        self.entries
+            .try_load(place)
+            .await
+            .map_err(|error| no_answer(&error))?
+    }
+
+    /// What members have in a standings, in the order asked.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn entries(
+        &self,
+        standings: &Arc<Standings>,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<Found>>> {
+        self.wait_for_reads().await;
+        let places: Vec<Place> = members
+            .iter()
+            .map(|member| Place {
+                standings: standings.clone(),
+                member: member.clone(),
+            })
+            .collect();
+        let found = self
+            .entries
+            .try_load_many(places.clone())
+            .await
+            .map_err(|error| no_answer(&error))?;
+        places
+            .iter()
+            .map(|place| found.get(place).cloned().unwrap_or(Ok(None)))
+            .collect()
+    }
+
+    /// How many entries come before a bound.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn count(&self, bound: Bound) -> Result<u64> {
+        self.wait_for_reads().await;
+        self.counts
+            .try_load(bound)
+            .await
+            .map_err(|error| no_answer(&error))?
+    }
+
+    /// A member's row; `None` where SQL has none.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn member(&self, key: &str) -> Result<Option<member::Model>> {
+        self.members
+            .try_load(key.to_owned())
+            .await
+            .map_err(|error| no_answer(&error))?
+    }
+
+    /// Members' rows, by key; those that SQL does not have are absent.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn members(&self, keys: Vec<String>) -> Result<HashMap<String, member::Model>> {
+        let found = self
+            .members
+            .try_load_many(keys)
+            .await
+            .map_err(|error| no_answer(&error))?;
+        found
+            .into_iter()
+            .filter_map(|(key, row)| row.map(|row| row.map(|row| (key, row))).transpose())
+            .collect()
+    }
+
+    /// Forgets what was looked up: something was written.
+    pub async fn clear(&self) {
+        self.entries.clear_all().await;
+        self.counts.clear_all().await;
+        self.members.clear_all().await;
+    }
+
+    async fn wait_for_reads(&self) {
+        // Siblings may be about to begin a read.
+        tokio::task::yield_now().await;
+        loop {
+            let none_left = self.reads.none_left.notified();
+            tokio::pin!(none_left);
+            none_left.as_mut().enable();
+            if self.reads.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            none_left.await;
+        }
+    }
+}
+
+struct EntryBatch(SharedApp);
+
+impl BatchFn<Place, Result<Option<Found>>> for EntryBatch {
+    async fn load(&mut self, places: &[Place]) -> HashMap<Place, Result<Option<Found>>> {
+        let app = &self.0;
+        let mut by_standings: HashMap<&StandingsId, Vec<&Place>> = HashMap::new();
+        for place in places {
+            by_standings
+                .entry(&place.standings.id)
+                .or_default()
+                .push(place);
+        }
+        let batches = by_standings.into_values().map(|places| async move {
+            let members: Vec<MemberId> = places.iter().map(|place| place.member.clone()).collect();
+            let found = find(app, &places[0].standings, &members).await;
+            let each = |(index, place): (usize, &&Place)| {
+                (
+                    (*place).clone(),
+                    found
+                        .as_ref()
+                        .map(|found| found[index])
+                        .map_err(Clone::clone),
+                )
+            };
+            places.iter().enumerate().map(each).collect::<Vec<_>>()
+        });
+        futures::future::join_all(batches)
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+/// The keys, then the positions of those that are there: two round trips.
+async fn find(
+    app: &SharedApp,
+    standings: &Standings,
+    members: &[MemberId],
+) -> Result<Vec<Option<Found>>> {
+    let keys = app
+        .read(|store| store.rank_keys(standings, members).boxed())
+        .await?;
+    let there: Vec<Placed> = members
+        .iter()
+        .zip(&keys)
+        .filter_map(|(member, key)| {
+            Some(Placed {
+                key: (*key)?,
+                member: member.clone(),
+            })
+        })
+        .collect();
+    let mut positions = app
+        .read(|store| store.positions(standings, &there).boxed())
+        .await?
+        .into_iter();
+    let found = keys.into_iter().map(|key| {
+        let key = key?;
+        Some(Found {
+            key,
+            position: positions.next().flatten()?,
+        })
+    });
+    Ok(found.collect())
+}
+
+struct CountBatch(SharedApp);
+
+impl BatchFn<Bound, Result<u64>> for CountBatch {
+    async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
+        let app = &self.0;
+        let mut by_standings: HashMap<&StandingsId, Vec<&Bound>> = HashMap::new();
+        for bound in bounds {
+            by_standings
+                .entry(&bound.standings.id)
+                .or_default()
+                .push(bound);
+        }
+        let batches = by_standings.into_values().map(|bounds| async move {
+            let standings = &bounds[0].standings;
+            let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
+            let counts = app
+                .read(|store| store.counts_below(standings, &keys).boxed())
+                .await;
+            let size = match bounds.len() > keys.len() {
+                true => app.read(|store| store.size(standings).boxed()).await,
+                false => Ok(0),
+            };
+            let mut counts = keys.iter().enumerate().map(|(index, _)| {
+                counts
+                    .as_ref()
+                    .map(|counts| counts[index])
+                    .map_err(Clone::clone)
+            });
+            let each = bounds.iter().map(|bound| {
+                let count = if bound.key.is_some() {
+                    counts.next().unwrap_or(Ok(0))
+                } else {
+                    size.clone()
+                };
+                ((*bound).clone(), count)
+            });
+            each.collect::<Vec<_>>()
+        });
+        futures::future::join_all(batches)
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+struct MemberBatch(SharedApp);
+
+impl BatchFn<String, Result<Option<member::Model>>> for MemberBatch {
+    async fn load(&mut self, keys: &[String]) -> HashMap<String, Result<Option<member::Model>>> {
+        let mut found = HashMap::with_capacity(keys.len());
+        for chunk in keys.chunks(ROWS_MAX) {
+            let rows = member::Entity::find()
+                .filter(member::Column::Key.is_in(chunk))
+                .all(&self.0.deployment.db)
+                .await;
+            match rows {
+                Ok(rows) => {
+                    found.extend(chunk.iter().map(|key| (key.clone(), Ok(None))));
+                    found.extend(rows.into_iter().map(|row| (row.key.clone(), Ok(Some(row)))));
+                }
+                Err(error) => {
+                    let error = Error::from(error);
+                    found.extend(chunk.iter().map(|key| (key.clone(), Err(error.clone()))));
+                }
+            }
+        }
+        found
+    }
+}
+
+fn no_answer(error: &std::io::Error) -> Error {
+    tracing::error!(%error, "a loader gave no answer");
+    Error::new(
+        ErrorCode::Internal,
+        "something is wrong on the server; its log has the cause",
+    )
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.member == other.member && self.standings.id == other.standings.id
+    }
+}
+
+impl Eq for Place {}
+
+impl std::hash::Hash for Place {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.standings.id.hash(state);
+        self.member.hash(state);
+    }
+}
+
+impl PartialEq for Bound {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.standings.id == other.standings.id
+    }
+}
+
+impl Eq for Bound {}
+
+impl std::hash::Hash for Bound {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.standings.id.hash(state);
+        self.key.hash(state);
+    }
+}

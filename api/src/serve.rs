@@ -1,0 +1,197 @@
+//! The processes: what starts in which order, and stops in the other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use entity::access_token;
+use entity::deployment::{Deployment, Settings};
+use migration::{Migrator, MigratorTrait};
+use sea_orm::{DatabaseConnection, EntityTrait, PaginatorTrait};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::access::{self, Scope};
+use crate::app::App;
+use crate::committer::Committers;
+use crate::{demo, graphql, http, worker};
+
+/// Connects to SQL and brings its schema up to date.
+///
+/// # Errors
+/// Where the database does not answer, or is of a newer version.
+pub async fn database(settings: &Settings) -> Result<DatabaseConnection> {
+    let db = settings
+        .connect_sql()
+        .await
+        .context("the database cannot be opened (LAUREL_DATABASE_URL)")?;
+    migrate(&db)
+        .await
+        .context("the database cannot be migrated")?;
+    Ok(db)
+}
+
+/// Several processes may start at once: whoever loses the race finds the schema made.
+async fn migrate(db: &DatabaseConnection) -> Result<()> {
+    let mut tried = Migrator::up(db, None).await;
+    for _ in 0..20 {
+        if tried.is_ok() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        tried = Migrator::up(db, None).await;
+    }
+    Ok(tried?)
+}
+
+/// Serves until a signal comes, then drains: requests, commits, the log.
+///
+/// # Errors
+/// Where a store does not answer at the start, or the address is taken.
+pub async fn serve(
+    settings: &Settings,
+    listen: SocketAddr,
+    public_reads: bool,
+    workers: bool,
+) -> Result<()> {
+    let stop = Stop::on_signals()?;
+    let deployment = settings
+        .open(database(settings).await?)
+        .await
+        .context("the stores cannot be opened")?;
+    let listener = TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("LAUREL_LISTEN: {listen} cannot be listened on"))?;
+    let committed = Arc::new(Notify::new());
+    let committers = Committers::start(&deployment, &committed);
+    let working = workers.then(|| Working::start(&deployment, &committed));
+    let app = Arc::new(App::new(deployment.clone(), committers, public_reads));
+    announce(&deployment.db, listener.local_addr()?).await?;
+    let router = http::router(app.clone(), graphql::schema(app.clone()));
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stop.wait())
+        .await?;
+    tracing::info!("stopping: requests are done, commits and the log follow");
+    match Arc::into_inner(app) {
+        Some(app) => app.committers.drain().await,
+        None => tracing::warn!(
+            "a request is still running; what it has queued is committed or refused by its client's retry"
+        ),
+    }
+    if let Some(working) = working {
+        working.stop().await;
+    }
+    deployment.close().await;
+    Ok(())
+}
+
+/// Does the background work until a signal comes.
+///
+/// # Errors
+/// Where a store does not answer at the start.
+pub async fn work(settings: &Settings) -> Result<()> {
+    let stop = Stop::on_signals()?;
+    let deployment = settings
+        .open(database(settings).await?)
+        .await
+        .context("the stores cannot be opened")?;
+    let working = Working::start(&deployment, &Arc::new(Notify::new()));
+    stop.wait().await;
+    working.stop().await;
+    deployment.close().await;
+    Ok(())
+}
+
+/// Loads the demo, and waits until SQL has it.
+///
+/// # Errors
+/// Where a store does not answer or refuses an event.
+pub async fn demo(settings: &Settings) -> Result<()> {
+    let db = database(settings).await?;
+    if demo::is_loaded(&db).await? {
+        println!("the demo boards are there");
+        return Ok(());
+    }
+    let deployment = settings
+        .open(db)
+        .await
+        .context("the stores cannot be opened")?;
+    let committed = Arc::new(Notify::new());
+    let committers = Committers::start(&deployment, &committed);
+    let working = Working::start(&deployment, &committed);
+    println!("loading the demo boards: real commits of nine open-source projects …");
+    let began = std::time::Instant::now();
+    let loaded = demo::load(&deployment, &committers).await;
+    committers.drain().await;
+    working.stop().await;
+    deployment.close().await;
+    println!(
+        "loaded {} events in {:.1} s",
+        loaded?,
+        began.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// Prints the addresses, and an admin token where there is no token at all yet.
+async fn announce(db: &DatabaseConnection, address: SocketAddr) -> Result<()> {
+    println!("Laurel is on http://{address}");
+    println!("  GraphQL   http://{address}/graphql");
+    println!("  health    http://{address}/healthz  http://{address}/readyz");
+    if access_token::Entity::find().count(db).await? == 0 {
+        println!(
+            "  admin token, shown this once: {}",
+            access::create(db, Scope::Admin, None, None).await?
+        );
+    } else {
+        println!("  for an access token: api token create --scope admin");
+    }
+    Ok(())
+}
+
+/// The background work, running.
+struct Working {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Working {
+    fn start(deployment: &Deployment, committed: &Arc<Notify>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        Self {
+            stop,
+            task: tokio::spawn(worker::work(deployment.clone(), committed.clone(), stopped)),
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the background work ended badly");
+        }
+    }
+}
+
+/// SIGINT and SIGTERM, caught from the start on: a signal during the start still stops in order.
+struct Stop {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn on_signals() -> Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn wait(mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The background work: the log of every partition into SQL, and recovery where a partition is not level.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use entity::deployment::Deployment;
+use entity::persist::{Progress, persist};
+use entity::recovery::recover;
+use entity::{Error, Result};
+use ranking::id::Partition;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long nothing may happen before the heads are looked at again: other processes commit too.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// How long to wait after a store failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a last round may take when the process stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Works until it is told to stop, then persists what is left, as far as the stores answer.
+pub async fn work(deployment: Deployment, committed: Arc<Notify>, mut stop: watch::Receiver<bool>) {
+    let mut seqs = vec![None; usize::from(deployment.store.partitions().count())];
+    let mut well = true;
+    while !*stop.borrow() {
+        match round(&deployment, &mut seqs).await {
+            Ok(()) => {
+                if !std::mem::replace(&mut well, true) {
+                    tracing::info!("the stores answer again");
+                }
+                tokio::select! {
+                    () = committed.notified() => {}
+                    () = sleep(IDLE) => {}
+                    _ = stop.changed() => {}
+                }
+            }
+            Err(error) => {
+                if std::mem::replace(&mut well, false) {
+                    tracing::warn!(%error, "the background work waits for the stores");
+                }
+                deployment.revive_redis().await;
+                tokio::select! {
+                    () = sleep(PAUSE) => {}
+                    _ = stop.changed() => {}
+                }
+            }
+        }
+    }
+    let deadline = Instant::now() + DRAIN_TIMEOUT;
+    while Instant::now() < deadline && well {
+        match timeout(DRAIN_TIMEOUT, round(&deployment, &mut seqs)).await {
+            Ok(Ok(())) => return,
+            _ => sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Persists every partition whose head is not where SQL was last seen; recovers those that are not level.
+async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
+    let heads = deployment.store.heads().await?;
+    let mut failed = None;
+    for (partition, head) in deployment.store.partitions().each().zip(heads) {
+        let seq = &mut seqs[usize::from(partition.0)];
+        let result = match head {
+            Ok(head) if *seq == Some(head.seq) => continue,
+            Ok(_) => catch_up(deployment, partition).await,
+            Err(error) => Err(error.into()),
+        };
+        let result = match result {
+            Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
+                recover(deployment, partition).await.map(|()| None)
+            }
+            other => other,
+        };
+        match result {
+            Ok(persisted) => *seq = persisted,
+            // One partition's trouble is not the others'.
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+async fn catch_up(deployment: &Deployment, partition: Partition) -> Result<Option<u64>> {
+    loop {
+        if let Progress::Level { seq } = persist(deployment, partition).await? {
+            return Ok(Some(seq));
+        }
+    }
+}
