@@ -1,2 +1,170 @@
-//! Skeleton.
-fn main() {}
+//! `analytics`: batch jobs over the whole history, with polars.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`history`] | the events of a board as a frame |
+//! | [`fold`] | the fold as polars expressions: events → standings |
+//! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
+//! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways |
+//! | [`import`] | events from a file, into the ordinary path |
+//! | [`job`] | a job's row, its progress bar, its outcome |
+
+mod diff;
+mod finding;
+mod fold;
+mod history;
+mod import;
+mod job;
+mod rebuild;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use entity::board;
+use entity::deployment::{Deployment, Settings, refuse_unknown_variables};
+use migration::{Migrator, MigratorTrait};
+use ranking::window::Window;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use tracing_subscriber::EnvFilter;
+
+/// Exit status: differences were found.
+const DIFFERENCES: u8 = 3;
+
+/// Batch jobs over Laurel's history. Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found.
+#[derive(Parser)]
+#[command(name = "analytics", version)]
+struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// What is logged, to standard error: error, warn, info, debug, trace, or a filter.
+    #[arg(long, env = "LAUREL_LOG", default_value = "warn", global = true)]
+    log: String,
+    /// Print the outcome as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Makes standings anew from the history, in Redis and in SQL.
+    Rebuild {
+        /// The board's slug.
+        #[arg(long)]
+        board: String,
+        /// One window only; every window by default.
+        #[arg(long)]
+        window: Option<Window>,
+    },
+    /// Compares the history with the standings in SQL and in Redis. Exit status 3 where they differ.
+    Diff {
+        /// The board's slug; every board by default.
+        #[arg(long)]
+        board: Option<String>,
+    },
+    /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
+    Import(import::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn run(arguments: Arguments) -> Result<ExitCode> {
+    refuse_unknown_variables(&[
+        "LAUREL_LOG",
+        "LAUREL_LOG_FORMAT",
+        "LAUREL_LISTEN",
+        "LAUREL_PUBLIC_READS",
+    ])?;
+    let Ok(filter) = EnvFilter::try_new(&arguments.log) else {
+        bail!(
+            "LAUREL_LOG: {:?} is no filter; info is accepted",
+            arguments.log
+        )
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    let db = arguments
+        .settings
+        .connect_sql()
+        .await
+        .context("the database cannot be opened (LAUREL_DATABASE_URL)")?;
+    Migrator::up(&db, None)
+        .await
+        .context("the database cannot be migrated")?;
+    let deployment = arguments
+        .settings
+        .open(db)
+        .await
+        .context("the stores cannot be opened")?;
+    let outcome = work(&deployment, arguments.command, arguments.json).await;
+    deployment.close().await;
+    outcome
+}
+
+async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<ExitCode> {
+    match command {
+        Command::Rebuild { board, window } => {
+            let board = find_board(deployment, &board).await?;
+            let rebuilt = rebuild::rebuild(deployment, &board, window).await?;
+            report(json, &rebuilt.to_json(), &rebuilt.to_string());
+        }
+        Command::Diff { board } => {
+            let boards = match board {
+                Some(slug) => vec![find_board(deployment, &slug).await?],
+                None => {
+                    board::Entity::find()
+                        .order_by_asc(board::Column::Slug)
+                        .all(&deployment.db)
+                        .await?
+                }
+            };
+            let found = diff::diff(deployment, &boards).await?;
+            report(json, &found.to_json(), &found.to_string());
+            if !found.is_clean() {
+                return Ok(ExitCode::from(DIFFERENCES));
+            }
+        }
+        Command::Import(arguments) => {
+            let imported = import::import(deployment, &arguments).await?;
+            report(json, &imported.to_json(), &imported.to_string());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model> {
+    let row = board::Entity::find()
+        .filter(board::Column::Slug.eq(slug))
+        .one(&deployment.db)
+        .await?;
+    row.with_context(|| format!("there is no board {slug:?}"))
+}
+
+fn report(json: bool, value: &serde_json::Value, text: &str) {
+    if json {
+        println!("{value}");
+    } else {
+        println!("{text}");
+    }
+}
+
+/// A path as an argument shows it.
+fn shown(path: &std::path::Path) -> String {
+    path.display().to_string()
+}

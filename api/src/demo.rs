@@ -1,19 +1,22 @@
 //! The demo: boards of real commits, loaded through the ordinary path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
 
 use anyhow::{Context, Result, bail, ensure};
-use entity::board;
 use entity::deployment::Deployment;
+use entity::recovery::settle;
+use entity::{board, score_event};
 use flate2::read::GzDecoder;
 use futures::StreamExt;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{EventId, MemberId, Partition};
+use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, DatabaseConnection, EntityTrait, QueryFilter};
+use sea_orm::{
+    ColumnTrait, DatabaseConnection, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
+};
 use serde::Deserialize;
 
 use crate::committer::Committers;
@@ -40,13 +43,7 @@ struct Row {
 /// # Errors
 /// Where a store does not answer or refuses an event.
 pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<usize> {
-    let mut text = String::new();
-    GzDecoder::new(EVENTS)
-        .read_to_string(&mut text)
-        .context("the demo's events are broken")?;
-    let rows: Vec<Row> = csv::Reader::from_reader(text.as_bytes())
-        .deserialize()
-        .collect::<Result<_, _>>()?;
+    let rows = rows()?;
     let mut boards: BTreeMap<String, Board> = BTreeMap::new();
     for row in &rows {
         if !boards.contains_key(&row.board) {
@@ -64,12 +61,22 @@ pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<us
         Policy::Best,
     )
     .await?;
+    for partition in deployment.store.partitions().each() {
+        settle(deployment, partition).await?;
+    }
+    let mut known: HashMap<BoardNo, HashSet<String>> = HashMap::new();
+    for board in boards.values().chain([&largest]) {
+        known.insert(board.no, known_ids(&deployment.db, board).await?);
+    }
     let mut by_partition: BTreeMap<Partition, Vec<Submission>> = BTreeMap::new();
     for row in &rows {
         for (board, event_id) in [
             (&boards[&row.board], row.event_id.clone()),
             (&largest, format!("{}:{}", row.board, row.event_id)),
         ] {
+            if known[&board.no].contains(&event_id) {
+                continue;
+            }
             let member = MemberId::new(&row.member)?;
             let partition = deployment.store.partitions().of_member(board, &member);
             let event_id = Some(EventId::new(&event_id)?);
@@ -110,16 +117,50 @@ pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<us
     Ok(loaded)
 }
 
-/// Whether the demo boards are there.
+/// Whether all of the demo is there: its loading may have been cut short.
 ///
 /// # Errors
 /// Where SQL does not answer.
 pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
-    Ok(board::Entity::find()
-        .filter(board::Column::Slug.eq(LARGEST))
-        .one(db)
-        .await?
-        .is_some())
+    let rows = rows()?;
+    let mut slugs: BTreeSet<&str> = rows.iter().map(|row| row.board.as_str()).collect();
+    slugs.insert(LARGEST);
+    let boards = board::Entity::find()
+        .filter(board::Column::Slug.is_in(slugs.clone()))
+        .all(db)
+        .await?;
+    if boards.len() < slugs.len() {
+        return Ok(false);
+    }
+    let numbers = boards.iter().map(|board| board.no);
+    let events = score_event::Entity::find()
+        .filter(score_event::Column::BoardNo.is_in(numbers))
+        .count(db)
+        .await?;
+    Ok(events >= 2 * rows.len() as u64)
+}
+
+/// The event ids of a board that the history holds: the dedup window forgets them after a day.
+async fn known_ids(db: &DatabaseConnection, board: &Board) -> Result<HashSet<String>> {
+    let select = score_event::Entity::find()
+        .select_only()
+        .column(score_event::Column::EventId);
+    let ids: Vec<Option<String>> = select
+        .filter(score_event::Column::BoardNo.eq(board.no.0))
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(ids.into_iter().flatten().collect())
+}
+
+fn rows() -> Result<Vec<Row>> {
+    let mut text = String::new();
+    GzDecoder::new(EVENTS)
+        .read_to_string(&mut text)
+        .context("the demo's events are broken")?;
+    Ok(csv::Reader::from_reader(text.as_bytes())
+        .deserialize()
+        .collect::<Result<_, _>>()?)
 }
 
 async fn find_or_create(

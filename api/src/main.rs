@@ -24,6 +24,7 @@ mod loader;
 mod serve;
 mod worker;
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -149,7 +150,13 @@ async fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn start_log(arguments: &Arguments) -> Result<()> {
-    let Ok(filter) = EnvFilter::try_new(&arguments.log) else {
+    // The migrations' own lines would greet every start.
+    let filter = if arguments.log == "info" {
+        "info,sea_orm_migration=warn"
+    } else {
+        &arguments.log
+    };
+    let Ok(filter) = EnvFilter::try_new(filter) else {
         bail!(
             "LAUREL_LOG: {:?} is no filter; info or \"info,api=debug\" is accepted",
             arguments.log
@@ -157,7 +164,8 @@ fn start_log(arguments: &Arguments) -> Result<()> {
     };
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match arguments.log_format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),

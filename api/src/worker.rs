@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use entity::Result;
 use entity::deployment::Deployment;
-use entity::persist::{Progress, persist};
-use entity::recovery::recover;
-use entity::{Error, Result};
-use ranking::id::Partition;
+use entity::recovery::settle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -63,30 +61,14 @@ async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> 
     let mut failed = None;
     for (partition, head) in deployment.store.partitions().each().zip(heads) {
         let seq = &mut seqs[usize::from(partition.0)];
-        let result = match head {
-            Ok(head) if *seq == Some(head.seq) => continue,
-            Ok(_) => catch_up(deployment, partition).await,
-            Err(error) => Err(error.into()),
-        };
-        let result = match result {
-            Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
-                recover(deployment, partition).await.map(|()| None)
-            }
-            other => other,
-        };
-        match result {
-            Ok(persisted) => *seq = persisted,
+        if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
+            continue;
+        }
+        match settle(deployment, partition).await {
+            Ok(settled) => *seq = Some(settled),
             // One partition's trouble is not the others'.
             Err(error) => failed = Some(error),
         }
     }
     failed.map_or(Ok(()), Err)
-}
-
-async fn catch_up(deployment: &Deployment, partition: Partition) -> Result<Option<u64>> {
-    loop {
-        if let Progress::Level { seq } = persist(deployment, partition).await? {
-            return Ok(Some(seq));
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Boards, and how a row becomes what ranking needs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
@@ -174,7 +174,27 @@ pub fn of_rules(
 /// # Errors
 /// Where SQL does not answer, or a row is broken.
 pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
-    let rows = Entity::find().all(db).await?;
+    rules_of(Entity::find().all(db).await?)
+}
+
+/// Some boards' rules by number; those that are gone are absent.
+///
+/// # Errors
+/// Where SQL does not answer, or a row is broken.
+pub async fn some(
+    db: &impl ConnectionTrait,
+    numbers: BTreeSet<BoardNo>,
+) -> Result<HashMap<BoardNo, Board>> {
+    let numbers = numbers.into_iter().map(|no| no.0);
+    rules_of(
+        Entity::find()
+            .filter(Column::No.is_in(numbers))
+            .all(db)
+            .await?,
+    )
+}
+
+fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
     rows.iter()
         .map(|row| Ok((BoardNo(row.no), row.to_ranking()?)))
         .collect()

@@ -98,7 +98,11 @@ pub(crate) async fn persist_commits(
     commits: &[Commit],
 ) -> Result<Progress> {
     let mut refused = Refused::new();
-    let boards = board::all(&deployment.db).await?;
+    let numbers = commits
+        .iter()
+        .flat_map(|commit| &commit.events)
+        .map(|event| event.board);
+    let boards = board::some(&deployment.db, numbers.collect()).await?;
     loop {
         let mut part = commits;
         let error = loop {
@@ -453,7 +457,7 @@ where
 }
 
 /// The condition that the cursor is still exactly that.
-pub(crate) fn is_still(cursor: &log_cursor::Model) -> Condition {
+pub fn is_still(cursor: &log_cursor::Model) -> Condition {
     use log_cursor::Column::{CommitId, Partition, RunId, Seq};
     Condition::all()
         .add(Partition.eq(cursor.partition))

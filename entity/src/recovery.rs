@@ -20,8 +20,8 @@ use sea_orm::{
 use tokio::time::sleep;
 
 use crate::deployment::Deployment;
-use crate::error::Result;
-use crate::persist::{is_still, persist_commits};
+use crate::error::{Error, Result};
+use crate::persist::{Progress, is_still, persist, persist_commits};
 use crate::{board, commit, log_cursor, score_event, standing};
 
 /// How many rows are read from SQL at once.
@@ -41,6 +41,19 @@ pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()
         sleep(Duration::from_millis(20)).await;
         return Ok(());
     };
+    let recovered = make_level(deployment, partition, &recovery).await;
+    if recovered.is_err() {
+        // The next one to notice need not wait until the right to recover expires.
+        let _ = recovery.abandon().await;
+    }
+    recovered
+}
+
+async fn make_level(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+) -> Result<()> {
     let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
     let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
     let (seq, tip) = tip(&cursor, &found);
@@ -52,10 +65,27 @@ pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()
         }
         // Nobody can have moved a head of an earlier run.
         Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
-            tracing::info!(%partition, seq, "Redis restarted with all it had");
+            tracing::debug!(%partition, seq, "Redis restarted with all it had");
             Ok(recovery.finish(seq, &tip).await?)
         }
         _ => rebuild(deployment, partition, recovery).await,
+    }
+}
+
+/// Persists a partition's log until SQL has all of it, recovering the partition where it is not level. Says the seq that SQL was level at.
+///
+/// # Errors
+/// What the stores say.
+pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64> {
+    loop {
+        match persist(deployment, partition).await {
+            Ok(Progress::Level { seq }) => return Ok(seq),
+            Ok(Progress::Wrote { .. } | Progress::Beaten) => {}
+            Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
+                recover(deployment, partition).await?
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -104,7 +134,7 @@ fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
 }
 
 /// Loads the whole partition from SQL.
-async fn rebuild(deployment: &Deployment, partition: Partition, recovery: Recovery) -> Result<()> {
+async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recovery) -> Result<()> {
     // The head goes first: from here nothing moves, so that what is found after it is all there is.
     recovery.close().await?;
     let cursor = loop {
@@ -115,9 +145,11 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: Recove
         }
         persist_commits(deployment, partition, &cursor, &found.descendants).await?;
     };
-    tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
+    if cursor.seq > 0 {
+        tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
+    }
     recovery.clear().await?;
-    let entries = load_entries(deployment, partition).await?;
+    let entries = load_entries(deployment, partition, recovery).await?;
     for chunk in entries.chunks(STEP_PAIRS) {
         let mut writes = Writes::default();
         for run in chunk.chunk_by(|(a, _), (b, _)| a == b) {
@@ -130,7 +162,7 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: Recove
         }
         recovery.apply(&writes).await?;
     }
-    load_seen(deployment, partition, &recovery).await?;
+    load_seen(deployment, partition, recovery).await?;
     Ok(recovery
         .finish(cursor.seq as u64, &cursor.commit_id)
         .await?)
@@ -140,6 +172,7 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: Recove
 async fn load_entries(
     deployment: &Deployment,
     partition: Partition,
+    recovery: &Recovery,
 ) -> Result<Vec<(StandingsId, (MemberId, RankKey))>> {
     let boards = board::all(&deployment.db).await?;
     let mut entries = vec![];
@@ -168,6 +201,7 @@ async fn load_entries(
             .all(&deployment.db)
             .await?;
         let Some(row) = rows.last() else { break };
+        recovery.renew().await?;
         last = Some((row.board_no, row.segment.clone(), row.member.clone()));
         for row in rows {
             let Some(board) = boards.get(&BoardNo(row.board_no)) else {
@@ -194,6 +228,7 @@ async fn load_entries(
     loop {
         let rows = events_after(deployment, partition, last).await?;
         let Some(row) = rows.last() else { break };
+        recovery.renew().await?;
         last = (row.seq, row.event_index);
         for row in rows {
             if let Some(board) = boards.get(&BoardNo(row.board_no)) {

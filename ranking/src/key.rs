@@ -103,6 +103,23 @@ impl KeySpace {
         self.of(partition, format_args!("z:{board}*"))
     }
 
+    /// The pattern of the keys of standings in every partition, of all boards or one.
+    #[must_use]
+    pub fn any_standings_pattern(&self, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        format!("{}:{{*}}:z:{board}*", self.prefix)
+    }
+
+    /// The partition that a key of ours lies in.
+    #[must_use]
+    pub fn partition_of(&self, key: &str) -> Option<Partition> {
+        let (partition, _) = key
+            .strip_prefix(&self.prefix)?
+            .strip_prefix(":{")?
+            .split_once('}')?;
+        partition.parse().ok().map(Partition)
+    }
+
     /// The pattern of all keys of a partition's seen event ids.
     #[must_use]
     pub fn seen_pattern(&self, partition: Partition) -> String {

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(shards, [497, 846, 446, 261]);
         let partitions =
             [1, 2, 3, 1_000_000].map(|no| Partitions::new(4096).unwrap().of(&board(no, 1), 0).0);
-        assert_eq!(partitions, [0; 4]);
+        assert_eq!(partitions, [2350, 579, 3709, 2400]);
     }
 
     #[test]

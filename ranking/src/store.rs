@@ -1,9 +1,10 @@
 //! Redis: one connection, the scripts, and what an answer means.
 //!
-//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`]. A partition is *level* while its head carries
+//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`]. A partition is *level* while its head carries
 //! the run id of the server that answers. Every connection belongs to one run of the server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover or a flush is noticed by the first read after it.
 
+pub mod batch;
 pub mod read;
 pub mod recovery;
 pub mod write;

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::id::{BoardNo, Partition};
 
 /// How long a recovery may be silent before another one may begin. Each step renews it.
-const RECOVERY_LIFETIME: Duration = Duration::from_secs(30);
+const RECOVERY_LIFETIME: Duration = Duration::from_secs(10);
 
 /// How many keys one `SCAN` looks at.
 const SCAN_COUNT: usize = 1000;
@@ -83,7 +83,7 @@ impl Store {
             .await
     }
 
-    async fn scan(&self, pattern: &str) -> Result<Vec<String>> {
+    pub(super) async fn scan(&self, pattern: &str) -> Result<Vec<String>> {
         let (mut cursor, mut keys) = ("0".to_owned(), vec![]);
         loop {
             let mut pipe = redis::pipe();
@@ -196,7 +196,7 @@ impl Recovery {
     ///
     /// # Errors
     /// As [`Self::apply`].
-    pub async fn finish(self, seq: u64, commit: &str) -> Result<()> {
+    pub async fn finish(&self, seq: u64, commit: &str) -> Result<()> {
         let head = Head {
             seq,
             commit: commit.to_owned(),
@@ -212,14 +212,22 @@ impl Recovery {
         self.apply(&writes).await
     }
 
-    /// Gives up the right to recover without having changed anything.
+    /// Gives up the right to recover; the partition stays as it is.
     ///
     /// # Errors
     /// As [`Self::apply`].
-    pub async fn abandon(self) -> Result<()> {
+    pub async fn abandon(&self) -> Result<()> {
         let mut writes = Writes::default();
         writes.drop_key(&self.store.keys().recovery(self.partition));
         self.apply(&writes).await
+    }
+
+    /// Keeps the right to recover while something takes long elsewhere. One round trip.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn renew(&self) -> Result<()> {
+        self.apply(&Writes::default()).await
     }
 
     /// Writes, only while the right to recover is held. One round trip: `GET`, `INFO`, the writes, in a script.

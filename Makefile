@@ -1,0 +1,47 @@
+# make run     a running leaderboard with demo boards on http://127.0.0.1:8000
+# make test    every test
+# make lint    what CI checks besides
+# Everything is built in one directory outside the checkout; CARGO_TARGET_DIR moves it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.PHONY: run test lint build
+
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
+API := $(CARGO_TARGET_DIR)/release/api
+
+# $(call install,command,Debian package,Homebrew package): installs what a command is missing from.
+define install
+	if ! command -v $(1) >/dev/null; then
+		if command -v apt-get >/dev/null; then
+			sudo=$$([ "$$(id -u)" = 0 ] || echo sudo)
+			echo "installing $(2)"
+			$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >/dev/null
+		elif command -v brew >/dev/null; then
+			brew install $(3)
+		else
+			echo "$(1) is missing: install $(2)" >&2; exit 1
+		fi
+	fi
+endef
+
+build:
+	cargo build --release --locked -p api
+
+run: build
+	$(call install,redis-server,redis-server,redis)
+	"$(API)" demo
+	exec "$(API)" serve
+
+test:
+	$(call install,redis-server,redis-server,redis)
+	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+		$(call install,initdb,postgresql,postgresql)
+	fi
+	cargo build --locked --workspace
+	cargo test --locked --workspace
+
+lint:
+	cargo fmt --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings

@@ -1,0 +1,417 @@
+//! The integrity diff: what history adds up to, what the table of standings has, and what Redis has, compared three ways.
+//!
+//! A first pass compares everything and gives suspects. Each suspect is then looked at again: its key and the head are read at one
+//! moment, its history up to that head is folded anew by the Rust fold. Only what still differs is a finding, so that writes under way
+//! make no false ones.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use entity::deployment::Deployment;
+use entity::persist::insert_chunked;
+use entity::recovery::settle;
+use entity::{board, integrity_finding, integrity_run, score_event, standing};
+use ranking::board::Board;
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::replay::Replay;
+use ranking::window::Window;
+use sea_orm::{
+    AccessMode, ActiveValue::Set, ColumnTrait, Condition, DbBackend, EntityTrait, IntoActiveModel,
+    IsolationLevel, QueryFilter, QueryOrder, TransactionTrait,
+};
+
+use crate::finding::{Finding, Held, Kind, name_wrong_windows};
+use crate::fold;
+use crate::history::{self, partitions};
+use crate::job::Job;
+
+/// How many entries are read from a sorted set at once.
+const ENTRIES_MAX: usize = 5000;
+
+/// How many sorted sets are read at once.
+const KEYS_MAX: usize = 100;
+
+/// How many findings are printed; all are kept in SQL.
+const PRINTED_MAX: usize = 50;
+
+/// What a diff found.
+#[derive(Debug)]
+pub struct Found {
+    run_id: i64,
+    checked: usize,
+    findings: Vec<Finding>,
+    slugs: HashMap<i64, String>,
+    seconds: f64,
+}
+
+/// A place where an entry is or should be: standings, the partition it lies in, member bytes as text.
+type Place = (StandingsId, Partition, String);
+
+impl Found {
+    /// Whether everything agrees.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// Its figures and findings.
+    pub fn to_json(&self) -> serde_json::Value {
+        let finding = |finding: &Finding| {
+            serde_json::json!({
+                "kind": finding.kind.name(), "board": self.slugs.get(&finding.board_no), "member": finding.member, "window": finding.window,
+                "period": finding.period, "segment": finding.segment, "history": finding.history, "sql": finding.sql, "redis": finding.redis,
+            })
+        };
+        let findings: Vec<_> = self.findings.iter().map(finding).collect();
+        serde_json::json!({ "run": self.run_id, "checked": self.checked, "found": findings.len(), "findings": findings, "seconds": self.seconds })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let raw =
+            |score: Option<i64>| score.map_or_else(|| "-".to_owned(), |score| score.to_string());
+        for finding in self.findings.iter().take(PRINTED_MAX) {
+            let Finding {
+                kind,
+                board_no,
+                member,
+                window,
+                period,
+                history,
+                sql,
+                redis,
+                ..
+            } = finding;
+            let board = self
+                .slugs
+                .get(board_no)
+                .map_or("a board that is gone", String::as_str);
+            let scores = format!(
+                "history {}, sql {}, redis {}",
+                raw(*history),
+                raw(*sql),
+                raw(*redis)
+            );
+            writeln!(
+                f,
+                "{:<15}  {board}  {window} {period}  {member}: {scores}",
+                kind.name()
+            )?;
+        }
+        if self.findings.len() > PRINTED_MAX {
+            writeln!(
+                f,
+                "… and {} more, in the table integrity_finding",
+                self.findings.len() - PRINTED_MAX
+            )?;
+        }
+        let (checked, found, seconds) = (self.checked, self.findings.len(), self.seconds);
+        write!(
+            f,
+            "checked {checked} entries, found {found} differences in {seconds:.1} s (run {})",
+            self.run_id
+        )
+    }
+}
+
+/// Compares boards, and keeps the run and its findings in SQL.
+///
+/// # Errors
+/// What the stores say.
+pub async fn diff(deployment: &Deployment, rows: &[board::Model]) -> Result<Found> {
+    let began = Instant::now();
+    let one = if let [row] = rows { Some(row.no) } else { None };
+    let run = integrity_run::ActiveModel {
+        board_no: Set(one),
+        started_at_ms: Set(entity::now_ms()),
+        checked: Set(0),
+        found: Set(0),
+        repaired: Set(0),
+        ..Default::default()
+    };
+    let run_id = integrity_run::Entity::insert(run)
+        .exec(&deployment.db)
+        .await?
+        .last_insert_id;
+    let job = Job::begin(&deployment.db, "DIFF", one).await?;
+    let outcome = compare_boards(deployment, rows, &job)
+        .await
+        .map(|(checked, findings)| Found {
+            run_id,
+            checked,
+            findings,
+            slugs: rows.iter().map(|row| (row.no, row.slug.clone())).collect(),
+            seconds: began.elapsed().as_secs_f64(),
+        });
+    let found = job.end(outcome).await?;
+    let rows = found
+        .findings
+        .iter()
+        .enumerate()
+        .map(|(index, finding)| finding.to_row(run_id, index).into_active_model());
+    insert_chunked::<integrity_finding::Entity, _>(&deployment.db, rows.collect(), None).await?;
+    let ended = integrity_run::ActiveModel {
+        id: Set(run_id),
+        finished_at_ms: Set(Some(entity::now_ms())),
+        checked: Set(found.checked as i64),
+        found: Set(found.findings.len() as i64),
+        ..Default::default()
+    };
+    integrity_run::Entity::update(ended)
+        .exec_without_returning(&deployment.db)
+        .await?;
+    Ok(found)
+}
+
+async fn compare_boards(
+    deployment: &Deployment,
+    rows: &[board::Model],
+    job: &Job,
+) -> Result<(usize, Vec<Finding>)> {
+    let mut keys: BTreeMap<BoardNo, Vec<(Partition, String)>> = BTreeMap::new();
+    let only = if let [row] = rows {
+        Some(BoardNo(row.no))
+    } else {
+        None
+    };
+    let (mut checked, mut findings) = (0, vec![]);
+    // Events that made it into Redis before the keys are listed are in the history that is read after it.
+    for (partition, key) in deployment.store.all_standings_keys(only).await? {
+        if let Some(id) = deployment.store.keys().parse_standings(partition, &key) {
+            keys.entry(id.board).or_default().push((partition, key));
+        } else {
+            findings.push(foreign_key(&key));
+        }
+    }
+    for row in rows {
+        let board = row.to_ranking()?;
+        let keys = keys.remove(&board.no).unwrap_or_default();
+        let (entries, suspects) = suspects(deployment, &board, &keys, job).await?;
+        checked += entries;
+        job.stage(&format!("looking again at {}", row.slug), suspects.len());
+        for place in suspects {
+            findings.extend(look_again(deployment, &board, &place).await?);
+            job.advance(1);
+        }
+    }
+    for (no, key) in keys
+        .into_iter()
+        .flat_map(|(no, keys)| keys.into_iter().map(move |(_, key)| (no, key)))
+    {
+        findings.push(Finding {
+            board_no: no.0,
+            ..foreign_key(&key)
+        });
+    }
+    name_wrong_windows(&mut findings);
+    Ok((checked, findings))
+}
+
+/// A key that lies where standings do and is none.
+fn foreign_key(key: &str) -> Finding {
+    let text = |text: &str| text.to_owned();
+    Finding {
+        kind: Kind::Phantom,
+        board_no: 0,
+        member: text("*"),
+        window: text(key),
+        period: text(""),
+        segment: text(""),
+        history: None,
+        sql: None,
+        redis: None,
+    }
+}
+
+/// Every place where the three do not agree at first sight, and how many entries were compared.
+async fn suspects(
+    deployment: &Deployment,
+    board: &Board,
+    keys: &[(Partition, String)],
+    job: &Job,
+) -> Result<(usize, BTreeSet<Place>)> {
+    let history = history::read(deployment, board, job).await?;
+    let mut expected: HashMap<Place, Held> = HashMap::new();
+    for &window in &board.rules.windows {
+        for (id, entries) in fold::standings(board, window, &history.events)? {
+            for entry in entries {
+                let partition = deployment
+                    .store
+                    .partitions()
+                    .of_member(board, &entry.member);
+                expected.insert(
+                    (id.clone(), partition, entry.member.to_string()),
+                    Held::Key(entry.key, entry.score),
+                );
+            }
+        }
+    }
+    let checked = expected.len();
+    let mut suspects = BTreeSet::new();
+    job.stage("comparing SQL", checked);
+    let mut in_sql: BTreeSet<Place> = BTreeSet::new();
+    for row in standing::Entity::find()
+        .filter(standing::Column::BoardNo.eq(board.no.0))
+        .all(&deployment.db)
+        .await?
+    {
+        let id = StandingsId {
+            board: board.no,
+            generation: board.generation,
+            segment: row.segment,
+            window: Window::All,
+            period: "all".into(),
+        };
+        let partition = MemberId::new(&row.member).map_or(Partition(0), |member| {
+            deployment.store.partitions().of_member(board, &member)
+        });
+        let place = (id, partition, row.member);
+        if expected.get(&place) != Some(&Held::of_row(board, row.score, row.rank_key)) {
+            suspects.insert(place.clone());
+        }
+        in_sql.insert(place);
+    }
+    suspects.extend(
+        expected
+            .keys()
+            .filter(|place| place.0.window == Window::All && !in_sql.contains(place))
+            .cloned(),
+    );
+    job.stage("comparing Redis", checked);
+    for keys in keys.chunks(KEYS_MAX) {
+        let names: Vec<String> = keys.iter().map(|(_, key)| key.clone()).collect();
+        let sets = deployment.store.raw_entries(&names, 0, ENTRIES_MAX).await?;
+        for ((partition, key), set) in keys.iter().zip(sets) {
+            let id = deployment
+                .store
+                .keys()
+                .parse_standings(*partition, key)
+                .context("a key lost its name")?;
+            let (mut start, mut part) = (0, set.unwrap_or_default());
+            while !part.is_empty() {
+                job.advance(part.len());
+                start += part.len();
+                let is_last = part.len() < ENTRIES_MAX;
+                for (member, double) in part {
+                    let place = (
+                        id.clone(),
+                        *partition,
+                        String::from_utf8_lossy(&member).into_owned(),
+                    );
+                    if expected.remove(&place) != Some(Held::of_double(board, id.window, double)) {
+                        suspects.insert(place);
+                    }
+                }
+                let more = if is_last {
+                    None
+                } else {
+                    deployment
+                        .store
+                        .raw_entries(std::slice::from_ref(key), start, ENTRIES_MAX)
+                        .await?
+                        .pop()
+                        .flatten()
+                };
+                part = more.unwrap_or_default();
+            }
+        }
+    }
+    // What history has and no sorted set had.
+    suspects.extend(expected.into_keys());
+    Ok((checked, suspects))
+}
+
+/// Looks at one place again, at one moment, and folds its member's history up to that moment.
+async fn look_again(
+    deployment: &Deployment,
+    board: &Board,
+    place: &Place,
+) -> Result<Option<Finding>> {
+    let (id, partition, member) = place;
+    // What another partition holds under this board's name is not fenced by its own head.
+    let own = partitions(deployment, board).contains(partition);
+    let home = MemberId::new(member)
+        .ok()
+        .map(|member| deployment.store.partitions().of_member(board, &member));
+    let key = deployment.store.keys().standings(*partition, id);
+    settle(deployment, *partition).await?;
+    let (head, double) = deployment
+        .store
+        .probe(*partition, &key, member.as_bytes())
+        .await?;
+    let redis = double.map(|double| Held::of_double(board, id.window, double));
+    let belongs = own
+        && home == Some(*partition)
+        && id.generation == board.generation
+        && board.rules.windows.contains(&id.window);
+    if !belongs {
+        return Ok(Finding::at(
+            id,
+            member,
+            None,
+            None,
+            redis.or(Some(Held::Foreign)),
+        ));
+    }
+    while settle(deployment, *partition).await? < head.seq {}
+    // Events and row of one moment: what SQL has of the one must be what it has of the other.
+    let view = match deployment.db.get_database_backend() {
+        DbBackend::Postgres => {
+            deployment
+                .db
+                .begin_with_config(
+                    Some(IsolationLevel::RepeatableRead),
+                    Some(AccessMode::ReadOnly),
+                )
+                .await?
+        }
+        _ => deployment.db.begin().await?,
+    };
+    let of_member = Condition::all()
+        .add(score_event::Column::BoardNo.eq(board.no.0))
+        .add(score_event::Column::Member.eq(member));
+    let events = score_event::Entity::find()
+        .filter(of_member)
+        .order_by_asc(score_event::Column::Generation)
+        .order_by_asc(score_event::Column::Seq)
+        .order_by_asc(score_event::Column::EventIndex)
+        .all(&view)
+        .await?;
+    let row = standing::Entity::find_by_id((board.no.0, id.segment.clone(), member.clone()))
+        .one(&view)
+        .await?;
+    view.rollback().await?;
+    let then = held(
+        board,
+        id,
+        events.iter().filter(|row| row.seq as u64 <= head.seq),
+    )?;
+    let sql = row.map(|row| Held::of_row(board, row.score, row.rank_key));
+    let sql = if sql == held(board, id, events.iter())? {
+        then
+    } else {
+        sql
+    };
+    Ok(Finding::at(id, member, then, sql, redis))
+}
+
+/// What some events of one member give it in one standings.
+fn held<'e>(
+    board: &Board,
+    id: &StandingsId,
+    events: impl Iterator<Item = &'e score_event::Model>,
+) -> Result<Option<Held>> {
+    let mut replay = Replay::default();
+    for row in events {
+        replay.apply(board, &row.to_ranking()?)?;
+    }
+    let entries = replay.into_entries()?;
+    let key = entries
+        .get(id)
+        .and_then(|entries| entries.first())
+        .map(|(_, key)| *key);
+    Ok(key.map(|key| Held::Key(key, board.rules.layout(id.window).decode(key).0)))
+}

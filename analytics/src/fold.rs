@@ -1,0 +1,329 @@
+//! The fold as polars expressions: the events of a board → the standings of a window. It says what `ranking`'s fold says; a property
+//! test at the foot of this file holds the two equal. Period boundaries come from `ranking` and are joined in: no zone arithmetic here.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use polars::prelude::{
+    AsOfOptions, AsofStrategy, DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom,
+    Series, SortMultipleOptions, col, lit,
+};
+use ranking::board::{Board, Direction, Policy, TieBreak};
+use ranking::id::MemberId;
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::window::{Period, Window};
+
+/// An entry that history adds up to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Who.
+    pub member: MemberId,
+    /// Its key.
+    pub key: RankKey,
+    /// Its raw score.
+    pub score: i64,
+    /// The seq of its member's last event.
+    pub seq: i64,
+}
+
+/// Standings with their entries, in the order of keys and member bytes.
+pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
+
+/// The standings of one window of a board, of every period that has entries.
+///
+/// # Errors
+/// What polars says; where an event's time is in no period.
+pub fn standings(board: &Board, window: Window, events: &DataFrame) -> Result<Entries> {
+    let counted = counted(events.clone().lazy());
+    let periods = periods(board, window, events)?;
+    let with_period = in_periods(counted, board, &periods)?;
+    let folded = fold(with_period, board);
+    let keyed = folded.with_column(key(board, window).alias("key"));
+    let sorted = keyed
+        .sort(["period", "key", "member"], SortMultipleOptions::default())
+        .collect()?;
+    entries(board, window, &periods, &sorted)
+}
+
+/// The scores that count: those after their member's last removal.
+fn counted(events: LazyFrame) -> LazyFrame {
+    let removed = events
+        .clone()
+        .filter(col("removal"))
+        .group_by([col("member")])
+        .agg([col("order").max().alias("removed")]);
+    let scores = events.filter(col("removal").not());
+    scores
+        .join(
+            removed,
+            [col("member")],
+            [col("member")],
+            JoinArgs::new(JoinType::Left),
+        )
+        .filter(col("removed").is_null().or(col("order").gt(col("removed"))))
+}
+
+/// Every period from the first event's to the last one's, in their order.
+fn periods(board: &Board, window: Window, events: &DataFrame) -> Result<Vec<Period>> {
+    let at_ms = events.column("at_ms")?.i64()?;
+    let (Some(first), Some(last)) = (at_ms.iter().flatten().min(), at_ms.iter().flatten().max())
+    else {
+        return Ok(vec![]);
+    };
+    let mut periods = vec![window.period_at(first, &board.rules.zone)?];
+    while let Some(end_ms) = periods
+        .last()
+        .and_then(|period| period.end_ms)
+        .filter(|&end_ms| end_ms <= last)
+    {
+        periods.push(window.period_at(end_ms, &board.rules.zone)?);
+    }
+    Ok(periods)
+}
+
+/// Joins each event's period: its place in the list, and its first tick.
+fn in_periods(events: LazyFrame, board: &Board, periods: &[Period]) -> Result<LazyFrame> {
+    let column = |name: &str, values: Vec<i64>| Series::new(name.into(), values).into();
+    let boundaries = DataFrame::new_infer_height(vec![
+        column(
+            "start_ms",
+            periods.iter().map(|period| period.start_ms).collect(),
+        ),
+        column("period", (0..periods.len() as i64).collect()),
+        column(
+            "first_tick",
+            periods
+                .iter()
+                .map(|period| board.rules.first_tick(period))
+                .collect(),
+        ),
+    ])?;
+    let options = AsOfOptions {
+        strategy: AsofStrategy::Backward,
+        allow_eq: true,
+        ..AsOfOptions::default()
+    };
+    let sorted = events.sort(["at_ms"], SortMultipleOptions::default());
+    let join = JoinArgs::new(JoinType::AsOf(Box::new(options)));
+    Ok(sorted.join(boundaries.lazy(), [col("at_ms")], [col("start_ms")], join))
+}
+
+/// One row a member and period: its state.
+fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
+    let rules = &board.rules;
+    let best = |scores: Expr| match rules.direction {
+        Direction::HighFirst => scores.max(),
+        Direction::LowFirst => scores.min(),
+    };
+    let (score, tick) = (col("score"), col("tick"));
+    let (state_score, state_tick) = match rules.policy {
+        Policy::Sum => (score.sum(), tick.max()),
+        Policy::Best => {
+            let best_score = best(score.clone());
+            (best_score.clone(), tick.filter(score.eq(best_score)).min())
+        }
+        Policy::Latest => (
+            best(score.filter(tick.clone().eq(tick.clone().max()))),
+            tick.max(),
+        ),
+    };
+    // Times are not negative: integer division is the floor.
+    let ticks = (col("at_ms").floor_div(lit(i64::from(rules.tick_ms)))).alias("tick");
+    events
+        .with_column(ticks)
+        .group_by([col("member"), col("period")])
+        .agg([
+            state_score.alias("state_score"),
+            state_tick.alias("state_tick"),
+            col("first_tick").first(),
+            col("seq").max(),
+        ])
+}
+
+/// The rank key of a state: `score field << T | time field`.
+fn key(board: &Board, window: Window) -> Expr {
+    let rules = &board.rules;
+    let (low, high) = rules.range(window);
+    let unit = 1_i64 << rules.layout(window).time_bits();
+    let score_field = match rules.direction {
+        Direction::HighFirst => lit(high) - col("state_score"),
+        Direction::LowFirst => col("state_score") - lit(low),
+    };
+    let ticks = col("state_tick") - col("first_tick");
+    let time_field = match rules.tie_break {
+        TieBreak::Member => lit(0_i64),
+        TieBreak::Earliest => ticks,
+        TieBreak::Latest => lit(unit - 1) - ticks,
+    };
+    score_field * lit(unit) + time_field
+}
+
+fn entries(
+    board: &Board,
+    window: Window,
+    periods: &[Period],
+    frame: &DataFrame,
+) -> Result<Entries> {
+    let mut entries = Entries::new();
+    let number = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
+    let (keys, scores, seqs, places) = (
+        number("key")?,
+        number("state_score")?,
+        number("seq")?,
+        number("period")?,
+    );
+    let members = frame.column("member")?.str()?;
+    let (low, high) = board.rules.range(window);
+    for row in 0..frame.height() {
+        let field =
+            |column: &polars::prelude::Int64Chunked| column.get(row).context("a fold left a gap");
+        let period = &periods[usize::try_from(field(&places)?)?];
+        let (member, score) = (
+            members.get(row).context("a fold left a gap")?,
+            field(&scores)?,
+        );
+        ensure!(
+            (low..=high).contains(&score),
+            "history gives {member} {score} in {window} {}, which is out of range",
+            period.label
+        );
+        let id = StandingsId {
+            board: board.no,
+            generation: board.generation,
+            segment: String::new(),
+            window,
+            period: period.label.clone(),
+        };
+        let entry = Entry {
+            member: MemberId::new(member)?,
+            key: RankKey::from_i64(field(&keys)?)?,
+            score,
+            seq: field(&seqs)?,
+        };
+        entries.entry(id).or_default().push(entry);
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Columns;
+    use entity::score_event;
+    use proptest::prelude::*;
+    use ranking::board::{Rules, RulesInput};
+    use ranking::id::BoardNo;
+    use ranking::replay::Replay;
+    use std::sync::Arc;
+
+    fn boards() -> impl Strategy<Value = Board> {
+        let zones = [
+            "UTC",
+            "America/St_Johns",
+            "Australia/Lord_Howe",
+            "Asia/Kathmandu",
+            "Europe/London",
+        ];
+        let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
+        let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
+        let ties = prop_oneof![
+            Just(TieBreak::Earliest),
+            Just(TieBreak::Latest),
+            Just(TieBreak::Member)
+        ];
+        (
+            directions,
+            policies,
+            ties,
+            proptest::sample::select(&zones[..]),
+        )
+            .prop_filter_map(
+                "LATEST needs a time",
+                |(direction, policy, tie_break, zone)| {
+                    let zone = ranking::window::parse_zone(zone).unwrap();
+                    let windows = Window::EVERY[1..].to_vec();
+                    let rules = Rules::new(RulesInput {
+                        direction,
+                        policy,
+                        tie_break,
+                        tick_ms: None,
+                        decimals: 0,
+                        min: -500,
+                        max: 500,
+                        zone,
+                        shards: 1,
+                        windows,
+                    })
+                    .ok()?;
+                    Some(Board {
+                        no: BoardNo(1),
+                        generation: 1,
+                        rules: Arc::new(rules),
+                    })
+                },
+            )
+    }
+
+    /// Few members, scores and times, around the days on which clocks change, so that ties and boundaries abound.
+    fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
+        let turns_ms = [
+            1_743_210_000_000_i64,
+            1_743_865_200_000,
+            1_762_034_460_000,
+            1_761_438_600_000,
+        ];
+        let at_ms = (
+            proptest::sample::select(turns_ms.to_vec()),
+            -6_i64..6,
+            0_i64..3,
+        )
+            .prop_map(|(turn, hours, seconds)| turn + hours * 1_799_999 + seconds * 1000);
+        let event = (
+            proptest::sample::select(&["a", "b", "ü", "Z"][..]),
+            proptest::option::weighted(0.9, (-3_i64..=3, at_ms)),
+        );
+        proptest::collection::vec(event, 0..40).prop_map(|events| {
+            let row = |(index, (member, score)): (usize, (&str, Option<(i64, i64)>))| {
+                score_event::Model {
+                    partition: 0,
+                    seq: 1 + index as i64 / 3,
+                    event_index: index as i32 % 3,
+                    board_no: 1,
+                    generation: 1,
+                    member: member.to_owned(),
+                    kind: if score.is_some() { "SCORE" } else { "REMOVAL" }.to_owned(),
+                    score: score.map(|(score, _)| score),
+                    at_ms: score.map(|(_, at_ms)| at_ms),
+                    at_sent: false,
+                    event_id: None,
+                    segments: "[]".to_owned(),
+                }
+            };
+            events.into_iter().enumerate().map(row).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows()) {
+            let mut replay = Replay::default();
+            let mut columns = Columns::default();
+            for row in &rows {
+                replay.apply(&board, &row.to_ranking().unwrap()).unwrap();
+                columns.push(row.clone());
+            }
+            let events = columns.into_frame().unwrap();
+            let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
+            for &window in &board.rules.windows {
+                for (id, entries) in standings(&board, window, &events).unwrap() {
+                    let mut pairs: Vec<_> = entries.into_iter().map(|entry| (entry.member, entry.key)).collect();
+                    pairs.sort_unstable();
+                    by_polars.insert(id, pairs);
+                }
+            }
+            prop_assert_eq!(by_polars, replay.into_entries().unwrap());
+        }
+    }
+}

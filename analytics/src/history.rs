@@ -1,0 +1,142 @@
+//! The history of a board as a frame, up to where SQL is level with the partitions' heads.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use entity::deployment::Deployment;
+use entity::recovery::settle;
+use entity::score_event;
+use polars::prelude::{Column, DataFrame, NamedFrom, Series};
+use ranking::board::Board;
+use ranking::commit::Head;
+use ranking::id::Partition;
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+
+use crate::job::Job;
+
+/// How many rows are read from SQL at once.
+const ROWS_MAX: u64 = 20_000;
+
+/// The history of a board, and the heads of its partitions that it reaches to.
+pub struct History {
+    /// One row an event: `member` (text), `removal` (bool), `score` and `at_ms` (i64, null for a removal), `seq` (i64) and
+    /// `order` (i64): a member's events stand in the order of it.
+    pub events: DataFrame,
+    /// The heads.
+    pub heads: BTreeMap<Partition, Head>,
+}
+
+/// The place of an event in its member's history as one number: generation (15 bits), seq (38 bits), index (10 bits).
+pub fn order_of(generation: i64, seq: i64, index: i64) -> i64 {
+    (generation << 48) | (seq << 10) | index
+}
+
+/// The partitions of a board's shards.
+pub fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
+    (0..board.rules.shards)
+        .map(|shard| deployment.store.partitions().of(board, shard))
+        .collect()
+}
+
+/// Waits until SQL is level with the heads of the board's partitions, persisting what is left in their logs, and reads the events up to there.
+///
+/// # Errors
+/// What the stores say.
+pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
+    let mut heads = BTreeMap::new();
+    for partition in partitions(deployment, board) {
+        let seq = settle(deployment, partition).await?;
+        let head = deployment.store.log_after(partition, seq, 1).await?.head;
+        heads.insert(partition, head);
+    }
+    for (&partition, head) in &mut heads {
+        // Whatever was committed since is past the history that is read here.
+        while settle(deployment, partition).await? < head.seq {}
+    }
+    job.stage("reading history", 0);
+    let mut columns = Columns::default();
+    for (&partition, head) in &heads {
+        let mut last = (0, 0);
+        loop {
+            let rows = events_after(deployment, board, partition, last, head.seq).await?;
+            let Some(row) = rows.last() else { break };
+            last = (row.seq, row.event_index);
+            job.advance(rows.len());
+            rows.into_iter().for_each(|row| columns.push(row));
+        }
+    }
+    Ok(History {
+        events: columns.into_frame()?,
+        heads,
+    })
+}
+
+async fn events_after(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    (seq, index): (i64, i32),
+    to: u64,
+) -> Result<Vec<score_event::Model>> {
+    use score_event::Column::{BoardNo, EventIndex, Partition as In, Seq};
+    let later = Condition::any()
+        .add(Seq.gt(seq))
+        .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
+    let of_board = Condition::all()
+        .add(In.eq(i32::from(partition.0)))
+        .add(BoardNo.eq(board.no.0))
+        .add(Seq.lte(to as i64));
+    let select = score_event::Entity::find()
+        .filter(of_board)
+        .filter(later)
+        .order_by_asc(Seq)
+        .order_by_asc(EventIndex);
+    select
+        .limit(ROWS_MAX)
+        .all(&deployment.db)
+        .await
+        .context("the history cannot be read")
+}
+
+/// Columns of events, being filled.
+#[derive(Default)]
+pub struct Columns {
+    member: Vec<String>,
+    removal: Vec<bool>,
+    score: Vec<Option<i64>>,
+    at_ms: Vec<Option<i64>>,
+    seq: Vec<i64>,
+    order: Vec<i64>,
+}
+
+impl Columns {
+    /// Adds an event.
+    pub fn push(&mut self, row: score_event::Model) {
+        self.order.push(order_of(
+            row.generation.into(),
+            row.seq,
+            row.event_index.into(),
+        ));
+        self.removal.push(row.kind == "REMOVAL");
+        self.member.push(row.member);
+        self.score.push(row.score);
+        self.at_ms.push(row.at_ms);
+        self.seq.push(row.seq);
+    }
+
+    /// The frame of them.
+    ///
+    /// # Errors
+    /// What polars says.
+    pub fn into_frame(self) -> Result<DataFrame> {
+        let columns: Vec<Column> = vec![
+            Series::new("member".into(), self.member).into(),
+            Series::new("removal".into(), self.removal).into(),
+            Series::new("score".into(), self.score).into(),
+            Series::new("at_ms".into(), self.at_ms).into(),
+            Series::new("seq".into(), self.seq).into(),
+            Series::new("order".into(), self.order).into(),
+        ];
+        Ok(DataFrame::new_infer_height(columns)?)
+    }
+}

@@ -1,0 +1,499 @@
+//! Import: events from a CSV file, into the ordinary path. Idempotent against the whole history: what it holds is skipped.
+//!
+//! Everything is checked before anything is written, the ranges too: the file is folded onto the present standings in memory first.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use entity::deployment::Deployment;
+use entity::recovery::settle;
+use entity::submit::submit;
+use entity::{board, member, score_event};
+use ranking::board::Board;
+use ranking::commit::COMMIT_EVENTS_MAX;
+use ranking::id::{BoardNo, EventId, MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::submission::{Batch, Submission, Verdict};
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use sha2::{Digest, Sha256};
+
+use crate::job::Job;
+use crate::shown;
+
+/// How long one batch is tried for.
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How many bad rows are printed.
+const PRINTED_MAX: usize = 20;
+
+/// What to import.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The board's slug, for rows that have no column board.
+    #[arg(long)]
+    board: Option<String>,
+    /// The column that has the score.
+    #[arg(long, default_value = "score")]
+    score_column: String,
+    /// Import the good rows and write the bad ones, with their lines and reasons, to this CSV file.
+    #[arg(long)]
+    skip_bad: Option<PathBuf>,
+    /// The CSV file: member, score, at (RFC 3339 or Unix seconds), and optionally board, event_id, region.
+    file: PathBuf,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Imported {
+    accepted: usize,
+    known: usize,
+    bad: usize,
+    seconds: f64,
+}
+
+/// A row that is not taken, and why.
+struct BadRow {
+    line: u64,
+    reason: String,
+}
+
+/// A row that may be taken.
+struct Row {
+    line: u64,
+    submission: Submission,
+    region: Option<String>,
+}
+
+impl Imported {
+    /// Its figures.
+    pub fn to_json(self) -> serde_json::Value {
+        serde_json::json!({ "accepted": self.accepted, "known": self.known, "bad": self.bad, "seconds": self.seconds })
+    }
+}
+
+impl fmt::Display for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            accepted,
+            known,
+            bad,
+            seconds,
+        } = self;
+        write!(
+            f,
+            "imported {accepted} events, skipped {known} that the history holds and {bad} bad rows, in {seconds:.1} s"
+        )
+    }
+}
+
+/// Imports a file.
+///
+/// # Errors
+/// Where the file cannot be read, a row is bad and `--skip-bad` is not given, or a store does not answer.
+pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Imported> {
+    let job = Job::begin(&deployment.db, "IMPORT", None).await?;
+    let outcome = run(deployment, arguments, &job).await;
+    job.end(outcome).await
+}
+
+async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Result<Imported> {
+    let began = Instant::now();
+    let now_ms = entity::now_ms();
+    let bytes = std::fs::read(&arguments.file)
+        .with_context(|| format!("{} cannot be read", shown(&arguments.file)))?;
+    let boards = board::Entity::find().all(&deployment.db).await?;
+    let boards: HashMap<String, Board> = boards
+        .iter()
+        .map(|row| Ok((row.slug.clone(), row.to_ranking()?)))
+        .collect::<Result<_>>()?;
+    let (mut rows, mut bad) = read_rows(arguments, &bytes, &boards, now_ms)?;
+    for partition in deployment.store.partitions().each() {
+        settle(deployment, partition).await?;
+    }
+    let known = drop_known(deployment, &mut rows, &mut bad).await?;
+    job.stage("checking", rows.len());
+    let batches = batches(deployment, &rows);
+    let refused = simulate(deployment, &batches, &rows, now_ms, job).await?;
+    bad.extend(refused.iter().map(|(&index, reason)| BadRow {
+        line: rows[index].line,
+        reason: reason.clone(),
+    }));
+    bad.sort_by_key(|row| row.line);
+    tell_bad(arguments, &bad)?;
+    job.stage("importing", rows.len());
+    let mut imported = Imported {
+        known,
+        bad: bad.len(),
+        ..Imported::default()
+    };
+    write_regions(deployment, &rows, &refused).await?;
+    for (partition, indices) in &batches {
+        let submissions: Vec<Submission> = indices
+            .iter()
+            .filter(|index| !refused.contains_key(index))
+            .map(|&index| rows[index].submission.clone())
+            .collect();
+        if submissions.is_empty() {
+            continue;
+        }
+        let deadline = tokio::time::Instant::now() + SUBMIT_TIMEOUT;
+        let submitted = submit(
+            deployment,
+            *partition,
+            submissions,
+            entity::now_ms(),
+            deadline,
+        )
+        .await?;
+        for verdict in submitted.verdicts {
+            match verdict {
+                Verdict::Accepted { .. } => imported.accepted += 1,
+                Verdict::Duplicate { .. } => imported.known += 1,
+                Verdict::Rejected(error) => bail!(
+                    "somebody wrote to this board meanwhile, and now a row is refused: {error}; import again"
+                ),
+            }
+        }
+        job.advance(indices.len());
+        settle(deployment, *partition).await?;
+    }
+    imported.seconds = began.elapsed().as_secs_f64();
+    Ok(imported)
+}
+
+fn read_rows(
+    arguments: &Arguments,
+    bytes: &[u8],
+    boards: &HashMap<String, Board>,
+    now_ms: i64,
+) -> Result<(Vec<Row>, Vec<BadRow>)> {
+    let hash: String = Sha256::digest(bytes)
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
+    let headers = reader
+        .headers()
+        .with_context(|| format!("{} has no header", shown(&arguments.file)))?
+        .clone();
+    let column = |name: &str| headers.iter().position(|header| header.trim() == name);
+    let required = |name: &str| {
+        column(name).with_context(|| {
+            format!(
+                "{} has no column {name}; member, {} and at are needed",
+                shown(&arguments.file),
+                arguments.score_column
+            )
+        })
+    };
+    let columns = FileColumns {
+        member: required("member")?,
+        score: required(&arguments.score_column)?,
+        at: required("at")?,
+        board: column("board"),
+        event_id: column("event_id"),
+        region: column("region"),
+    };
+    if columns.board.is_none() && arguments.board.is_none() {
+        bail!(
+            "{} has no column board: say which with --board",
+            shown(&arguments.file)
+        );
+    }
+    if let Some(slug) = arguments
+        .board
+        .as_ref()
+        .filter(|slug| !boards.contains_key(*slug))
+    {
+        bail!("there is no board {slug:?}");
+    }
+    let (mut rows, mut bad) = (vec![], vec![]);
+    for record in reader.records() {
+        let (line, row) = match record {
+            Ok(record) => {
+                let line = record.position().map_or(0, csv::Position::line);
+                (
+                    line,
+                    columns.read(
+                        &record,
+                        arguments.board.as_deref(),
+                        boards,
+                        &format!("import-{hash}-{line}"),
+                        now_ms,
+                    ),
+                )
+            }
+            Err(error) => (
+                error.position().map_or(0, csv::Position::line),
+                Err(error.into()),
+            ),
+        };
+        match row {
+            Ok((submission, region)) => rows.push(Row {
+                line,
+                submission,
+                region,
+            }),
+            Err(error) => bad.push(BadRow {
+                line,
+                reason: format!("{error:#}"),
+            }),
+        }
+    }
+    Ok((rows, bad))
+}
+
+/// Where the columns are.
+struct FileColumns {
+    member: usize,
+    score: usize,
+    at: usize,
+    board: Option<usize>,
+    event_id: Option<usize>,
+    region: Option<usize>,
+}
+
+impl FileColumns {
+    fn read(
+        &self,
+        record: &csv::StringRecord,
+        slug: Option<&str>,
+        boards: &HashMap<String, Board>,
+        event_id: &str,
+        now_ms: i64,
+    ) -> Result<(Submission, Option<String>)> {
+        let text = |column: usize| {
+            record
+                .get(column)
+                .with_context(|| format!("it has {} fields, fewer than the header", record.len()))
+        };
+        let optional = |column: Option<usize>| {
+            column
+                .and_then(|column| record.get(column))
+                .filter(|text| !text.is_empty())
+        };
+        let slug = slug.or(optional(self.board)).context("it names no board")?;
+        let board = boards
+            .get(slug)
+            .with_context(|| format!("there is no board {slug:?}"))?;
+        let at_ms = parse_at(text(self.at)?)?;
+        if at_ms > now_ms {
+            bail!("at is in the future");
+        }
+        let submission = Submission {
+            board: board.clone(),
+            member: MemberId::new(text(self.member)?)?,
+            score: ranking::score::parse(text(self.score)?.trim(), board.rules.decimals)?,
+            at_ms: Some(at_ms),
+            event_id: Some(EventId::new(optional(self.event_id).unwrap_or(event_id))?),
+            segments: vec![],
+        };
+        Ok((submission, optional(self.region).map(str::to_owned)))
+    }
+}
+
+fn parse_at(text: &str) -> Result<i64> {
+    let text = text.trim();
+    let at_ms = match text.parse::<i64>() {
+        Ok(seconds) => seconds.checked_mul(1000),
+        Err(_) => text
+            .parse::<jiff::Timestamp>()
+            .ok()
+            .map(jiff::Timestamp::as_millisecond),
+    };
+    at_ms.filter(|&at_ms| at_ms >= 0).with_context(|| {
+        format!("{text:?} is no time since 1970; RFC 3339 and Unix seconds are accepted")
+    })
+}
+
+/// Drops the rows whose event id the history holds, or an earlier row has; the same id with other content is bad. Says how many were dropped.
+async fn drop_known(
+    deployment: &Deployment,
+    rows: &mut Vec<Row>,
+    bad: &mut Vec<BadRow>,
+) -> Result<usize> {
+    type Id = (BoardNo, String, String);
+    let boards: HashSet<BoardNo> = rows.iter().map(|row| row.submission.board.no).collect();
+    let mut known: HashMap<Id, (i64, i64)> = HashMap::new();
+    for no in boards {
+        use score_event::Column::{AtMs, BoardNo as No, EventId, Member, Score};
+        let select = score_event::Entity::find()
+            .select_only()
+            .columns([Member, EventId, Score, AtMs])
+            .filter(No.eq(no.0))
+            .filter(EventId.is_not_null());
+        let events: Vec<(String, String, i64, i64)> =
+            select.into_tuple().all(&deployment.db).await?;
+        known.extend(
+            events
+                .into_iter()
+                .map(|(member, id, score, at_ms)| ((no, member, id), (score, at_ms))),
+        );
+    }
+    let before = rows.len() + bad.len();
+    rows.retain(
+        |Row {
+             line, submission, ..
+         }| {
+            let id = submission
+                .event_id
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let content = (submission.score, submission.at_ms.unwrap_or_default());
+            match known.entry((submission.board.no, submission.member.to_string(), id)) {
+                std::collections::hash_map::Entry::Vacant(place) => {
+                    place.insert(content);
+                    true
+                }
+                std::collections::hash_map::Entry::Occupied(first) => {
+                    if *first.get() != content {
+                        bad.push(BadRow {
+                            line: *line,
+                            reason: format!(
+                                "its event id {:?} was used with another score or time",
+                                first.key().2
+                            ),
+                        });
+                    }
+                    false
+                }
+            }
+        },
+    );
+    Ok(before - rows.len() - bad.len())
+}
+
+/// Indices of rows by partition, in the file's order, in batches of at most one commit.
+fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)> {
+    let mut by_partition: BTreeMap<Partition, Vec<usize>> = BTreeMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        let partition = deployment
+            .store
+            .partitions()
+            .of_member(&row.submission.board, &row.submission.member);
+        by_partition.entry(partition).or_default().push(index);
+    }
+    by_partition
+        .into_iter()
+        .flat_map(|(partition, indices)| {
+            indices
+                .chunks(COMMIT_EVENTS_MAX)
+                .map(|chunk| (partition, chunk.to_vec()))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Folds the rows onto the present standings without writing: those that would be refused, and why.
+async fn simulate(
+    deployment: &Deployment,
+    batches: &[(Partition, Vec<usize>)],
+    rows: &[Row],
+    now_ms: i64,
+    job: &Job,
+) -> Result<BTreeMap<usize, String>> {
+    let mut refused = BTreeMap::new();
+    let mut written: HashMap<(StandingsId, MemberId), RankKey> = HashMap::new();
+    for (partition, indices) in batches {
+        let batch = Batch::new(
+            indices
+                .iter()
+                .map(|&index| rows[index].submission.clone())
+                .collect(),
+            now_ms,
+        );
+        let mut snapshot = deployment
+            .store
+            .snapshot(*partition, batch.wanted(), deployment.dedup, now_ms)
+            .await?;
+        for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
+            for (member, key) in members.iter().zip(keys) {
+                if let Some(later) = written.get(&(id.clone(), member.clone())) {
+                    *key = Some(*later);
+                }
+            }
+        }
+        let folded = batch.fold(&snapshot, deployment.dedup.window_ms, "")?;
+        for (id, entries) in folded.keys {
+            written.extend(
+                entries
+                    .into_iter()
+                    .map(|(member, key)| ((id.clone(), member), key)),
+            );
+        }
+        for (&index, verdict) in indices.iter().zip(folded.verdicts) {
+            if let Verdict::Rejected(error) = verdict {
+                refused.insert(index, error.to_string());
+            }
+        }
+        job.advance(indices.len());
+    }
+    Ok(refused)
+}
+
+/// Stops at bad rows, or puts them aside.
+fn tell_bad(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
+    if bad.is_empty() {
+        return Ok(());
+    }
+    let Some(path) = &arguments.skip_bad else {
+        let mut lines: Vec<String> = bad
+            .iter()
+            .take(PRINTED_MAX)
+            .map(|row| format!("  line {}: {}", row.line, row.reason))
+            .collect();
+        if bad.len() > PRINTED_MAX {
+            lines.push(format!("  … and {} more", bad.len() - PRINTED_MAX));
+        }
+        bail!(
+            "{} bad rows; nothing was written (--skip-bad FILE puts them aside)\n{}",
+            bad.len(),
+            lines.join("\n")
+        );
+    };
+    let mut writer = csv::Writer::from_path(path)
+        .with_context(|| format!("{} cannot be written", shown(path)))?;
+    writer.write_record(["line", "reason"])?;
+    for row in bad {
+        writer.write_record([row.line.to_string(), row.reason.clone()])?;
+    }
+    Ok(writer.flush()?)
+}
+
+/// Members' regions, as the file's last row on each says; a member is made where it is new.
+async fn write_regions(
+    deployment: &Deployment,
+    rows: &[Row],
+    refused: &BTreeMap<usize, String>,
+) -> Result<()> {
+    let taken = rows
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !refused.contains_key(index));
+    let regions: BTreeMap<String, String> = taken
+        .filter_map(|(_, row)| Some((row.submission.member.to_string(), row.region.clone()?)))
+        .collect();
+    let row = |(key, region): (String, String)| member::ActiveModel {
+        key: Set(key),
+        name: Set(None),
+        region: Set(Some(region)),
+        created_at_ms: Set(entity::now_ms()),
+    };
+    let replace = OnConflict::column(member::Column::Key)
+        .update_column(member::Column::Region)
+        .to_owned();
+    entity::persist::insert_chunked::<member::Entity, _>(
+        &deployment.db,
+        regions.into_iter().map(row).collect(),
+        Some(replace),
+    )
+    .await?;
+    Ok(())
+}

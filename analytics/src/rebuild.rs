@@ -1,0 +1,268 @@
+//! Rebuild: standings made anew from the history, staged beside the live ones and swapped in by a commit that names the head
+//! they were folded to. Where the head has moved meanwhile nothing is swapped, and it begins again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use entity::deployment::Deployment;
+use entity::persist::{insert_chunked, is_still};
+use entity::recovery::settle;
+use entity::{board, log_cursor, standing};
+use ranking::board::Board;
+use ranking::commit::{Commit, Head};
+use ranking::id::{MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::shard::shard_of;
+use ranking::store::write::{Outcome, Writes};
+use ranking::window::Window;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, TransactionTrait,
+};
+
+use crate::fold::{self, Entries, Entry};
+use crate::history::{self, History};
+use crate::job::Job;
+
+/// How often a rebuild begins again because somebody wrote meanwhile.
+const ATTEMPTS_MAX: usize = 20;
+
+/// What a rebuild did.
+#[derive(Debug, Clone, Copy)]
+pub struct Rebuilt {
+    events: usize,
+    standings: usize,
+    entries: usize,
+    seconds: f64,
+}
+
+impl Rebuilt {
+    /// Its figures.
+    pub fn to_json(self) -> serde_json::Value {
+        serde_json::json!({ "events": self.events, "standings": self.standings, "entries": self.entries, "seconds": self.seconds })
+    }
+}
+
+impl fmt::Display for Rebuilt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            events,
+            standings,
+            entries,
+            seconds,
+        } = self;
+        write!(
+            f,
+            "rebuilt {entries} entries of {standings} standings from {events} events in {seconds:.1} s"
+        )
+    }
+}
+
+/// Rebuilds a board, or one window of it.
+///
+/// # Errors
+/// Where the board has no such window, or a store does not answer; where others write faster than it rebuilds.
+pub async fn rebuild(
+    deployment: &Deployment,
+    row: &board::Model,
+    window: Option<Window>,
+) -> Result<Rebuilt> {
+    let board = row.to_ranking()?;
+    let windows: Vec<Window> = match window {
+        Some(window) if board.rules.windows.contains(&window) => vec![window],
+        Some(window) => bail!("board {} has no window {window}", row.slug),
+        None => board.rules.windows.clone(),
+    };
+    let job = Job::begin(&deployment.db, "REBUILD", Some(row.no)).await?;
+    let outcome = attempts(deployment, &board, &windows, &job).await;
+    job.end(outcome).await
+}
+
+async fn attempts(
+    deployment: &Deployment,
+    board: &Board,
+    windows: &[Window],
+    job: &Job,
+) -> Result<Rebuilt> {
+    let began = Instant::now();
+    let mut left: BTreeSet<Partition> =
+        history::partitions(deployment, board).into_iter().collect();
+    for _ in 0..ATTEMPTS_MAX {
+        let history = history::read(deployment, board, job).await?;
+        let mut entries = Entries::new();
+        for &window in windows {
+            job.stage(&format!("folding {window}"), 0);
+            entries.extend(fold::standings(board, window, &history.events)?);
+        }
+        let rebuilt = Rebuilt {
+            events: history.events.height(),
+            standings: entries.len(),
+            entries: entries.values().map(Vec::len).sum(),
+            seconds: began.elapsed().as_secs_f64(),
+        };
+        let by_partition = split(deployment, board, entries);
+        for partition in left.clone() {
+            let part = by_partition.get(&partition).cloned().unwrap_or_default();
+            if put(deployment, board, windows, &history, partition, &part, job).await? {
+                left.remove(&partition);
+            }
+        }
+        if left.is_empty() {
+            return Ok(Rebuilt {
+                seconds: began.elapsed().as_secs_f64(),
+                ..rebuilt
+            });
+        }
+    }
+    bail!("others write to this board faster than it is rebuilt; try again when it is quieter")
+}
+
+fn split(deployment: &Deployment, board: &Board, entries: Entries) -> BTreeMap<Partition, Entries> {
+    let mut parts: BTreeMap<Partition, Entries> = BTreeMap::new();
+    for (id, entries) in entries {
+        for entry in entries {
+            let partition = deployment
+                .store
+                .partitions()
+                .of(board, shard_of(&entry.member, board.rules.shards));
+            parts
+                .entry(partition)
+                .or_default()
+                .entry(id.clone())
+                .or_default()
+                .push(entry);
+        }
+    }
+    parts
+}
+
+/// Puts a partition's part in the place of what SQL and Redis have; whether it did, or the partition has moved on.
+async fn put(
+    deployment: &Deployment,
+    board: &Board,
+    windows: &[Window],
+    history: &History,
+    partition: Partition,
+    part: &Entries,
+    job: &Job,
+) -> Result<bool> {
+    let head = &history.heads[&partition];
+    if windows.contains(&Window::All) && !put_sql(deployment, board, partition, head, part).await? {
+        return Ok(false);
+    }
+    let commit = Commit {
+        seq: head.seq + 1,
+        id: entity::random_id(),
+        parent: head.commit.clone(),
+        accepted_at_ms: entity::now_ms(),
+        events: vec![],
+    };
+    job.stage("loading", part.values().map(Vec::len).sum());
+    let mut writes = Writes::default();
+    for key in live_keys(deployment, board, windows, partition).await? {
+        writes.drop_key(&key);
+    }
+    for (id, entries) in part {
+        let pairs: Vec<(MemberId, RankKey)> = entries
+            .iter()
+            .map(|entry| (entry.member.clone(), entry.key))
+            .collect();
+        let stage = deployment
+            .store
+            .stage(partition, &commit.id, id, &pairs)
+            .await?;
+        writes.swap_in(&stage, &deployment.store.keys().standings(partition, id));
+        job.advance(pairs.len());
+    }
+    match deployment
+        .store
+        .commit_writes(partition, head, &commit, &writes)
+        .await
+    {
+        Ok(Outcome::Done) => {}
+        Ok(Outcome::Stale | Outcome::Restarted) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    settle(deployment, partition).await?;
+    Ok(true)
+}
+
+/// The keys that lie where the board's standings of those windows do, and those whose name nobody here writes.
+async fn live_keys(
+    deployment: &Deployment,
+    board: &Board,
+    windows: &[Window],
+    partition: Partition,
+) -> Result<Vec<String>> {
+    let store = &deployment.store;
+    let keys = store.standings_keys(partition, Some(board.no)).await?;
+    let meant = |key: &String| {
+        store
+            .keys()
+            .parse_standings(partition, key)
+            .is_none_or(|StandingsId { window, .. }| windows.contains(&window))
+    };
+    Ok(keys.into_iter().filter(meant).collect())
+}
+
+/// Replaces the partition's rows of `standing` in one transaction, if the cursor is at the head they were folded to.
+async fn put_sql(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    head: &Head,
+    part: &Entries,
+) -> Result<bool> {
+    let cursor = log_cursor::Model {
+        partition: partition.0.into(),
+        run_id: head.run_id.clone(),
+        seq: head.seq as i64,
+        commit_id: head.commit.clone(),
+    };
+    let transaction = deployment.db.begin().await?;
+    // A write that changes nothing, for its lock: no persister moves the cursor meanwhile.
+    let held = log_cursor::Entity::update_many()
+        .set(log_cursor::ActiveModel {
+            seq: Set(cursor.seq),
+            ..Default::default()
+        })
+        .filter(is_still(&cursor))
+        .exec(&transaction)
+        .await?;
+    if held.rows_affected != 1 {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    standing::Entity::delete_many()
+        .filter(standing::Column::BoardNo.eq(board.no.0))
+        .filter(standing::Column::Partition.eq(i32::from(partition.0)))
+        .exec(&transaction)
+        .await?;
+    let row = |id: &StandingsId, entry: &Entry| standing::Model {
+        board_no: board.no.0,
+        segment: id.segment.clone(),
+        member: entry.member.to_string(),
+        score: entry.score,
+        rank_key: entry.key.to_i64(),
+        partition: partition.0.into(),
+        seq: entry.seq,
+    };
+    let all = part.iter().filter(|(id, _)| id.window == Window::All);
+    let rows = all
+        .flat_map(|(id, entries)| {
+            entries
+                .iter()
+                .map(move |entry| row(id, entry).into_active_model())
+        })
+        .collect();
+    insert_chunked::<standing::Entity, _>(
+        &transaction,
+        rows,
+        Some(entity::persist::replace_standing()),
+    )
+    .await?;
+    transaction.commit().await?;
+    Ok(true)
+}

@@ -1,0 +1,128 @@
+//! What batch jobs need of Redis: entries as they are, right or wrong, and standings staged beside the live ones.
+
+use std::time::Duration;
+
+use redis::Pipeline;
+
+use super::Store;
+use super::write::PAIRS_MAX;
+use crate::commit::Head;
+use crate::error::Result;
+use crate::id::{BoardNo, MemberId, Partition};
+use crate::key::StandingsId;
+use crate::rank_key::RankKey;
+
+/// How long a staged standings outlives a job that crashed.
+const STAGE_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// How many pairs one pipeline carries.
+const PIPELINE_PAIRS: usize = 20 * PAIRS_MAX;
+
+/// Members as bytes and their doubles.
+pub type RawEntries = Vec<(Vec<u8>, f64)>;
+
+impl Store {
+    /// Every key that lies where standings do, with its partition, of all boards or one; foreign names included.
+    /// `SCAN`: several round trips, O(keys of the server).
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn all_standings_keys(
+        &self,
+        board: Option<BoardNo>,
+    ) -> Result<Vec<(Partition, String)>> {
+        let keys = self.scan(&self.keys().any_standings_pattern(board)).await?;
+        Ok(keys
+            .into_iter()
+            .filter_map(|key| Some((self.keys().partition_of(&key)?, key)))
+            .collect())
+    }
+
+    /// The entries of sorted sets as they are: member bytes and double, in order, at most `count` of each from `start` on; `None` for a
+    /// key that is no sorted set. Two round trips: a `TYPE`, then a `ZRANGE` a key.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn raw_entries(
+        &self,
+        keys: &[String],
+        start: usize,
+        count: usize,
+    ) -> Result<Vec<Option<RawEntries>>> {
+        let mut kinds = redis::pipe();
+        for key in keys {
+            kinds.cmd("TYPE").arg(key);
+        }
+        let (kinds, _): (Vec<String>, _) = self.read(&kinds).await?;
+        let mut pipe = redis::pipe();
+        for (key, _) in keys.iter().zip(&kinds).filter(|(_, kind)| *kind == "zset") {
+            pipe.cmd("ZRANGE")
+                .arg(key)
+                .arg(start)
+                .arg(start + count - 1)
+                .arg("WITHSCORES");
+        }
+        let mut entries = vec![].into_iter();
+        if kinds.iter().any(|kind| kind == "zset") {
+            let (answers, _): (Vec<RawEntries>, _) = self.read(&pipe).await?;
+            entries = answers.into_iter();
+        }
+        let of_kind = |kind: String| match kind.as_str() {
+            "zset" => entries.next(),
+            "none" => Some(vec![]),
+            _ => None,
+        };
+        Ok(kinds.into_iter().map(of_kind).collect())
+    }
+
+    /// A partition's head and one member's double in a sorted set, at one moment. One round trip: `GET`, `ZSCORE` in a transaction.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`.
+    pub async fn probe(
+        &self,
+        partition: Partition,
+        key: &str,
+        member: &[u8],
+    ) -> Result<(Head, Option<f64>)> {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("GET").arg(self.keys().head(partition));
+        pipe.cmd("ZSCORE").arg(key).arg(member);
+        let ((head, double), run_id): ((Option<String>, Option<f64>), _) = self.read(&pipe).await?;
+        Ok((
+            Self::check_level(partition, head.as_deref(), &run_id)?,
+            double,
+        ))
+    }
+
+    /// Writes a standings to its stage, whose key it gives back; it expires unless it is swapped in. Pipelines of sorted variadic `ZADD`.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn stage(
+        &self,
+        partition: Partition,
+        commit: &str,
+        id: &StandingsId,
+        entries: &[(MemberId, RankKey)],
+    ) -> Result<String> {
+        let key = self.keys().stage(partition, commit, id);
+        for part in entries.chunks(PIPELINE_PAIRS) {
+            let mut pipe = Pipeline::new();
+            for chunk in part.chunks(PAIRS_MAX) {
+                let command = pipe.cmd("ZADD").arg(&key);
+                for (member, rank_key) in chunk {
+                    command.arg(rank_key.to_redis()).arg(member.as_str());
+                }
+                command.ignore();
+            }
+            pipe.cmd("PEXPIRE")
+                .arg(&key)
+                .arg(STAGE_LIFETIME.as_millis() as u64)
+                .ignore();
+            let ((), _) = self.read(&pipe).await?;
+        }
+        Ok(key)
+    }
+}
