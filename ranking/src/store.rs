@@ -208,7 +208,7 @@ impl Store {
     /// Sends a pipeline of reads; once more where the connection was lost or the scripts were. Says by which run it was answered.
     async fn read<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<(T, Arc<str>)> {
         match self.send(pipe).await {
-            Err(error) if error.is_io_error() || error.code() == Some("NOSCRIPT") => {
+            Err(error) if error.is_io_error() || has_code(&error, &["NOSCRIPT"]) => {
                 self.send(pipe).await
             }
             answer => answer,
@@ -232,7 +232,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.add_command(command);
         let answer: redis::RedisResult<((T,), _)> = match self.send(&pipe).await {
-            Err(error) if error.code() == Some("NOSCRIPT") => self.send(&pipe).await,
+            Err(error) if has_code(&error, &["NOSCRIPT"]) => self.send(&pipe).await,
             answer => answer,
         };
         answer
@@ -250,7 +250,7 @@ impl Store {
             Err(error) => {
                 if error.is_io_error()
                     || error.is_unrecoverable_error()
-                    || error.code() == Some("NOSCRIPT")
+                    || has_code(&error, &["NOSCRIPT"])
                 {
                     self.unlink(&link).await;
                 }
@@ -271,24 +271,30 @@ impl Store {
     }
 }
 
+/// Whether the server answered with an error of one of these codes, to any command of a pipeline.
+fn has_code(error: &RedisError, codes: &[&str]) -> bool {
+    let errors = error.clone().into_server_errors();
+    errors.is_some_and(|errors| {
+        errors
+            .iter()
+            .any(|(_, error)| codes.contains(&error.code()))
+    })
+}
+
 /// What a Redis error means to whoever called: that it is away or full for now, or that its data is not ours.
 fn what_it_means(error: &RedisError) -> Error {
     let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
-    let for_now = matches!(
-        error.code(),
-        Some(
-            "LOADING"
-                | "OOM"
-                | "MISCONF"
-                | "READONLY"
-                | "BUSY"
-                | "NOSCRIPT"
-                | "MASTERDOWN"
-                | "NOREPLICAS"
-        )
-    );
-    let out_of_memory = error.to_string().contains("OOM ");
-    if away || for_now || out_of_memory {
+    let for_now = [
+        "LOADING",
+        "OOM",
+        "MISCONF",
+        "READONLY",
+        "BUSY",
+        "NOSCRIPT",
+        "MASTERDOWN",
+        "NOREPLICAS",
+    ];
+    if away || has_code(error, &for_now) {
         return Error::Unavailable(format!(
             "Redis does not answer as it should for now: {error}"
         ));

@@ -411,12 +411,10 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
     writes.set_entries(&store.keys().standings(ALL, &id), &[(member("a"), key(1))]);
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    assert!(matches!(
-        store
-            .commit_writes(ALL, &root, &commit_after(&root, "one"), &writes)
-            .await,
-        Err(Error::Unavailable(_))
-    ));
+    let refused = store
+        .commit_writes(ALL, &root, &commit_after(&root, "one"), &writes)
+        .await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
     assert_eq!(store.size(&standings(&store, &board(1, 1))).await, Ok(0));
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(
