@@ -16,6 +16,7 @@ use entity::{board, integrity_finding, integrity_run, score_event, standing};
 use ranking::board::Board;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use ranking::window::Window;
 use sea_orm::{
@@ -47,8 +48,8 @@ pub struct Found {
     seconds: f64,
 }
 
-/// A place where an entry is or should be: standings, the partition it lies in, member bytes as text.
-type Place = (StandingsId, Partition, String);
+/// A place where an entry is or should be: the partition it lies in, member bytes as text, standings.
+type Place = (Partition, String, StandingsId);
 
 impl Found {
     /// Whether everything agrees.
@@ -171,6 +172,11 @@ async fn compare_boards(
     rows: &[board::Model],
     job: &Job,
 ) -> Result<(usize, Vec<Finding>)> {
+    for row in rows {
+        for partition in partitions(deployment, &row.to_ranking()?) {
+            settle(deployment, partition).await?;
+        }
+    }
     let mut keys: BTreeMap<BoardNo, Vec<(Partition, String)>> = BTreeMap::new();
     let only = if let [row] = rows {
         Some(BoardNo(row.no))
@@ -192,9 +198,10 @@ async fn compare_boards(
         let (entries, suspects) = suspects(deployment, &board, &keys, job).await?;
         checked += entries;
         job.stage(&format!("looking again at {}", row.slug), suspects.len());
-        for place in suspects {
-            findings.extend(look_again(deployment, &board, &place).await?);
-            job.advance(1);
+        let suspects: Vec<Place> = suspects.into_iter().collect();
+        for places in suspects.chunk_by(|a, b| (a.0, &a.1) == (b.0, &b.1)) {
+            findings.extend(look_again(deployment, &board, places).await?);
+            job.advance(places.len());
         }
     }
     for (no, key) in keys
@@ -243,7 +250,7 @@ async fn suspects(
                     .partitions()
                     .of_member(board, &entry.member);
                 expected.insert(
-                    (id.clone(), partition, entry.member.to_string()),
+                    (partition, entry.member.to_string(), id.clone()),
                     Held::Key(entry.key, entry.score),
                 );
             }
@@ -268,7 +275,7 @@ async fn suspects(
         let partition = MemberId::new(&row.member).map_or(Partition(0), |member| {
             deployment.store.partitions().of_member(board, &member)
         });
-        let place = (id, partition, row.member);
+        let place = (partition, row.member, id);
         if expected.get(&place) != Some(&Held::of_row(board, row.score, row.rank_key)) {
             suspects.insert(place.clone());
         }
@@ -277,7 +284,7 @@ async fn suspects(
     suspects.extend(
         expected
             .keys()
-            .filter(|place| place.0.window == Window::All && !in_sql.contains(place))
+            .filter(|place| place.2.window == Window::All && !in_sql.contains(place))
             .cloned(),
     );
     job.stage("comparing Redis", checked);
@@ -297,9 +304,9 @@ async fn suspects(
                 let is_last = part.len() < ENTRIES_MAX;
                 for (member, double) in part {
                     let place = (
-                        id.clone(),
                         *partition,
                         String::from_utf8_lossy(&member).into_owned(),
+                        id.clone(),
                     );
                     if expected.remove(&place) != Some(Held::of_double(board, id.window, double)) {
                         suspects.insert(place);
@@ -324,94 +331,107 @@ async fn suspects(
     Ok((checked, suspects))
 }
 
-/// Looks at one place again, at one moment, and folds its member's history up to that moment.
+/// Looks at places of one member in one partition again, at one moment, and folds its history up to that moment.
 async fn look_again(
     deployment: &Deployment,
     board: &Board,
-    place: &Place,
-) -> Result<Option<Finding>> {
-    let (id, partition, member) = place;
-    // What another partition holds under this board's name is not fenced by its own head.
-    let own = partitions(deployment, board).contains(partition);
-    let home = MemberId::new(member)
-        .ok()
-        .map(|member| deployment.store.partitions().of_member(board, &member));
-    let key = deployment.store.keys().standings(*partition, id);
+    places: &[Place],
+) -> Result<Vec<Finding>> {
+    let Some((partition, member, _)) = places.first() else {
+        return Ok(vec![]);
+    };
+    let ids: Vec<&StandingsId> = places.iter().map(|(_, _, id)| id).collect();
     settle(deployment, *partition).await?;
-    let (head, double) = deployment
+    let keys: Vec<String> = ids
+        .iter()
+        .map(|id| deployment.store.keys().standings(*partition, id))
+        .collect();
+    let (head, doubles) = deployment
         .store
-        .probe(*partition, &key, member.as_bytes())
+        .probe(*partition, &keys, member.as_bytes())
         .await?;
-    let redis = double.map(|double| Held::of_double(board, id.window, double));
-    let belongs = own
-        && home == Some(*partition)
-        && id.generation == board.generation
-        && board.rules.windows.contains(&id.window);
-    if !belongs {
-        return Ok(Finding::at(
-            id,
-            member,
-            None,
-            None,
-            redis.or(Some(Held::Foreign)),
-        ));
-    }
     while settle(deployment, *partition).await? < head.seq {}
-    // Events and row of one moment: what SQL has of the one must be what it has of the other.
-    let view = match deployment.db.get_database_backend() {
-        DbBackend::Postgres => {
-            deployment
-                .db
-                .begin_with_config(
-                    Some(IsolationLevel::RepeatableRead),
-                    Some(AccessMode::ReadOnly),
-                )
-                .await?
+    let in_sql = InSql::read(deployment, board, member).await?;
+    let then = in_sql.standings(board, head.seq)?;
+    let now = in_sql.standings(board, u64::MAX)?;
+    // Only in its own partition is a member's history fenced by the head that was read.
+    let is_home = MemberId::new(member)
+        .is_ok_and(|member| deployment.store.partitions().of_member(board, &member) == *partition);
+    let finding = |(id, double): (&StandingsId, Option<f64>)| {
+        let redis = double.map(|double| Held::of_double(board, id.window, double));
+        if !is_home {
+            return Finding::at(id, member, None, None, redis);
         }
-        _ => deployment.db.begin().await?,
+        let (then, now) = (then.get(id).copied(), now.get(id).copied());
+        // SQL's row is right when it is what all of SQL's history adds up to.
+        let row = in_sql.rows.get(&id.segment).copied();
+        Finding::at(id, member, then, if row == now { then } else { row }, redis)
     };
-    let of_member = Condition::all()
-        .add(score_event::Column::BoardNo.eq(board.no.0))
-        .add(score_event::Column::Member.eq(member));
-    let events = score_event::Entity::find()
-        .filter(of_member)
-        .order_by_asc(score_event::Column::Generation)
-        .order_by_asc(score_event::Column::Seq)
-        .order_by_asc(score_event::Column::EventIndex)
-        .all(&view)
-        .await?;
-    let row = standing::Entity::find_by_id((board.no.0, id.segment.clone(), member.clone()))
-        .one(&view)
-        .await?;
-    view.rollback().await?;
-    let then = held(
-        board,
-        id,
-        events.iter().filter(|row| row.seq as u64 <= head.seq),
-    )?;
-    let sql = row.map(|row| Held::of_row(board, row.score, row.rank_key));
-    let sql = if sql == held(board, id, events.iter())? {
-        then
-    } else {
-        sql
-    };
-    Ok(Finding::at(id, member, then, sql, redis))
+    Ok(ids.into_iter().zip(doubles).filter_map(finding).collect())
 }
 
-/// What some events of one member give it in one standings.
-fn held<'e>(
-    board: &Board,
-    id: &StandingsId,
-    events: impl Iterator<Item = &'e score_event::Model>,
-) -> Result<Option<Held>> {
-    let mut replay = Replay::default();
-    for row in events {
-        replay.apply(board, &row.to_ranking()?)?;
+/// What SQL has of a member on a board, at one moment.
+struct InSql {
+    events: Vec<score_event::Model>,
+    /// Its rows of `standing`, by segment.
+    rows: HashMap<String, Held>,
+}
+
+impl InSql {
+    async fn read(deployment: &Deployment, board: &Board, member: &str) -> Result<Self> {
+        let view = match deployment.db.get_database_backend() {
+            DbBackend::Postgres => {
+                deployment
+                    .db
+                    .begin_with_config(
+                        Some(IsolationLevel::RepeatableRead),
+                        Some(AccessMode::ReadOnly),
+                    )
+                    .await?
+            }
+            _ => deployment.db.begin().await?,
+        };
+        let of_member = Condition::all()
+            .add(score_event::Column::BoardNo.eq(board.no.0))
+            .add(score_event::Column::Member.eq(member));
+        let events = score_event::Entity::find()
+            .filter(of_member)
+            .order_by_asc(score_event::Column::Generation)
+            .order_by_asc(score_event::Column::Seq)
+            .order_by_asc(score_event::Column::EventIndex)
+            .all(&view)
+            .await?;
+        let of_member = Condition::all()
+            .add(standing::Column::BoardNo.eq(board.no.0))
+            .add(standing::Column::Member.eq(member));
+        let rows = standing::Entity::find()
+            .filter(of_member)
+            .all(&view)
+            .await?;
+        view.rollback().await?;
+        let held =
+            |row: standing::Model| (row.segment, Held::of_row(board, row.score, row.rank_key));
+        Ok(Self {
+            events,
+            rows: rows.into_iter().map(held).collect(),
+        })
     }
-    let entries = replay.into_entries()?;
-    let key = entries
-        .get(id)
-        .and_then(|entries| entries.first())
-        .map(|(_, key)| *key);
-    Ok(key.map(|key| Held::Key(key, board.rules.layout(id.window).decode(key).0)))
+
+    /// What the events up to a seq give the member.
+    fn standings(&self, board: &Board, seq: u64) -> Result<HashMap<StandingsId, Held>> {
+        let mut replay = Replay::default();
+        for row in self.events.iter().filter(|row| row.seq as u64 <= seq) {
+            replay.apply(board, &row.to_ranking()?)?;
+        }
+        let held = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| {
+            let (_, key) = entries.first()?;
+            let score = board.rules.layout(id.window).decode(*key).0;
+            Some((id, Held::Key(*key, score)))
+        };
+        Ok(replay
+            .into_entries()?
+            .into_iter()
+            .filter_map(held)
+            .collect())
+    }
 }

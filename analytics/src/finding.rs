@@ -120,13 +120,8 @@ impl Finding {
         sql: Option<Held>,
         redis: Option<Held>,
     ) -> Option<Self> {
-        let by_sql = || {
-            if id.window == Window::All {
-                Kind::between(history, sql)
-            } else {
-                None
-            }
-        };
+        let holds_all = id.window == Window::All;
+        let by_sql = || holds_all.then(|| Kind::between(history, sql)).flatten();
         let kind = Kind::between(history, redis).or_else(by_sql)?;
         let score = |held: Option<Held>| held.and_then(Held::score);
         Some(Self {
@@ -137,7 +132,7 @@ impl Finding {
             period: id.period.clone(),
             segment: id.segment.clone(),
             history: score(history),
-            sql: score(sql),
+            sql: score(sql.filter(|_| holds_all)),
             redis: score(redis),
         })
     }

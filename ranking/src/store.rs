@@ -301,3 +301,10 @@ fn what_it_means(error: &RedisError) -> Error {
     }
     Error::corrupt(format!("Redis refused a command: {error}"))
 }
+
+/// Reads a value of an answer as what it should be.
+fn decode<T: FromRedisValue>(value: Option<redis::Value>) -> Result<T> {
+    let value = value.ok_or_else(|| Error::corrupt("Redis answered with too little"))?;
+    T::from_redis_value(value)
+        .map_err(|error| Error::corrupt(format!("an answer of an unknown form: {error}")))
+}

@@ -49,11 +49,7 @@ impl Store {
         start: usize,
         count: usize,
     ) -> Result<Vec<Option<RawEntries>>> {
-        let mut kinds = redis::pipe();
-        for key in keys {
-            kinds.cmd("TYPE").arg(key);
-        }
-        let (kinds, _): (Vec<String>, _) = self.read(&kinds).await?;
+        let kinds = self.kinds(keys).await?;
         let mut pipe = redis::pipe();
         for (key, _) in keys.iter().zip(&kinds).filter(|(_, kind)| *kind == "zset") {
             pipe.cmd("ZRANGE")
@@ -75,25 +71,43 @@ impl Store {
         Ok(kinds.into_iter().map(of_kind).collect())
     }
 
-    /// A partition's head and one member's double in a sorted set, at one moment. One round trip: `GET`, `ZSCORE` in a transaction.
+    /// A partition's head and one member's doubles in sorted sets, at one moment; none where a key is no sorted set. Two round trips:
+    /// a `TYPE` a key; `GET` and a `ZSCORE` a key, in a transaction.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`.
     pub async fn probe(
         &self,
         partition: Partition,
-        key: &str,
+        keys: &[String],
         member: &[u8],
-    ) -> Result<(Head, Option<f64>)> {
+    ) -> Result<(Head, Vec<Option<f64>>)> {
+        let kinds = self.kinds(keys).await?;
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(self.keys().head(partition));
-        pipe.cmd("ZSCORE").arg(key).arg(member);
-        let ((head, double), run_id): ((Option<String>, Option<f64>), _) = self.read(&pipe).await?;
+        for (key, _) in keys.iter().zip(&kinds).filter(|(_, kind)| *kind == "zset") {
+            pipe.cmd("ZSCORE").arg(key).arg(member);
+        }
+        let (mut answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
+        let doubles = answers.split_off(1);
+        let head: Option<String> = super::decode(answers.pop())?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         Ok((
-            Self::check_level(partition, head.as_deref(), &run_id)?,
-            double,
+            head,
+            doubles
+                .into_iter()
+                .map(|double| super::decode(Some(double)))
+                .collect::<Result<_>>()?,
         ))
+    }
+
+    async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
+        let mut pipe = redis::pipe();
+        for key in keys {
+            pipe.cmd("TYPE").arg(key);
+        }
+        Ok(self.read(&pipe).await?.0)
     }
 
     /// Writes a standings to its stage, whose key it gives back; it expires unless it is swapped in. Pipelines of sorted variadic `ZADD`.

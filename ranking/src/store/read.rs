@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use redis::{FromRedisValue, Pipeline};
 
-use super::Store;
 use super::write::{PAIRS_MAX, keys_of};
+use super::{Store, decode};
 use crate::board::{Board, Rules};
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
@@ -564,12 +564,6 @@ impl<'a> Reads<'a> {
             .map(|answer| decode(Some(answer)))
             .collect()
     }
-}
-
-fn decode<T: FromRedisValue>(value: Option<redis::Value>) -> Result<T> {
-    let value = value.ok_or_else(|| Error::corrupt("Redis answered with too little"))?;
-    T::from_redis_value(value)
-        .map_err(|error| Error::corrupt(format!("an answer of an unknown form: {error}")))
 }
 
 fn placed(entries: Vec<(String, f64)>) -> Result<Vec<Placed>> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::FromRedisValue;
 
-use super::Store;
+use super::{Store, decode};
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
@@ -190,7 +190,7 @@ impl Store {
             .map(|(present, before)| present.or(before))
             .collect();
         let keys = answer
-            .map(|scores| keys_of(decode(scores)?))
+            .map(|scores| keys_of(decode(Some(scores))?))
             .collect::<Result<_>>()?;
         Ok(Snapshot {
             head,
@@ -344,16 +344,7 @@ impl Store {
 }
 
 fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> Result<T> {
-    decode(
-        answer
-            .next()
-            .ok_or_else(|| Error::corrupt("a script answered with too little"))?,
-    )
-}
-
-fn decode<T: FromRedisValue>(value: redis::Value) -> Result<T> {
-    T::from_redis_value(value)
-        .map_err(|error| Error::corrupt(format!("an answer of an unknown form: {error}")))
+    decode(answer.next())
 }
 
 pub(super) fn keys_of(scores: Vec<Option<f64>>) -> Result<Vec<Option<RankKey>>> {
