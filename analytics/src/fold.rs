@@ -236,7 +236,7 @@ mod tests {
             directions,
             policies,
             ties,
-            proptest::sample::select(&zones[..]),
+            proptest::sample::select(zones.to_vec()),
         )
             .prop_filter_map(
                 "LATEST needs a time",
@@ -265,6 +265,9 @@ mod tests {
             )
     }
 
+    /// A member and what came: raw score and Unix milliseconds, or a removal.
+    type Happened = (&'static str, Option<(i64, i64)>);
+
     /// Few members, scores and times, around the days on which clocks change, so that ties and boundaries abound.
     fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
         let turns_ms = [
@@ -284,21 +287,19 @@ mod tests {
             proptest::option::weighted(0.9, (-3_i64..=3, at_ms)),
         );
         proptest::collection::vec(event, 0..40).prop_map(|events| {
-            let row = |(index, (member, score)): (usize, (&str, Option<(i64, i64)>))| {
-                score_event::Model {
-                    partition: 0,
-                    seq: 1 + index as i64 / 3,
-                    event_index: index as i32 % 3,
-                    board_no: 1,
-                    generation: 1,
-                    member: member.to_owned(),
-                    kind: if score.is_some() { "SCORE" } else { "REMOVAL" }.to_owned(),
-                    score: score.map(|(score, _)| score),
-                    at_ms: score.map(|(_, at_ms)| at_ms),
-                    at_sent: false,
-                    event_id: None,
-                    segments: "[]".to_owned(),
-                }
+            let row = |(index, (member, score)): (usize, Happened)| score_event::Model {
+                partition: 0,
+                seq: 1 + index as i64 / 3,
+                event_index: index as i32 % 3,
+                board_no: 1,
+                generation: 1,
+                member: member.to_owned(),
+                kind: if score.is_some() { "SCORE" } else { "REMOVAL" }.to_owned(),
+                score: score.map(|(score, _)| score),
+                at_ms: score.map(|(_, at_ms)| at_ms),
+                at_sent: false,
+                event_id: None,
+                segments: "[]".to_owned(),
             };
             events.into_iter().enumerate().map(row).collect()
         })

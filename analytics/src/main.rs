@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use entity::board;
-use entity::deployment::{Deployment, Settings, refuse_unknown_variables};
+use entity::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
 use migration::{Migrator, MigratorTrait};
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
@@ -70,7 +70,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = parse_arguments::<Arguments>();
     match run(arguments) {
         Ok(code) => code,
         Err(error) => {

@@ -206,6 +206,13 @@ async fn answer(
                 return response;
             }
         }
+        Err(error) if error.message.contains("recursion limit") => {
+            let error = Error::new(
+                ErrorCode::LimitExceeded,
+                "the query is nested deeper than the parser follows; 50 levels are accepted",
+            );
+            return refuse(&headers, StatusCode::BAD_REQUEST, &error);
+        }
         Err(error) => {
             return respond(
                 &headers,

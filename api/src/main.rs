@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use entity::deployment::{Settings, refuse_unknown_variables};
+use entity::deployment::{Settings, parse_arguments, refuse_unknown_variables};
 use tracing_subscriber::EnvFilter;
 
 /// The environment variables that only this program reads.
@@ -115,7 +115,7 @@ enum TokenCommand {
 }
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = parse_arguments::<Arguments>();
     if let Err(error) = run(arguments) {
         eprintln!("error: {error:#}");
         return std::process::ExitCode::FAILURE;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use entity::access_token;
@@ -12,11 +13,15 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 use crate::access::{self, Scope};
-use crate::app::App;
+use crate::app::{App, SharedApp};
 use crate::committer::Committers;
 use crate::{demo, graphql, http, worker};
+
+/// How long requests may take to end when the process stops.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects to SQL and brings its schema up to date.
 ///
@@ -40,7 +45,7 @@ async fn migrate(db: &DatabaseConnection) -> Result<()> {
         if tried.is_ok() {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        sleep(Duration::from_millis(250)).await;
         tried = Migrator::up(db, None).await;
     }
     Ok(tried?)
@@ -70,21 +75,38 @@ pub async fn serve(
     let app = Arc::new(App::new(deployment.clone(), committers, public_reads));
     announce(&deployment.db, listener.local_addr()?).await?;
     let router = http::router(app.clone(), graphql::schema(app.clone()));
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop.wait())
-        .await?;
-    tracing::info!("stopping: requests are done, commits and the log follow");
-    match Arc::into_inner(app) {
-        Some(app) => app.committers.drain().await,
-        None => tracing::warn!(
-            "a request is still running; what it has queued is committed or refused by its client's retry"
-        ),
+    let (stopping, mut stopped) = watch::channel(false);
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        stop.wait().await;
+        stopping.send_replace(true);
+    });
+    tokio::select! {
+        served = serving => served?,
+        () = async { let _ = stopped.wait_for(|stopping| *stopping).await; sleep(REQUESTS_TIMEOUT).await } => {
+            tracing::warn!("stopping: some requests did not end in time");
+        }
     }
+    tracing::info!("stopping: commits and the log follow the requests");
+    drain(app).await;
     if let Some(working) = working {
         working.stop().await;
     }
     deployment.close().await;
     Ok(())
+}
+
+/// Waits for requests whose clients have gone, then for what the committers have queued.
+async fn drain(app: SharedApp) {
+    let deadline = Instant::now() + REQUESTS_TIMEOUT;
+    while Arc::strong_count(&app) > 1 && Instant::now() < deadline {
+        sleep(Duration::from_millis(10)).await;
+    }
+    match Arc::into_inner(app) {
+        Some(app) => app.committers.drain().await,
+        None => tracing::warn!(
+            "a request is still running; whether its scores count its client learns by sending them again"
+        ),
+    }
 }
 
 /// Does the background work until a signal comes.

@@ -85,6 +85,30 @@ pub struct Deployment {
     private_redis: Option<Arc<PrivateRedis>>,
 }
 
+/// Reads the command line and the environment. A refused value is named by its variable too.
+#[must_use]
+pub fn parse_arguments<A: clap::Parser>() -> A {
+    A::try_parse().unwrap_or_else(|error| {
+        let argument = error
+            .get(clap::error::ContextKind::InvalidArg)
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let variable = argument
+            .strip_prefix("--")
+            .and_then(|argument| argument.split_whitespace().next());
+        let Some(variable) =
+            variable.filter(|_| error.kind() != clap::error::ErrorKind::UnknownArgument)
+        else {
+            error.exit()
+        };
+        eprintln!(
+            "LAUREL_{}, or the flag of the same name:",
+            variable.to_uppercase().replace('-', "_")
+        );
+        error.exit()
+    })
+}
+
 /// Refuses environment variables that begin with `LAUREL_` and are none of `known`: a misspelt setting must not be silently ignored.
 ///
 /// # Errors

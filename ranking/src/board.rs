@@ -224,23 +224,34 @@ impl Rules {
     /// # Errors
     /// `OutOfRange`, naming the window, where the score or its time has no place in the key.
     pub fn key(&self, window: Window, period: &Period, state: State) -> Result<RankKey> {
-        let layout = self.layout(window);
-        layout
-            .encode(state.score, state.tick - self.first_tick(period))
-            .ok_or_else(|| {
-                let (low, high) = self.range(window);
-                if (low..=high).contains(&state.score) {
-                    return Error::OutOfRange(format!(
-                        "the time is beyond what the window {window} of this board can hold"
-                    ));
-                }
-                Error::OutOfRange(format!(
-                    "the window {window} would hold {}; {} to {} is its range",
-                    score::format(state.score, self.decimals),
-                    score::format(low, self.decimals),
-                    score::format(high, self.decimals)
-                ))
-            })
+        let ticks = state.tick - self.first_tick(period);
+        let key = self.layout(window).encode(state.score, ticks);
+        key.ok_or_else(|| match self.check_in(window, state.score) {
+            Err(error) => error,
+            Ok(()) => Error::OutOfRange(format!(
+                "the time is beyond what the window {window} of this board can hold"
+            )),
+        })
+    }
+
+    /// Checks that a score lies in the board's range.
+    ///
+    /// # Errors
+    /// `OutOfRange`, naming the range.
+    pub fn check_score(&self, score: i64) -> Result<()> {
+        self.check_in(Window::All, score)
+    }
+
+    fn check_in(&self, window: Window, score: i64) -> Result<()> {
+        let (low, high) = self.range(window);
+        if (low..=high).contains(&score) {
+            return Ok(());
+        }
+        let [score, low, high] =
+            [score, low, high].map(|score| score::format(score, self.decimals));
+        Err(Error::OutOfRange(format!(
+            "the window {window} would hold {score}; {low} to {high} is its range"
+        )))
     }
 
     /// The state that a key holds; its tick is 0 where ties go by member.

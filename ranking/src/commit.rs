@@ -9,7 +9,7 @@ use crate::id::{BoardNo, EventId, MemberId};
 pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
 
 /// The most events in one commit.
-pub const COMMIT_EVENTS_MAX: usize = 5000;
+pub const COMMIT_EVENTS_MAX: usize = 1000;
 
 /// A partition's last commit, and the Redis run id under which it was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]

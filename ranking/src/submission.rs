@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::board::Board;
+use crate::board::{Board, Policy};
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
 use crate::fold::State;
@@ -270,6 +270,10 @@ impl Batch {
         keys: &mut [Vec<Option<RankKey>>],
     ) -> Result<()> {
         let rules = &submission.board.rules;
+        if rules.policy != Policy::Sum {
+            // One that would not change anything now might after a removal.
+            rules.check_score(submission.score)?;
+        }
         let event = State {
             score: submission.score,
             tick: rules.tick(submission.earned_ms(self.now_ms)),

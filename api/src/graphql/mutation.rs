@@ -5,6 +5,7 @@ use entity::board;
 use entity::member;
 use ranking::board::{Rules, RulesInput};
 use ranking::id::{MemberId, check_slug};
+use ranking::score::DECIMALS_MAX;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, EntityTrait, SqlErr, TransactionTrait};
 
@@ -150,9 +151,12 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         ));
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
-    let decimals = u8::try_from(input.decimals).map_err(|_| {
+    let decimals = u8::try_from(input.decimals)
+        .ok()
+        .filter(|&decimals| decimals <= DECIMALS_MAX);
+    let decimals = decimals.ok_or_else(|| {
         Error::bad_input(format!(
-            "decimals is {}; 0 to 9 is accepted",
+            "decimals is {}; 0 to {DECIMALS_MAX} is accepted",
             input.decimals
         ))
     })?;

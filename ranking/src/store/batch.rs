@@ -93,13 +93,15 @@ impl Store {
         let doubles = answers.split_off(1);
         let head: Option<String> = super::decode(answers.pop())?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        Ok((
-            head,
-            doubles
-                .into_iter()
-                .map(|double| super::decode(Some(double)))
-                .collect::<Result<_>>()?,
-        ))
+        let mut doubles = doubles.into_iter();
+        let double = |kind: &String| {
+            if kind == "zset" {
+                super::decode(doubles.next())
+            } else {
+                Ok(None)
+            }
+        };
+        Ok((head, kinds.iter().map(double).collect::<Result<_>>()?))
     }
 
     async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {

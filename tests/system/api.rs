@@ -1,0 +1,188 @@
+//! A process of `api serve`, and what is asked of it.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+
+use crate::deployment::Deployment;
+use crate::wait::until;
+
+/// A running process; killed when dropped. Several may share a deployment.
+pub(crate) struct Api {
+    child: Child,
+    url: String,
+    token: String,
+    client: Client,
+    log: PathBuf,
+    printed: PathBuf,
+    // The last field, dropped after the process is gone.
+    deployment: Arc<Deployment>,
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// The codes of its errors.
+    pub(crate) fn codes(&self) -> Vec<&str> {
+        let errors = self.body["errors"].as_array().into_iter().flatten();
+        errors
+            .map(|error| error["extensions"]["code"].as_str().unwrap())
+            .collect()
+    }
+
+    /// The message of its first error.
+    pub(crate) fn message(&self) -> &str {
+        self.body["errors"][0]["message"].as_str().unwrap()
+    }
+}
+
+impl Api {
+    /// Starts a process that serves and does the background work, and waits until it is ready.
+    pub(crate) async fn start(deployment: &Arc<Deployment>) -> Self {
+        Self::start_with(deployment, &[]).await
+    }
+
+    /// As [`Self::start`], with more arguments.
+    pub(crate) async fn start_with(deployment: &Arc<Deployment>, arguments: &[&str]) -> Self {
+        let token = deployment.admin_token().await.to_owned();
+        let api = Self::spawn(deployment, arguments, token).await;
+        api.wait_until_ready().await;
+        api
+    }
+
+    /// Starts a process with a token of the caller's, and waits until it says where it listens.
+    pub(crate) async fn spawn(
+        deployment: &Arc<Deployment>,
+        arguments: &[&str],
+        token: String,
+    ) -> Self {
+        let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
+        let mut command = deployment.api(&[&["serve"], arguments].concat());
+        let child = command
+            .env("LAUREL_LISTEN", "127.0.0.1:0")
+            .stdout(File::create(&printed).unwrap())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut api = Self {
+            child,
+            url: String::new(),
+            token,
+            client: Client::new(),
+            log,
+            printed,
+            deployment: deployment.clone(),
+        };
+        api.url = until("api serve listens", async || {
+            assert_eq!(api.child.try_wait().unwrap(), None, "api serve has stopped");
+            let printed = api.printed();
+            let line = printed
+                .lines()
+                .find_map(|line| line.strip_prefix("Laurel is on "));
+            line.filter(|_| printed.contains("token"))
+                .map(str::to_owned)
+        })
+        .await;
+        api
+    }
+
+    /// Waits until `/readyz` says so.
+    pub(crate) async fn wait_until_ready(&self) {
+        until("api serve is ready", async || {
+            let answer = self.client.get(format!("{}/readyz", self.url)).send().await;
+            answer
+                .ok()
+                .filter(|answer| answer.status() == StatusCode::OK)
+        })
+        .await;
+    }
+
+    /// Where it listens: `http://127.0.0.1:<port>`.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What it printed so far.
+    pub(crate) fn printed(&self) -> String {
+        std::fs::read_to_string(&self.printed).unwrap()
+    }
+
+    /// Asks with the admin token; the whole answer.
+    pub(crate) async fn query(&self, text: &str, variables: Value) -> Value {
+        self.ask(Some(&self.token), text, variables).await.body
+    }
+
+    /// Asks with the admin token; the data of an answer that must have no errors.
+    pub(crate) async fn data(&self, text: &str, variables: Value) -> Value {
+        let mut body = self.query(text, variables).await;
+        assert_eq!(body.get("errors"), None, "{text}");
+        body["data"].take()
+    }
+
+    /// Asks with another token, or none.
+    pub(crate) async fn ask(&self, token: Option<&str>, text: &str, variables: Value) -> Answer {
+        self.try_ask(token, text, variables).await.unwrap()
+    }
+
+    /// Asks a process that may be gone before it answers.
+    pub(crate) async fn try_ask(
+        &self,
+        token: Option<&str>,
+        text: &str,
+        variables: Value,
+    ) -> reqwest::Result<Answer> {
+        let body = json!({ "query": text, "variables": variables });
+        let mut request = self
+            .client
+            .post(format!("{}/graphql", self.url))
+            .json(&body);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await?;
+        Ok(Answer {
+            status: answer.status(),
+            body: answer.json().await?,
+        })
+    }
+
+    /// The admin token.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Its deployment.
+    pub(crate) fn deployment(&self) -> &Arc<Deployment> {
+        &self.deployment
+    }
+
+    /// The id of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, once it has.
+    pub(crate) async fn wait_until_stopped(mut self) -> ExitStatus {
+        until("api serve stops", async || self.child.try_wait().unwrap()).await
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            eprintln!("---- log of {}\n{log}----", self.url);
+        }
+    }
+}

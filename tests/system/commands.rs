@@ -1,0 +1,178 @@
+//! How many commands Redis is sent: many look-ups of one request become one batch.
+
+use std::collections::BTreeMap;
+
+use ranking::id::MemberId;
+use ranking::shard::shard_of;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::deployment::{Deployment, Redis, Sql};
+use crate::load::submit_durably;
+use crate::program::signal;
+
+/// How many members are looked up.
+const MEMBERS: usize = 1000;
+
+/// How many places one counting script looks for.
+const PLACES_A_SCRIPT: usize = 250;
+
+fn keys() -> Vec<String> {
+    (0..MEMBERS).map(|number| format!("m{number}")).collect()
+}
+
+/// How often each command ran since the counts were reset.
+async fn counts(deployment: &Deployment) -> BTreeMap<String, usize> {
+    let info: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut deployment.redis().await)
+        .await
+        .unwrap();
+    let of_line = |line: &str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name.to_owned(), rest.split_once(',')?.0.parse().ok()?))
+    };
+    info.lines().filter_map(of_line).collect()
+}
+
+/// A board whose members all have different scores, served by a process that does nothing in the background.
+async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards }) { board { id } } }";
+    api.data(create, json!({ "shards": shards })).await;
+    let scores: Vec<Value> = keys()
+        .iter()
+        .zip(1..)
+        .map(|(key, score)| json!({ "member": key, "score": score }))
+        .collect();
+    assert_eq!(
+        submit_durably(&api, "b", json!(scores)).await["accepted"],
+        MEMBERS
+    );
+    signal("TERM", api.pid());
+    assert!(api.wait_until_stopped().await.success());
+    let api = Api::start_with(&deployment, &["--no-workers"]).await;
+    (deployment, api)
+}
+
+/// Reaches every member by three paths of different depth, some by more.
+async fn ask_by_every_path(api: &Api) {
+    let aliases: String = (0..100)
+        .map(|number| format!("a{number}: rank(member: \"m{number}\") {{ rank }} "))
+        .collect();
+    let text = format!(
+        "query($keys: [String!]!) {{
+            board(slug: \"b\") {{ standings {{ ranks(members: $keys) {{ rank score }} {aliases} }} }}
+            members(keys: $keys) {{ rank(board: \"b\") {{ rank }} }}
+            member(key: \"m7\") {{ ranks(boards: [\"b\"]) {{ rank }} }}
+        }}"
+    );
+    let data = api.data(&text, json!({ "keys": keys() })).await;
+    for number in 0..MEMBERS {
+        let rank = MEMBERS - number;
+        assert_eq!(data["board"]["standings"]["ranks"][number]["rank"], rank);
+        assert_eq!(data["members"][number]["rank"]["rank"], rank);
+        if number < 100 {
+            assert_eq!(
+                data["board"]["standings"][format!("a{number}")]["rank"],
+                rank
+            );
+        }
+    }
+    assert_eq!(data["member"]["ranks"][0]["rank"], MEMBERS - 7);
+}
+
+async fn counts_of_every_path(shards: usize) -> BTreeMap<String, usize> {
+    let (deployment, api) = board_of(shards).await;
+    redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .query_async::<()>(&mut deployment.redis().await)
+        .await
+        .unwrap();
+    ask_by_every_path(&api).await;
+    counts(&deployment).await
+}
+
+fn check(counts: &BTreeMap<String, usize>, expected: &[(&str, usize)]) {
+    for (command, count) in expected {
+        assert_eq!(
+            counts.get(*command).copied().unwrap_or(0),
+            *count,
+            "{command} of {counts:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_members_by_every_path_are_one_look_up_and_a_count_each() {
+    let counts = counts_of_every_path(1).await;
+    // The head is read with each of the two pipelines.
+    check(
+        &counts,
+        &[
+            ("zmscore", 1),
+            ("zrank", MEMBERS),
+            ("get", 2),
+            ("evalsha", 0),
+            ("zcount", 0),
+            ("zrange", 0),
+            ("zscore", 0),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_others() {
+    let shards = 4;
+    let counts = counts_of_every_path(shards).await;
+    let mut sizes = vec![0; shards];
+    for key in keys() {
+        sizes[usize::from(shard_of(&MemberId::new(&key).unwrap(), shards as u16))] += 1;
+    }
+    // A shard counts what comes before the members of the others; all scores differ, so no run of equals is bisected.
+    let scripts = sizes
+        .iter()
+        .map(|size| (MEMBERS - size).div_ceil(PLACES_A_SCRIPT))
+        .sum();
+    let places = sizes.iter().map(|size| MEMBERS - size).sum::<usize>();
+    check(
+        &counts,
+        &[
+            ("zmscore", shards),
+            ("zrank", MEMBERS),
+            ("get", 2 * shards),
+            ("evalsha", scripts),
+            ("zcount", 2 * places),
+            ("zrange", 0),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_page_with_its_size_is_one_range_and_one_count() {
+    let (deployment, api) = board_of(1).await;
+    redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .query_async::<()>(&mut deployment.redis().await)
+        .await
+        .unwrap();
+    let text = "{ board(slug: \"b\") { standings { size top(first: 1000) { totalCount nodes { rank percentile score member { key } } } } } }";
+    let data = api.data(text, json!({})).await;
+    assert_eq!(
+        data["board"]["standings"]["top"]["nodes"][999]["rank"],
+        MEMBERS
+    );
+    let counts = counts(&deployment).await;
+    check(
+        &counts,
+        &[
+            ("zrange", 1),
+            ("zcard", 1),
+            ("zmscore", 0),
+            ("zrank", 0),
+            ("zcount", 0),
+            ("evalsha", 0),
+        ],
+    );
+}

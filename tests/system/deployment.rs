@@ -1,0 +1,196 @@
+//! A deployment of a test's own: a data directory, a database, a Redis; gone when the last of its users is.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use crate::redis_server::RedisServer;
+use crate::{postgres, program};
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sql {
+    Sqlite,
+    Postgres,
+}
+
+/// Whose redis-server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Redis {
+    /// The private one, which the programs start in the data directory.
+    Private,
+    /// One that the test started.
+    Own,
+}
+
+/// Where the stores are.
+pub(crate) struct Deployment {
+    dir: TempDir,
+    database_url: String,
+    own_redis: Option<RedisServer>,
+    token: OnceCell<String>,
+    processes: AtomicUsize,
+}
+
+impl Deployment {
+    /// A new one with nothing in it.
+    pub(crate) async fn new(sql: Sql, redis: Redis) -> Arc<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("laurel-")
+            .tempdir()
+            .unwrap();
+        let own_redis = (redis == Redis::Own).then(|| RedisServer::start(dir.path()));
+        let database_url = match sql {
+            Sql::Sqlite => format!(
+                "sqlite://{}?mode=rwc",
+                dir.path().join("test.sqlite").display()
+            ),
+            Sql::Postgres => postgres::new_database().await,
+        };
+        Arc::new(Self {
+            dir,
+            database_url,
+            own_redis,
+            token: OnceCell::new(),
+            processes: AtomicUsize::new(0),
+        })
+    }
+
+    /// A command of `api` with this deployment's settings.
+    pub(crate) fn api(&self, arguments: &[&str]) -> Command {
+        self.settled(program::api(), arguments)
+    }
+
+    /// Runs `analytics` with this deployment's settings to its end.
+    pub(crate) fn analytics(&self, arguments: &[&str]) -> Output {
+        self.settled(program::analytics(), arguments)
+            .output()
+            .unwrap()
+    }
+
+    /// What `api` prints; it must succeed.
+    pub(crate) async fn api_output(self: &Arc<Self>, arguments: &[&str]) -> String {
+        let mut command = self.api(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "api {arguments:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// An admin token, the same each time.
+    pub(crate) async fn admin_token(self: &Arc<Self>) -> &str {
+        self.token
+            .get_or_init(|| async { self.new_token(&["--scope", "admin"]).await })
+            .await
+    }
+
+    /// A new token, made on the command line.
+    pub(crate) async fn new_token(self: &Arc<Self>, arguments: &[&str]) -> String {
+        let arguments = [&["token", "create"], arguments].concat();
+        self.api_output(&arguments).await.trim().to_owned()
+    }
+
+    /// A file for what a new process prints, in the deployment's directory.
+    pub(crate) fn new_file(&self, name: &str) -> PathBuf {
+        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        self.dir.path().join(format!("{name}.{number}"))
+    }
+
+    /// A connection to Redis.
+    pub(crate) async fn redis(&self) -> MultiplexedConnection {
+        self.try_redis().await.unwrap()
+    }
+
+    /// The process id of the redis-server.
+    pub(crate) async fn redis_pid(&self) -> u32 {
+        let info: String = redis::cmd("INFO")
+            .arg("server")
+            .query_async(&mut self.redis().await)
+            .await
+            .unwrap();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("process_id:"));
+        line.unwrap().trim().parse().unwrap()
+    }
+
+    /// A connection to the database.
+    pub(crate) async fn sql(&self) -> DatabaseConnection {
+        Database::connect(&self.database_url).await.unwrap()
+    }
+
+    /// The one number that a SELECT answers with.
+    pub(crate) async fn number(&self, select: &str) -> i64 {
+        let rows: Vec<i64> = self.column(select).await;
+        assert_eq!(rows.len(), 1, "{select}");
+        rows[0]
+    }
+
+    /// The first column of a SELECT.
+    pub(crate) async fn column<T: sea_orm::TryGetable>(&self, select: &str) -> Vec<T> {
+        let db = self.sql().await;
+        let statement = Statement::from_string(db.get_database_backend(), select);
+        let rows = db.query_all_raw(statement).await.unwrap();
+        db.close().await.unwrap();
+        rows.iter()
+            .map(|row| row.try_get_by_index(0).unwrap())
+            .collect()
+    }
+
+    /// A connection to Redis, where there is one.
+    pub(crate) async fn try_redis(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let config =
+            redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(20)));
+        redis::Client::open(self.redis_url())?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    fn redis_url(&self) -> String {
+        self.own_redis.as_ref().map_or_else(
+            || {
+                format!(
+                    "redis+unix://{}",
+                    self.dir.path().join("data/redis/redis.sock").display()
+                )
+            },
+            |server| server.url().to_owned(),
+        )
+    }
+
+    fn settled(&self, mut command: Command, arguments: &[&str]) -> Command {
+        command
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .env("LAUREL_DATA_DIR", self.dir.path().join("data"))
+            .env("LAUREL_DATABASE_URL", &self.database_url)
+            .stdin(std::process::Stdio::null());
+        if let Some(server) = &self.own_redis {
+            command.env("LAUREL_REDIS_URL", server.url());
+        }
+        command
+    }
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        // The private redis-server outlives a process that was killed.
+        let client = redis::Client::open(self.redis_url()).unwrap();
+        if self.own_redis.is_none()
+            && let Ok(mut connection) = client.get_connection()
+        {
+            let _ = redis::cmd("SHUTDOWN")
+                .arg("NOSAVE")
+                .query::<()>(&mut connection);
+        }
+    }
+}

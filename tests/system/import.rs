@@ -1,0 +1,97 @@
+//! Import: all or nothing, and once however often it is run, beside a running server or without one.
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::deployment::{Deployment, Redis, Sql};
+
+const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", maxScore: 100, windows: [{ name: \"daily\" }] }) { board { id } } }";
+
+const TOP: &str =
+    "{ board(slug: \"b\") { standings { top { nodes { score member { key region } } } } } }";
+
+fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) {
+    let output = deployment.analytics(&[&["--json"], arguments].concat());
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    (
+        output.status.code().unwrap(),
+        serde_json::from_slice(&output.stdout).unwrap_or_default(),
+        error,
+    )
+}
+
+#[tokio::test]
+async fn an_import_is_all_or_nothing_and_counts_once() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.data(CREATE, json!({})).await;
+    let (good, bad, rejects) = (
+        deployment.new_file("csv"),
+        deployment.new_file("csv"),
+        deployment.new_file("csv"),
+    );
+    let rows = "member,score,at,event_id,region\nann,30,2026-01-02T03:04:05Z,1,eu\nbob,20,1767323045,2,\nann,30,2026-01-03T00:00:00+01:00,3,eu\nann,30,2026-01-02T03:04:05Z,1,eu\n";
+    std::fs::write(&good, rows).unwrap();
+    std::fs::write(&bad, format!("{rows}cid,1.5,2026-01-02T03:04:05Z,4,\nbob,90,2026-01-05T00:00:00Z,5,\neve,5,yesterday,6,\nann,31,2026-01-02T03:04:05Z,1,eu\ndan,7\ndan,9,2026-01-05T00:00:00Z,7,\n")).unwrap();
+    let (good, bad, rejects) = (
+        good.to_str().unwrap(),
+        bad.to_str().unwrap(),
+        rejects.to_str().unwrap(),
+    );
+
+    let (code, _, error) = run(&deployment, &["import", "--board", "b", bad]);
+    assert_eq!(code, 1);
+    for line in [
+        "line 6: 1.5 has 1 decimals",
+        "line 7: the window all would hold 110; 0 to 100",
+        "line 8: \"yesterday\" is no time",
+        "line 9: its event id \"1\"",
+        "line 10: it has 2 fields",
+    ] {
+        assert!(error.contains(line), "{line} in {error}");
+    }
+    assert_eq!(
+        deployment.number("SELECT count(*) FROM score_event").await,
+        0
+    );
+    assert_eq!(
+        run(&deployment, &["import", "--board", "nothing", good]).0,
+        1
+    );
+
+    let (code, imported, error) = run(&deployment, &["import", "--board", "b", good]);
+    assert_eq!(
+        (code, &imported["accepted"], &imported["known"]),
+        (0, &json!(3), &json!(1)),
+        "{error}"
+    );
+    assert_eq!(
+        run(&deployment, &["import", "--board", "b", good]).1["accepted"],
+        0
+    );
+    let expected = json!([{ "score": "60", "member": { "key": "ann", "region": "eu" } }, { "score": "20", "member": { "key": "bob", "region": null } }]);
+    assert_eq!(
+        api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"],
+        expected
+    );
+
+    // Without a server: the private Redis is started for it, and stopped.
+    crate::program::signal("TERM", api.pid());
+    assert!(api.wait_until_stopped().await.success());
+    let (code, imported, error) = run(
+        &deployment,
+        &["import", "--board", "b", "--skip-bad", rejects, bad],
+    );
+    assert_eq!(
+        (code, &imported["accepted"], &imported["bad"]),
+        (0, &json!(1), &json!(5)),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(rejects).unwrap().lines().count(), 6);
+    assert_eq!(run(&deployment, &["diff"]).0, 0);
+    let api = Api::start(&deployment).await;
+    assert_eq!(
+        api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"][2]["member"]["key"],
+        "dan"
+    );
+}

@@ -1,0 +1,45 @@
+//! Whole-system tests: the real programs against a real Redis and a real SQL database, spoken to in GraphQL.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`program`], [`postgres`], [`redis_server`] | what runs |
+//! | [`deployment`], [`api`] | a deployment of its own for each test, and the processes that serve it |
+//! | [`wait`] | conditions waited for, with a deadline |
+//! | [`oracle`] | a board computed naively, from all its events, by the words of the documentation |
+//! | [`game`], [`load`] | random boards and events, and how they are sent |
+//! | [`listing`] | standings read back, page by page |
+//! | the rest | the tests, by noun |
+//!
+//! A test starts what it needs and stops all of it, also when it fails; the log of a process is shown then.
+//! Random tests print their seed; `LAUREL_TEST_SEED` repeats one.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test a surprise is a failure, and its place is its best message"
+)]
+
+mod api;
+mod commands;
+mod dedup;
+mod demo;
+mod deployment;
+mod durability;
+mod faults;
+mod first_light;
+mod game;
+mod import;
+mod integrity;
+mod limits;
+mod listing;
+mod load;
+mod oracle;
+mod pages;
+mod postgres;
+mod program;
+mod random;
+mod redis_server;
+mod refusals;
+mod schema;
+mod tokens;
+mod wait;
+mod windows;
