@@ -30,12 +30,12 @@ build:
 	cargo build --release --locked -p api
 
 run: build
-	$(call install,redis-server,redis-server,redis)
+	@$(call install,redis-server,redis-server,redis)
 	"$(API)" demo
 	exec "$(API)" serve
 
 test:
-	$(call install,redis-server,redis-server,redis)
+	@$(call install,redis-server,redis-server,redis)
 	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
 		$(call install,initdb,postgresql,postgresql)
 	fi

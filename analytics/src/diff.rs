@@ -26,7 +26,7 @@ use sea_orm::{
 
 use crate::finding::{Finding, Held, Kind, name_wrong_windows};
 use crate::fold;
-use crate::history::{self, partitions};
+use crate::history::{self, partitions, settle_to};
 use crate::job::Job;
 
 /// How many entries are read from a sorted set at once.
@@ -195,8 +195,13 @@ async fn compare_boards(
     for row in rows {
         let board = row.to_ranking()?;
         let keys = keys.remove(&board.no).unwrap_or_default();
-        let (entries, suspects) = suspects(deployment, &board, &keys, job).await?;
+        let FirstPass {
+            checked: entries,
+            suspects,
+            foreign,
+        } = first_pass(deployment, &board, &keys, job).await?;
         checked += entries;
+        findings.extend(foreign);
         job.stage(&format!("looking again at {}", row.slug), suspects.len());
         let suspects: Vec<Place> = suspects.into_iter().collect();
         for places in suspects.chunk_by(|a, b| (a.0, &a.1) == (b.0, &b.1)) {
@@ -233,13 +238,23 @@ fn foreign_key(key: &str) -> Finding {
     }
 }
 
-/// Every place where the three do not agree at first sight, and how many entries were compared.
-async fn suspects(
+/// What the first pass gives.
+struct FirstPass {
+    /// How many entries were compared.
+    checked: usize,
+    /// The places where the three do not agree.
+    suspects: BTreeSet<Place>,
+    /// Entries whose member can be nobody: history has none of them.
+    foreign: Vec<Finding>,
+}
+
+/// Compares everything once.
+async fn first_pass(
     deployment: &Deployment,
     board: &Board,
     keys: &[(Partition, String)],
     job: &Job,
-) -> Result<(usize, BTreeSet<Place>)> {
+) -> Result<FirstPass> {
     let history = history::read(deployment, board, job).await?;
     let mut expected: HashMap<Place, Held> = HashMap::new();
     for &window in &board.rules.windows {
@@ -257,7 +272,7 @@ async fn suspects(
         }
     }
     let checked = expected.len();
-    let mut suspects = BTreeSet::new();
+    let (mut suspects, mut foreign) = (BTreeSet::new(), vec![]);
     job.stage("comparing SQL", checked);
     let mut in_sql: BTreeSet<Place> = BTreeSet::new();
     for row in standing::Entity::find()
@@ -303,11 +318,20 @@ async fn suspects(
                 start += part.len();
                 let is_last = part.len() < ENTRIES_MAX;
                 for (member, double) in part {
-                    let place = (
-                        *partition,
-                        String::from_utf8_lossy(&member).into_owned(),
-                        id.clone(),
-                    );
+                    let text = String::from_utf8_lossy(&member);
+                    if MemberId::new(&text).is_err() || text.as_bytes() != member {
+                        // As text that every database takes.
+                        let name = text.escape_debug().to_string();
+                        foreign.extend(Finding::at(
+                            &id,
+                            &name,
+                            None,
+                            None,
+                            Some(Held::of_double(board, id.window, double)),
+                        ));
+                        continue;
+                    }
+                    let place = (*partition, text.into_owned(), id.clone());
                     if expected.remove(&place) != Some(Held::of_double(board, id.window, double)) {
                         suspects.insert(place);
                     }
@@ -328,7 +352,11 @@ async fn suspects(
     }
     // What history has and no sorted set had.
     suspects.extend(expected.into_keys());
-    Ok((checked, suspects))
+    Ok(FirstPass {
+        checked,
+        suspects,
+        foreign,
+    })
 }
 
 /// Looks at places of one member in one partition again, at one moment, and folds its history up to that moment.
@@ -350,7 +378,7 @@ async fn look_again(
         .store
         .probe(*partition, &keys, member.as_bytes())
         .await?;
-    while settle(deployment, *partition).await? < head.seq {}
+    settle_to(deployment, *partition, &head).await?;
     let in_sql = InSql::read(deployment, board, member).await?;
     let then = in_sql.standings(board, head.seq)?;
     let now = in_sql.standings(board, u64::MAX)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use entity::deployment::Deployment;
 use entity::recovery::settle;
 use entity::score_event;
@@ -49,9 +49,9 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         let head = deployment.store.log_after(partition, seq, 1).await?.head;
         heads.insert(partition, head);
     }
-    for (&partition, head) in &mut heads {
-        // Whatever was committed since is past the history that is read here.
-        while settle(deployment, partition).await? < head.seq {}
+    for (&partition, head) in &heads {
+        // Whatever is committed from here on is past the history that is read.
+        settle_to(deployment, partition, head).await?;
     }
     job.stage("reading history", 0);
     let mut columns = Columns::default();
@@ -69,6 +69,19 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         events: columns.into_frame()?,
         heads,
     })
+}
+
+/// Waits until SQL has a partition's history up to a head.
+///
+/// # Errors
+/// What the stores say; where Redis has gone back behind that head.
+pub async fn settle_to(deployment: &Deployment, partition: Partition, head: &Head) -> Result<()> {
+    let seq = settle(deployment, partition).await?;
+    ensure!(
+        seq >= head.seq,
+        "Redis lost commits of partition {partition} meanwhile, and was recovered; try again"
+    );
+    Ok(())
 }
 
 async fn events_after(

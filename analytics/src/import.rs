@@ -28,6 +28,9 @@ use crate::shown;
 /// How long one batch is tried for.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The longest region, in characters.
+const REGION_CHARS_MAX: usize = 200;
+
 /// How many bad rows are printed.
 const PRINTED_MAX: usize = 20;
 
@@ -294,7 +297,13 @@ impl FileColumns {
             event_id: Some(EventId::new(optional(self.event_id).unwrap_or(event_id))?),
             segments: vec![],
         };
-        Ok((submission, optional(self.region).map(str::to_owned)))
+        let region = optional(self.region);
+        if region.is_some_and(|region| {
+            region.chars().count() > REGION_CHARS_MAX || region.chars().any(char::is_control)
+        }) {
+            bail!("its region has more than {REGION_CHARS_MAX} characters or a control character");
+        }
+        Ok((submission, region.map(str::to_owned)))
     }
 }
 
@@ -416,7 +425,7 @@ async fn simulate(
         for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
             for (member, key) in members.iter().zip(keys) {
                 if let Some(later) = written.get(&(id.clone(), member.clone())) {
-                    *key = Some(*later);
+                    *key = Ok(Some(*later));
                 }
             }
         }

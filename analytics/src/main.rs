@@ -20,7 +20,7 @@ mod rebuild;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Parser, Subcommand};
 use entity::board;
 use entity::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
@@ -112,7 +112,10 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         .open(db)
         .await
         .context("the stores cannot be opened")?;
-    let outcome = work(&deployment, arguments.command, arguments.json).await;
+    let outcome = tokio::select! {
+        outcome = work(&deployment, arguments.command, arguments.json) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("stopped; nothing is half done, run it again")),
+    };
     deployment.close().await;
     outcome
 }

@@ -183,7 +183,7 @@ async fn put(
     {
         Ok(Outcome::Done) => {}
         Ok(Outcome::Stale | Outcome::Restarted) => return Ok(false),
-        Err(error) => return Err(error.into()),
+        Ok(Outcome::Refused(error)) | Err(error) => return Err(error.into()),
     }
     settle(deployment, partition).await?;
     Ok(true)
@@ -215,11 +215,14 @@ async fn put_sql(
     head: &Head,
     part: &Entries,
 ) -> Result<bool> {
-    let cursor = log_cursor::Model {
-        partition: partition.0.into(),
-        run_id: head.run_id.clone(),
-        seq: head.seq as i64,
-        commit_id: head.commit.clone(),
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
+        .one(&deployment.db)
+        .await?;
+    let there = |cursor: &log_cursor::Model| {
+        (cursor.seq as u64, &cursor.commit_id) == (head.seq, &head.commit)
+    };
+    let Some(cursor) = cursor.filter(there) else {
+        return Ok(false);
     };
     let transaction = deployment.db.begin().await?;
     // A write that changes nothing, for its lock: no persister moves the cursor meanwhile.
@@ -257,12 +260,7 @@ async fn put_sql(
                 .map(move |entry| row(id, entry).into_active_model())
         })
         .collect();
-    insert_chunked::<standing::Entity, _>(
-        &transaction,
-        rows,
-        Some(entity::persist::replace_standing()),
-    )
-    .await?;
+    insert_chunked::<standing::Entity, _>(&transaction, rows, Some(standing::replace())).await?;
     transaction.commit().await?;
     Ok(true)
 }

@@ -18,7 +18,8 @@ pub const COST_MAX: u64 = 100_000;
 /// The most levels of fragments and fields.
 const DEPTH_MAX: usize = 50;
 
-/// Arguments whose number or length says how many objects a field answers with.
+/// Fields that answer with a page, and arguments whose number or length says how many objects a field answers with.
+const PAGES: [&str; 2] = ["top", "boards"];
 const COUNTS: [&str; 2] = ["first", "last"];
 const AROUND: [&str; 2] = ["above", "below"];
 const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
@@ -28,13 +29,22 @@ const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
 /// # Errors
 /// `LIMIT_EXCEEDED` where it is too costly, `BAD_USER_INPUT` where fragments spread each other in a circle.
 pub fn check(document: &ExecutableDocument, variables: &Variables) -> Result<()> {
-    let mut costs = Costs {
-        document,
-        variables,
-        fragments: HashMap::new(),
-    };
     let mut total: u64 = 0;
     for (_, operation) in document.operations.iter() {
+        let defaults = operation
+            .node
+            .variable_definitions
+            .iter()
+            .filter_map(|definition| {
+                let default = definition.node.default_value.as_ref()?;
+                Some((definition.node.name.node.clone(), default.node.clone()))
+            });
+        let mut costs = Costs {
+            document,
+            variables,
+            defaults: defaults.collect(),
+            fragments: HashMap::new(),
+        };
         total = total.saturating_add(costs.of(&operation.node.selection_set.node, 0)?);
     }
     if total > COST_MAX {
@@ -48,9 +58,11 @@ pub fn check(document: &ExecutableDocument, variables: &Variables) -> Result<()>
     Ok(())
 }
 
+/// The costs of one operation: what its variables and their defaults make of the fragments.
 struct Costs<'d> {
     document: &'d ExecutableDocument,
     variables: &'d Variables,
+    defaults: HashMap<Name, ConstValue>,
     /// `None` while a fragment is being worked out.
     fragments: HashMap<Name, Option<u64>>,
 }
@@ -68,7 +80,9 @@ impl Costs<'_> {
             let cost = match &selection.node {
                 Selection::Field(field) => {
                     let children = self.of(&field.node.selection_set.node, depth + 1)?;
-                    1 + children.saturating_mul(self.objects(&field.node))
+                    children
+                        .saturating_mul(self.objects(&field.node))
+                        .saturating_add(1)
                 }
                 Selection::InlineFragment(fragment) => {
                     self.of(&fragment.node.selection_set.node, depth + 1)?
@@ -120,24 +134,21 @@ impl Costs<'_> {
         {
             return length;
         }
-        let is_page =
-            field
-                .selection_set
-                .node
-                .items
-                .iter()
-                .any(|selection| match &selection.node {
-                    Selection::Field(child) => {
-                        ["nodes", "edges"].contains(&child.node.name.node.as_str())
-                    }
-                    _ => false,
-                });
-        if is_page { PAGE_DEFAULT as u64 } else { 1 }
+        if PAGES.contains(&field.name.node.as_str()) {
+            PAGE_DEFAULT as u64
+        } else {
+            1
+        }
     }
 
     fn resolve(&self, value: &Value) -> ConstValue {
-        let by_name =
-            |name: Name| Ok::<_, ()>(self.variables.get(&name).cloned().unwrap_or_default());
+        let by_name = |name: Name| {
+            let value = self
+                .variables
+                .get(&name)
+                .or_else(|| self.defaults.get(&name));
+            Ok::<_, ()>(value.cloned().unwrap_or_default())
+        };
         value.clone().into_const_with(by_name).unwrap_or_default()
     }
 }
@@ -190,6 +201,19 @@ mod tests {
             "{ boards { nodes { standings { top { nodes { rank } } } } } }",
             none
         ));
+    }
+
+    #[test]
+    fn defaults_of_variables_and_fragments_hide_nothing() {
+        let none = serde_json::json!({});
+        let by_default = "query($n: Int = 1000) { boards(first: $n) { nodes { standings { top(first: $n) { nodes { rank } } } } } }";
+        assert!(!is_accepted(by_default, none.clone()));
+        assert!(is_accepted(by_default, serde_json::json!({ "n": 10 })));
+        let hidden = "{ boards { ...b } } fragment b on BoardConnection { nodes { standings { top { ...t } } } }
+            fragment t on EntryConnection { nodes { standings { top { ...u } } } }
+            fragment u on EntryConnection { nodes { standings { top { ...v } } } }
+            fragment v on EntryConnection { nodes { standings { top { nodes { rank score value percentile } } } } }";
+        assert!(!is_accepted(hidden, none));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::Window;
 use sea_orm::{
-    ColumnTrait, DatabaseConnection, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
+    ColumnTrait, DatabaseConnection, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect, Set,
+    TryIntoModel,
 };
 use serde::Deserialize;
 
@@ -169,17 +170,6 @@ async fn find_or_create(
     title: &str,
     policy: Policy,
 ) -> Result<Board> {
-    if let Some(row) = board::Entity::find()
-        .filter(board::Column::Slug.eq(slug))
-        .one(db)
-        .await?
-    {
-        ensure!(
-            row.policy == policy.name(),
-            "there is a board {slug} of your own; the demo will not touch it"
-        );
-        return Ok(row.to_ranking()?);
-    }
     let rules = Rules::new(RulesInput {
         direction: Direction::HighFirst,
         policy,
@@ -192,6 +182,23 @@ async fn find_or_create(
         shards: 1,
         windows: vec![Window::Daily, Window::Weekly, Window::Monthly],
     })?;
+    if let Some(row) = board::Entity::find()
+        .filter(board::Column::Slug.eq(slug))
+        .one(db)
+        .await?
+    {
+        let ours = board::of_rules(slug, title, &rules, "UTC", row.created_at_ms);
+        let ours = board::ActiveModel {
+            no: Set(row.no),
+            ..ours
+        }
+        .try_into_model()?;
+        ensure!(
+            ours == row,
+            "there is a board {slug} of your own; the demo will not touch it"
+        );
+        return Ok(row.to_ranking()?);
+    }
     let row = board::of_rules(slug, title, &rules, "UTC", entity::now_ms());
     Ok(board::Entity::insert(row)
         .exec_with_returning(db)

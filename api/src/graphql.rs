@@ -2,6 +2,7 @@
 
 pub mod board;
 pub mod connection;
+pub mod durable;
 pub mod entry;
 pub mod global_id;
 pub mod member;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use entity::access_token;
 use entity::deployment::{Deployment, Settings};
 use migration::{Migrator, MigratorTrait};
@@ -62,13 +62,14 @@ pub async fn serve(
     workers: bool,
 ) -> Result<()> {
     let stop = Stop::on_signals()?;
-    let deployment = settings
-        .open(database(settings).await?)
-        .await
-        .context("the stores cannot be opened")?;
+    let db = database(settings).await?;
     let listener = TcpListener::bind(listen)
         .await
         .with_context(|| format!("LAUREL_LISTEN: {listen} cannot be listened on"))?;
+    let deployment = settings
+        .open(db)
+        .await
+        .context("the stores cannot be opened")?;
     let committed = Arc::new(Notify::new());
     let committers = Committers::start(&deployment, &committed);
     let working = workers.then(|| Working::start(&deployment, &committed));
@@ -131,6 +132,7 @@ pub async fn work(settings: &Settings) -> Result<()> {
 /// # Errors
 /// Where a store does not answer or refuses an event.
 pub async fn demo(settings: &Settings) -> Result<()> {
+    let stop = Stop::on_signals()?;
     let db = database(settings).await?;
     if demo::is_loaded(&db).await? {
         println!("the demo boards are there");
@@ -145,7 +147,10 @@ pub async fn demo(settings: &Settings) -> Result<()> {
     let working = Working::start(&deployment, &committed);
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();
-    let loaded = demo::load(&deployment, &committers).await;
+    let loaded = tokio::select! {
+        loaded = demo::load(&deployment, &committers) => loaded,
+        () = stop.wait() => Err(anyhow!("stopped; the next start loads the rest")),
+    };
     committers.drain().await;
     working.stop().await;
     deployment.close().await;

@@ -205,7 +205,12 @@ impl Settings {
             partitions,
             Duration::from_millis(self.redis_timeout_ms),
         )?;
-        store.check_server().await?;
+        if let Err(error) = store.check_server().await {
+            if let Some(redis) = private_redis.and_then(Arc::into_inner) {
+                redis.stop().await;
+            }
+            return Err(error.into());
+        }
         let dedup = Dedup {
             window_ms: i64::from(self.dedup_hours) * 3_600_000,
         };

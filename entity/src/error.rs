@@ -33,13 +33,9 @@ impl Error {
     }
 }
 
-/// Whether SQL refused a row for what is in it, so that it will refuse it again: a constraint, a value it cannot hold, or
-/// (`DbErr::Custom`, which only this crate makes) an event that has nothing to be folded onto.
+/// Whether SQL refused a row for what is in it, so that it will refuse it again: a constraint, or a value it cannot hold.
 #[must_use]
 pub fn is_refused_content(error: &DbErr) -> bool {
-    if matches!(error, DbErr::Custom(_)) {
-        return true;
-    }
     let (DbErr::Exec(RuntimeErr::SqlxError(source)) | DbErr::Query(RuntimeErr::SqlxError(source))) =
         error
     else {

@@ -15,6 +15,8 @@ pub struct Model {
     pub seq: i64,
     /// The last commit's id.
     pub commit_id: String,
+    /// Goes up with each recovery: a persister from before it cannot write.
+    pub epoch: i64,
 }
 
 /// None that are followed.

@@ -6,11 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ranking::board::Board;
-use ranking::commit::{Commit, Event, EventKind};
-use ranking::fold::State;
+use ranking::commit::{Commit, Event};
 use ranking::id::{BoardNo, Partition};
-use ranking::rank_key::RankKey;
-use ranking::window::Window;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbErr,
@@ -38,10 +35,12 @@ pub enum Progress {
         /// The head's seq.
         seq: u64,
     },
-    /// So many events were written; there may be more.
+    /// Commits were written; there may be more.
     Wrote {
-        /// How many.
-        events: usize,
+        /// The seq of the last one written.
+        seq: u64,
+        /// The seq of the head when the log was read.
+        head: u64,
     },
     /// Another persister moved the cursor first.
     Beaten,
@@ -79,15 +78,19 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
     if !descends(&cursor, &commits) {
         return Err(not_level());
     }
-    let progress = persist_commits(deployment, partition, &cursor, &commits).await?;
-    if let (Progress::Wrote { .. }, Some(last)) = (progress, commits.last()) {
-        store.trim(partition, &cursor.run_id, last.seq).await?;
-    }
-    Ok(progress)
+    let Some(seq) = persist_commits(deployment, partition, &cursor, &commits).await? else {
+        return Ok(Progress::Beaten);
+    };
+    store.trim(partition, &cursor.run_id, seq).await?;
+    Ok(Progress::Wrote {
+        seq,
+        head: log.head.seq,
+    })
 }
 
 /// Writes commits that descend from the cursor. Where SQL refuses content, the commits are halved until the events at fault are found;
 /// those go to the dead letters and the rest goes on.
+/// Says the seq of the last commit written, which may not be the last one given; `None` where another persister moved the cursor first.
 ///
 /// # Errors
 /// What SQL says, refused content excepted.
@@ -96,40 +99,35 @@ pub(crate) async fn persist_commits(
     partition: Partition,
     cursor: &log_cursor::Model,
     commits: &[Commit],
-) -> Result<Progress> {
+) -> Result<Option<u64>> {
     let mut refused = Refused::new();
     let numbers = commits
         .iter()
         .flat_map(|commit| &commit.events)
         .map(|event| event.board);
     let boards = board::some(&deployment.db, numbers.collect()).await?;
+    let mut part = commits;
     loop {
-        let mut part = commits;
-        let error = loop {
-            match write(deployment, partition, cursor, part, &boards, &refused).await {
-                Ok(true) => {
-                    return Ok(Progress::Wrote {
-                        events: part.iter().map(|commit| commit.events.len()).sum(),
-                    });
+        match write(deployment, partition, cursor, part, &boards, &refused).await {
+            Ok(true) => return Ok(part.last().map(|commit| commit.seq)),
+            Ok(false) => return Ok(None),
+            Err(error) if !is_refused_content(&error) => return Err(error.into()),
+            Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
+            Err(error) => {
+                let before = refused.len();
+                find_refused(
+                    deployment,
+                    partition,
+                    cursor,
+                    &part[0],
+                    &boards,
+                    &mut refused,
+                )
+                .await?;
+                if refused.len() == before {
+                    return Err(error.into());
                 }
-                Ok(false) => return Ok(Progress::Beaten),
-                Err(error) if !is_refused_content(&error) => return Err(error.into()),
-                Err(error) if part.len() == 1 => break error,
-                Err(_) => part = &part[..part.len() / 2],
             }
-        };
-        let before = refused.len();
-        find_refused(
-            deployment,
-            partition,
-            cursor,
-            &part[0],
-            &boards,
-            &mut refused,
-        )
-        .await?;
-        if refused.len() == before {
-            return Err(error.into());
         }
     }
 }
@@ -271,144 +269,7 @@ async fn write_events(
     insert_chunked::<member::Entity, _>(transaction, members.collect(), Some(known)).await?;
     insert_chunked::<score_event::Entity, _>(transaction, events, None).await?;
     insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
-    write_standings(transaction, partition, &taken, boards).await
-}
-
-/// Folds the events onto the all-time standings. A removal takes the member's rows away.
-async fn write_standings(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
-    events: &[(u64, &Event)],
-    boards: &HashMap<BoardNo, Board>,
-) -> Result<(), DbErr> {
-    type Place<'a> = (BoardNo, &'a str, &'a str);
-    let refused = |what: String| DbErr::Custom(what);
-    let mut by_member: BTreeMap<(BoardNo, &str), Vec<(u64, &Event)>> = BTreeMap::new();
-    for &(seq, event) in events {
-        by_member
-            .entry((event.board, event.member.as_str()))
-            .or_default()
-            .push((seq, event));
-    }
-    let mut states: BTreeMap<Place<'_>, Option<(State, u64)>> = BTreeMap::new();
-    let rows = load(transaction, by_member.keys().copied()).await?;
-    for row in &rows {
-        let board = boards
-            .get(&BoardNo(row.board_no))
-            .ok_or_else(|| refused(format!("board {} has no row", row.board_no)))?;
-        let state = state_of(board, row).map_err(|error| refused(error.to_string()))?;
-        states.insert(
-            (BoardNo(row.board_no), &row.segment, &row.member),
-            Some((state, row.seq as u64)),
-        );
-    }
-    for ((no, member), events) in &by_member {
-        let board = boards
-            .get(no)
-            .ok_or_else(|| refused(format!("board {no} has no row")))?;
-        for &(seq, event) in events {
-            let EventKind::Score { score, at_ms, .. } = event.kind else {
-                for (_, state) in states
-                    .range_mut((*no, "", "")..)
-                    .take_while(|((board, ..), _)| board == no)
-                    .filter(|((_, _, who), _)| who == member)
-                {
-                    *state = None;
-                }
-                continue;
-            };
-            let step = State {
-                score,
-                tick: board.rules.tick(at_ms),
-            };
-            for segment in std::iter::once("").chain(event.segments.iter().map(String::as_str)) {
-                let state = states.entry((*no, segment, member)).or_insert(None);
-                *state = Some((board.rules.fold(state.map(|(state, _)| state), step), seq));
-            }
-        }
-    }
-    let mut upserts = vec![];
-    for ((no, segment, member), state) in states {
-        let Some((state, seq)) = state else {
-            standing::Entity::delete_by_id((no.0, segment.to_owned(), member.to_owned()))
-                .exec(transaction)
-                .await?;
-            continue;
-        };
-        let row = row_of(&boards[&no], segment, member, state, partition, seq)
-            .map_err(|error| refused(error.to_string()))?;
-        upserts.push(row.into_active_model());
-    }
-    insert_chunked::<standing::Entity, _>(transaction, upserts, Some(replace_standing())).await
-}
-
-/// How a row of `standing` replaces the one of the same member.
-#[must_use]
-pub fn replace_standing() -> OnConflict {
-    use standing::Column::{BoardNo, Member, Partition, RankKey, Score, Segment, Seq};
-    OnConflict::columns([BoardNo, Segment, Member])
-        .update_columns([Score, RankKey, Partition, Seq])
-        .to_owned()
-}
-
-async fn load(
-    transaction: &DatabaseTransaction,
-    members: impl Iterator<Item = (BoardNo, &str)>,
-) -> Result<Vec<standing::Model>, DbErr> {
-    let mut by_board: BTreeMap<BoardNo, Vec<&str>> = BTreeMap::new();
-    for (no, member) in members {
-        by_board.entry(no).or_default().push(member);
-    }
-    let mut rows = vec![];
-    for (no, members) in by_board {
-        for chunk in members.chunks(ROWS_MAX) {
-            let of_them = Condition::all()
-                .add(standing::Column::BoardNo.eq(no.0))
-                .add(standing::Column::Member.is_in(chunk.iter().copied()));
-            rows.extend(
-                standing::Entity::find()
-                    .filter(of_them)
-                    .all(transaction)
-                    .await?,
-            );
-        }
-    }
-    Ok(rows)
-}
-
-/// The state in a row of `standing`.
-///
-/// # Errors
-/// `Corrupt` where the row's key is none.
-pub fn state_of(board: &Board, row: &standing::Model) -> ranking::Result<State> {
-    let all = Window::All.period_at(0, &board.rules.zone)?;
-    Ok(board
-        .rules
-        .state(Window::All, &all, RankKey::from_i64(row.rank_key)?))
-}
-
-/// The row of `standing` for a state.
-///
-/// # Errors
-/// `OutOfRange` where the state has no key; an accepted one's always has.
-pub fn row_of(
-    board: &Board,
-    segment: &str,
-    member: &str,
-    state: State,
-    partition: Partition,
-    seq: u64,
-) -> ranking::Result<standing::Model> {
-    let all = Window::All.period_at(0, &board.rules.zone)?;
-    Ok(standing::Model {
-        board_no: board.no.0,
-        segment: segment.to_owned(),
-        member: member.to_owned(),
-        score: state.score,
-        rank_key: board.rules.key(Window::All, &all, state)?.to_i64(),
-        partition: partition.0.into(),
-        seq: seq as i64,
-    })
+    standing::fold_onto(transaction, partition, &taken, boards).await
 }
 
 fn dead_letter(
@@ -458,12 +319,13 @@ where
 
 /// The condition that the cursor is still exactly that.
 pub fn is_still(cursor: &log_cursor::Model) -> Condition {
-    use log_cursor::Column::{CommitId, Partition, RunId, Seq};
+    use log_cursor::Column::{CommitId, Epoch, Partition, RunId, Seq};
     Condition::all()
         .add(Partition.eq(cursor.partition))
         .add(RunId.eq(&cursor.run_id))
         .add(Seq.eq(cursor.seq))
         .add(CommitId.eq(&cursor.commit_id))
+        .add(Epoch.eq(cursor.epoch))
 }
 
 /// Whether commits lead on from the cursor, each the parent of the next.
@@ -476,7 +338,7 @@ pub(crate) fn descends(cursor: &log_cursor::Model, commits: &[Commit]) -> bool {
     })
 }
 
-fn one_transaction(mut commits: Vec<Commit>) -> Vec<Commit> {
+pub(crate) fn one_transaction(mut commits: Vec<Commit>) -> Vec<Commit> {
     let mut events = 0;
     let fits = commits.iter().take_while(|commit| {
         events += commit.events.len();

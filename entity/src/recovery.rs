@@ -21,16 +21,19 @@ use tokio::time::sleep;
 
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
-use crate::persist::{Progress, is_still, persist, persist_commits};
+use crate::persist::{Progress, is_still, one_transaction, persist, persist_commits};
 use crate::{board, commit, log_cursor, score_event, standing};
 
 /// How many rows are read from SQL at once.
 const ROWS_MAX: u64 = 10_000;
 
+/// How often the right to recover is renewed.
+const RENEWAL: Duration = Duration::from_secs(2);
+
 /// How many pairs one step of loading writes.
 const STEP_PAIRS: usize = 10 * PAIRS_MAX;
 
-/// Brings a partition level with SQL, or waits for whoever is at it. Nothing where it is level.
+/// Brings a partition level with SQL; nothing where it is level. Where somebody else is at it, it waits a moment: ask again.
 ///
 /// # Errors
 /// What the stores say; the partition then stays closed, and the next one to notice tries again.
@@ -41,7 +44,10 @@ pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()
         sleep(Duration::from_millis(20)).await;
         return Ok(());
     };
-    let recovered = make_level(deployment, partition, &recovery).await;
+    let recovered = tokio::select! {
+        recovered = make_level(deployment, partition, &recovery) => recovered,
+        lost = keep(&recovery) => lost,
+    };
     if recovered.is_err() {
         // The next one to notice need not wait until the right to recover expires.
         let _ = recovery.abandon().await;
@@ -54,35 +60,53 @@ async fn make_level(
     partition: Partition,
     recovery: &Recovery,
 ) -> Result<()> {
-    let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
-    let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-    let (seq, tip) = tip(&cursor, &found);
-    match &found.head {
-        Some(head)
-            if (head.seq, &head.commit) == (seq, &tip) && head.run_id == recovery.run_id() =>
-        {
-            Ok(recovery.abandon().await?)
+    loop {
+        let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
+        let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+        let (seq, tip) = tip(&cursor, &found);
+        match &found.head {
+            Some(head)
+                if (head.seq, &head.commit) == (seq, &tip) && head.run_id == recovery.run_id() =>
+            {
+                return Ok(recovery.abandon().await?);
+            }
+            // Nobody can have moved a head of an earlier run.
+            Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
+                tracing::debug!(%partition, seq, "Redis restarted with all it had");
+                return Ok(recovery.finish(seq, &tip).await?);
+            }
+            // A persister may have moved the cursor, and trimmed the log to it, between the two looks.
+            _ if accept_run(deployment, partition, recovery.run_id()).await? != cursor => {}
+            _ => return rebuild(deployment, partition, recovery).await,
         }
-        // Nobody can have moved a head of an earlier run.
-        Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
-            tracing::debug!(%partition, seq, "Redis restarted with all it had");
-            Ok(recovery.finish(seq, &tip).await?)
-        }
-        _ => rebuild(deployment, partition, recovery).await,
     }
 }
 
-/// Persists a partition's log until SQL has all of it, recovering the partition where it is not level. Says the seq that SQL was level at.
+/// Keeps the right to recover while the recovery itself is busy elsewhere.
+async fn keep(recovery: &Recovery) -> Result<()> {
+    loop {
+        sleep(RENEWAL).await;
+        recovery.renew().await?;
+    }
+}
+
+/// Persists a partition's log until SQL has all that was in it at the start, recovering the partition where it is not level. Says up to
+/// which seq SQL has it. It ends however fast others write.
 ///
 /// # Errors
 /// What the stores say.
 pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64> {
+    let mut goal = None;
     loop {
         match persist(deployment, partition).await {
             Ok(Progress::Level { seq }) => return Ok(seq),
+            Ok(Progress::Wrote { seq, head }) if seq >= *goal.get_or_insert(head) => {
+                return Ok(seq);
+            }
             Ok(Progress::Wrote { .. } | Progress::Beaten) => {}
             Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
-                recover(deployment, partition).await?
+                goal = None;
+                recover(deployment, partition).await?;
             }
             Err(error) => return Err(error),
         }
@@ -106,6 +130,7 @@ async fn accept_run(
                 run_id: Set(run_id.to_owned()),
                 seq: Set(0),
                 commit_id: Set(ROOT_COMMIT.to_owned()),
+                epoch: Set(0),
             };
             let insert = log_cursor::Entity::insert(first)
                 .on_conflict_do_nothing_on([log_cursor::Column::Partition]);
@@ -126,6 +151,25 @@ async fn accept_run(
     }
 }
 
+/// Moves the cursor's epoch on, by compare-and-set: whoever read the cursor before it cannot write any more.
+async fn begin_epoch(deployment: &Deployment, partition: Partition, run_id: &str) -> Result<()> {
+    loop {
+        let cursor = accept_run(deployment, partition, run_id).await?;
+        let next = log_cursor::ActiveModel {
+            epoch: Set(cursor.epoch + 1),
+            ..Default::default()
+        };
+        let moved = log_cursor::Entity::update_many()
+            .set(next)
+            .filter(is_still(&cursor))
+            .exec(&deployment.db)
+            .await?;
+        if moved.rows_affected == 1 {
+            return Ok(());
+        }
+    }
+}
+
 fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
     found.descendants.last().map_or_else(
         || (cursor.seq as u64, cursor.commit_id.clone()),
@@ -135,21 +179,29 @@ fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
 
 /// Loads the whole partition from SQL.
 async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recovery) -> Result<()> {
-    // The head goes first: from here nothing moves, so that what is found after it is all there is.
+    // The head goes first: from here nobody commits, and no persister begins.
     recovery.close().await?;
+    // One that has begun may still end. The next epoch waits for it, or makes it fail.
+    begin_epoch(deployment, partition, recovery.run_id()).await?;
     let cursor = loop {
         let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
         let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
         if found.descendants.is_empty() {
             break cursor;
         }
-        persist_commits(deployment, partition, &cursor, &found.descendants).await?;
+        persist_commits(
+            deployment,
+            partition,
+            &cursor,
+            &one_transaction(found.descendants),
+        )
+        .await?;
     };
     if cursor.seq > 0 {
         tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
     }
     recovery.clear().await?;
-    let entries = load_entries(deployment, partition, recovery).await?;
+    let entries = load_entries(deployment, partition).await?;
     for chunk in entries.chunks(STEP_PAIRS) {
         let mut writes = Writes::default();
         for run in chunk.chunk_by(|(a, _), (b, _)| a == b) {
@@ -172,7 +224,6 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
 async fn load_entries(
     deployment: &Deployment,
     partition: Partition,
-    recovery: &Recovery,
 ) -> Result<Vec<(StandingsId, (MemberId, RankKey))>> {
     let boards = board::all(&deployment.db).await?;
     let mut entries = vec![];
@@ -201,7 +252,6 @@ async fn load_entries(
             .all(&deployment.db)
             .await?;
         let Some(row) = rows.last() else { break };
-        recovery.renew().await?;
         last = Some((row.board_no, row.segment.clone(), row.member.clone()));
         for row in rows {
             let Some(board) = boards.get(&BoardNo(row.board_no)) else {
@@ -228,7 +278,6 @@ async fn load_entries(
     loop {
         let rows = events_after(deployment, partition, last).await?;
         let Some(row) = rows.last() else { break };
-        recovery.renew().await?;
         last = (row.seq, row.event_index);
         for row in rows {
             if let Some(board) = boards.get(&BoardNo(row.board_no)) {

@@ -1,6 +1,21 @@
 //! All-time standings: what the history adds up to, kept with it in the same transaction.
 
+use std::collections::{BTreeMap, HashMap};
+
+use ranking::board::Board;
+use ranking::commit::{Event, EventKind};
+use ranking::fold::State;
+use ranking::id::{BoardNo, Partition};
+use ranking::rank_key::RankKey;
+use ranking::window::{Period, Window};
 use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{Condition, DatabaseTransaction, IntoActiveModel};
+
+use crate::persist::insert_chunked;
+
+/// How many members one SELECT asks for: SQLite has 32,766 parameters.
+const MEMBERS_MAX: usize = 1000;
 
 /// A row of `standing`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -30,3 +45,132 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// Folds events, with the seqs of their commits and in their order, onto the all-time standings. A removal takes the member's rows away.
+///
+/// The rows follow from history: where one cannot be read, or would hold what has no key (somebody edited it), it is left as it is
+/// and logged. The integrity diff names it, a rebuild mends it; the event itself must not suffer.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn fold_onto(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    events: &[(u64, &Event)],
+    boards: &HashMap<BoardNo, Board>,
+) -> Result<(), DbErr> {
+    let mut by_member: BTreeMap<(BoardNo, &str), Vec<(u64, &Event)>> = BTreeMap::new();
+    for &(seq, event) in events {
+        by_member
+            .entry((event.board, event.member.as_str()))
+            .or_default()
+            .push((seq, event));
+    }
+    let mut rows = load(transaction, by_member.keys().copied()).await?;
+    let mut upserts = vec![];
+    for ((no, member), events) in by_member {
+        let Some(board) = boards.get(&no) else {
+            continue;
+        };
+        let mut states: BTreeMap<String, Option<(State, u64)>> = BTreeMap::new();
+        for row in rows.remove(&(no, member.to_owned())).unwrap_or_default() {
+            match RankKey::from_i64(row.rank_key) {
+                Ok(key) => states.insert(
+                    row.segment,
+                    Some((
+                        board.rules.state(Window::All, &Period::all(), key),
+                        row.seq as u64,
+                    )),
+                ),
+                Err(error) => {
+                    tracing::error!(board = %no, member, %error, "a row of standing cannot be read; rebuild the board");
+                    continue;
+                }
+            };
+        }
+        for (seq, event) in events {
+            let EventKind::Score { score, at_ms, .. } = event.kind else {
+                states.values_mut().for_each(|state| *state = None);
+                continue;
+            };
+            let step = State {
+                score,
+                tick: board.rules.tick(at_ms),
+            };
+            for segment in std::iter::once("").chain(event.segments.iter().map(String::as_str)) {
+                let state = states.entry(segment.to_owned()).or_insert(None);
+                *state = Some((board.rules.fold(state.map(|(state, _)| state), step), seq));
+            }
+        }
+        for (segment, state) in states {
+            let Some((state, seq)) = state else {
+                Entity::delete_by_id((no.0, segment, member.to_owned()))
+                    .exec(transaction)
+                    .await?;
+                continue;
+            };
+            match row_of(board, segment, member, state, partition, seq) {
+                Ok(row) => upserts.push(row.into_active_model()),
+                Err(error) => {
+                    tracing::error!(board = %no, member, %error, "a row of standing cannot be written; rebuild the board")
+                }
+            }
+        }
+    }
+    insert_chunked::<Entity, _>(transaction, upserts, Some(replace())).await
+}
+
+/// How a row replaces the one of the same member.
+#[must_use]
+pub fn replace() -> OnConflict {
+    use Column::{BoardNo, Member, Partition, RankKey, Score, Segment, Seq};
+    OnConflict::columns([BoardNo, Segment, Member])
+        .update_columns([Score, RankKey, Partition, Seq])
+        .to_owned()
+}
+
+type Loaded = HashMap<(BoardNo, String), Vec<Model>>;
+
+async fn load(
+    transaction: &DatabaseTransaction,
+    members: impl Iterator<Item = (BoardNo, &str)>,
+) -> Result<Loaded, DbErr> {
+    let mut by_board: BTreeMap<BoardNo, Vec<&str>> = BTreeMap::new();
+    for (no, member) in members {
+        by_board.entry(no).or_default().push(member);
+    }
+    let mut rows = Loaded::new();
+    for (no, members) in by_board {
+        for chunk in members.chunks(MEMBERS_MAX) {
+            let of_them = Condition::all()
+                .add(Column::BoardNo.eq(no.0))
+                .add(Column::Member.is_in(chunk.iter().copied()));
+            for row in Entity::find().filter(of_them).all(transaction).await? {
+                rows.entry((no, row.member.clone())).or_default().push(row);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn row_of(
+    board: &Board,
+    segment: String,
+    member: &str,
+    state: State,
+    partition: Partition,
+    seq: u64,
+) -> ranking::Result<Model> {
+    Ok(Model {
+        board_no: board.no.0,
+        segment,
+        member: member.to_owned(),
+        score: state.score,
+        rank_key: board
+            .rules
+            .key(Window::All, &Period::all(), state)?
+            .to_i64(),
+        partition: partition.0.into(),
+        seq: seq as i64,
+    })
+}

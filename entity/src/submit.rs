@@ -23,6 +23,16 @@ struct Sent {
     verdicts: Vec<Verdict>,
 }
 
+/// What one attempt came to.
+enum Tried {
+    /// It is done.
+    Submitted(Submitted),
+    /// Another process was first.
+    Beaten,
+    /// The stores will not take it now, for a reason that another attempt does not change.
+    Refused(Error),
+}
+
 /// What became of a batch.
 #[derive(Debug)]
 pub struct Submitted {
@@ -52,8 +62,10 @@ pub async fn submit(
     for attempt in 0.. {
         let tried = try_once(deployment, partition, &batch, now_ms, &mut sent).await;
         let error = match tried {
-            Ok(Some(submitted)) => return Ok(submitted),
-            Ok(None) => None,
+            Ok(Tried::Submitted(submitted)) => return Ok(submitted),
+            Ok(Tried::Refused(error)) if sent.is_empty() => return Err(error),
+            Ok(Tried::Refused(error)) => Some(error),
+            Ok(Tried::Beaten) => None,
             Err(error) if error.is_for_now() => Some(error),
             Err(error) if sent.is_empty() => return Err(error),
             Err(error) => {
@@ -88,14 +100,14 @@ pub async fn submit(
     unreachable!("the loop ends by its deadline")
 }
 
-/// One attempt; `None` where another process was first.
+/// One attempt.
 async fn try_once(
     deployment: &Deployment,
     partition: Partition,
     batch: &Batch,
     now_ms: i64,
     sent: &mut Vec<Sent>,
-) -> Result<Option<Submitted>> {
+) -> Result<Tried> {
     let Deployment { store, dedup, .. } = deployment;
     let snapshot = store
         .snapshot(partition, batch.wanted(), *dedup, now_ms)
@@ -103,22 +115,22 @@ async fn try_once(
     for index in 0..sent.len() {
         if is_written(deployment, partition, &snapshot.head, &sent[index]).await? {
             let Sent { seq, id, verdicts } = sent.swap_remove(index);
-            return Ok(Some(Submitted {
+            return Ok(Tried::Submitted(Submitted {
                 verdicts,
                 commit: Some((seq, id)),
             }));
         }
     }
     if snapshot.log_len >= deployment.log_commits_max {
-        return Err(RankingError::Unavailable(format!(
+        return Ok(Tried::Refused(RankingError::Unavailable(format!(
             "the log of partition {partition} is full with {} commits that wait for the database; try again later",
             snapshot.log_len
         ))
-        .into());
+        .into()));
     }
     let folded = batch.fold(&snapshot, dedup.window_ms, &crate::random_id())?;
     let Some(commit) = &folded.commit else {
-        return Ok(Some(Submitted {
+        return Ok(Tried::Submitted(Submitted {
             verdicts: folded.verdicts,
             commit: None,
         }));
@@ -128,11 +140,12 @@ async fn try_once(
         .commit(partition, &snapshot.head, &folded, *dedup)
         .await
     {
-        Ok(Outcome::Done) => Ok(Some(Submitted {
+        Ok(Outcome::Done) => Ok(Tried::Submitted(Submitted {
             verdicts: folded.verdicts,
             commit: Some((seq, id)),
         })),
-        Ok(Outcome::Stale) => Ok(None),
+        Ok(Outcome::Refused(error)) => Ok(Tried::Refused(error.into())),
+        Ok(Outcome::Stale) => Ok(Tried::Beaten),
         Ok(Outcome::Restarted) => Err(RankingError::NotLevel(partition.0).into()),
         Err(error) => {
             sent.push(Sent {

@@ -113,7 +113,8 @@ CREATE TABLE "log_cursor" (
     "partition" INTEGER PRIMARY KEY,
     "run_id" {text} NOT NULL,
     "seq" BIGINT NOT NULL CHECK ("seq" >= 0),
-    "commit_id" {text} NOT NULL
+    "commit_id" {text} NOT NULL,
+    "epoch" BIGINT NOT NULL
 );
 CREATE TABLE "dead_letter" (
     "partition" INTEGER NOT NULL,
@@ -174,6 +175,11 @@ CREATE TABLE "access_token" (
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
+    /// On every database: a start that is cut short leaves nothing half made.
+    fn use_transaction(&self) -> Option<bool> {
+        Some(true)
+    }
+
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let (serial, text, double) = match manager.get_database_backend() {
             // AUTOINCREMENT: a number is never given twice, even after its row is gone.

@@ -16,7 +16,7 @@ use crate::window::Period;
 #[derive(Debug, Default)]
 pub struct Replay {
     periods: Periods,
-    /// The period of every standings, and its window's place in a member's states.
+    /// The board and period of every standings.
     standings: HashMap<StandingsId, (Board, Period)>,
     states: HashMap<(BoardNo, MemberId), HashMap<StandingsId, State>>,
 }

@@ -207,13 +207,20 @@ impl Store {
 
     /// Sends a pipeline of reads; once more where the connection was lost or the scripts were. Says by which run it was answered.
     async fn read<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<(T, Arc<str>)> {
-        match self.send(pipe).await {
+        let link = self.link().await?;
+        let run_id = link.run_id.clone();
+        match self.send(link, pipe).await {
+            Ok(answer) => Ok((answer, run_id)),
             Err(error) if error.is_io_error() || has_code(&error, &["NOSCRIPT"]) => {
-                self.send(pipe).await
+                let link = self.link().await?;
+                let run_id = link.run_id.clone();
+                let again = self.send(link, pipe).await;
+                again
+                    .map(|answer| (answer, run_id))
+                    .map_err(|error| what_it_means(&error))
             }
-            answer => answer,
+            Err(error) => Err(what_it_means(&error)),
         }
-        .map_err(|error| what_it_means(&error))
     }
 
     /// Sends a script that writes; once more only where the server did not know it, as then nothing was done.
@@ -222,7 +229,7 @@ impl Store {
         script: &Script,
         keys: &[String],
         args: &[&[u8]],
-    ) -> Result<T> {
+    ) -> std::result::Result<T, Failed> {
         let mut command: Cmd = redis::cmd("EVALSHA");
         command
             .arg(script.get_hash())
@@ -231,32 +238,38 @@ impl Store {
             .arg(args);
         let mut pipe = redis::pipe();
         pipe.add_command(command);
-        let answer: redis::RedisResult<((T,), _)> = match self.send(&pipe).await {
-            Err(error) if has_code(&error, &["NOSCRIPT"]) => self.send(&pipe).await,
-            answer => answer,
-        };
-        answer
-            .map(|((value,), _)| value)
-            .map_err(|error| what_it_means(&error))
-    }
-
-    async fn send<T: FromRedisValue>(&self, pipe: &Pipeline) -> redis::RedisResult<(T, Arc<str>)> {
-        let mut link = self
-            .link()
-            .await
-            .map_err(|error| RedisError::from(std::io::Error::other(error.to_string())))?;
-        match pipe.query_async(&mut link.connection).await {
-            Ok(answer) => Ok((answer, link.run_id)),
-            Err(error) => {
-                if error.is_io_error()
-                    || error.is_unrecoverable_error()
-                    || has_code(&error, &["NOSCRIPT"])
-                {
-                    self.unlink(&link).await;
+        for attempt in 0..2 {
+            let link = self.link().await.map_err(Failed::Refused)?;
+            let answer: redis::RedisResult<(T,)> = self.send(link, &pipe).await;
+            match answer {
+                Ok((value,)) => return Ok(value),
+                Err(error) if attempt == 0 && has_code(&error, &["NOSCRIPT"]) => {}
+                // An error that the server answered with comes before its script's first write.
+                Err(error) if error.clone().into_server_errors().is_some() => {
+                    return Err(Failed::Refused(what_it_means(&error)));
                 }
-                Err(error)
+                Err(error) => return Err(Failed::Lost(what_it_means(&error))),
             }
         }
+        Err(Failed::Refused(Error::Unavailable(
+            "Redis forgets its scripts as soon as it has them".into(),
+        )))
+    }
+
+    async fn send<T: FromRedisValue>(
+        &self,
+        mut link: Link,
+        pipe: &Pipeline,
+    ) -> redis::RedisResult<T> {
+        let answer = pipe.query_async(&mut link.connection).await;
+        if let Err(error) = &answer
+            && (error.is_io_error()
+                || error.is_unrecoverable_error()
+                || has_code(error, &["NOSCRIPT"]))
+        {
+            self.unlink(&link).await;
+        }
+        answer
     }
 
     /// Checks that a partition's head, as read, is level with the run that answered.
@@ -267,6 +280,23 @@ impl Store {
             Ok(head)
         } else {
             Err(Error::NotLevel(partition.0))
+        }
+    }
+}
+
+/// Why a script that writes gave no answer.
+#[derive(Debug)]
+enum Failed {
+    /// It was not sent, or the server refused it: nothing was written.
+    Refused(Error),
+    /// The reply was lost: whether it was written is not known.
+    Lost(Error),
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Refused(error) | Failed::Lost(error) => error,
         }
     }
 }

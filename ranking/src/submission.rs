@@ -64,10 +64,10 @@ pub struct Snapshot {
     pub head: Head,
     /// How many commits wait for SQL.
     pub log_len: u64,
-    /// What each event id was accepted as, by the present dedup bucket, else by the one before.
+    /// What each event id was accepted as, last.
     pub seen: Vec<Option<String>>,
-    /// The keys.
-    pub keys: Vec<Vec<Option<RankKey>>>,
+    /// The keys; an error where an entry is none of ours.
+    pub keys: Vec<Vec<Result<Option<RankKey>>>>,
 }
 
 /// What a folded batch writes, and what became of each submission.
@@ -267,7 +267,7 @@ impl Batch {
         &self,
         submission: &Submission,
         places: &[(usize, usize)],
-        keys: &mut [Vec<Option<RankKey>>],
+        keys: &mut [Vec<Result<Option<RankKey>>>],
     ) -> Result<()> {
         let rules = &submission.board.rules;
         if rules.policy != Policy::Sum {
@@ -284,19 +284,21 @@ impl Batch {
                 self.wanted.standings[standings].0.window,
                 &self.periods[standings],
             );
-            let state = keys[standings][member].map(|key| rules.state(window, period, key));
+            let state = keys[standings][member]
+                .clone()?
+                .map(|key| rules.state(window, period, key));
             moved.push(rules.key(window, period, rules.fold(state, event))?);
         }
         for (&(standings, member), key) in places.iter().zip(moved) {
-            keys[standings][member] = Some(key);
+            keys[standings][member] = Ok(Some(key));
         }
         Ok(())
     }
 
     fn changed(
         &self,
-        before: &[Vec<Option<RankKey>>],
-        after: &[Vec<Option<RankKey>>],
+        before: &[Vec<Result<Option<RankKey>>>],
+        after: &[Vec<Result<Option<RankKey>>>],
     ) -> Vec<(StandingsId, Vec<(MemberId, RankKey)>)> {
         let standings = self.wanted.standings.iter().zip(before.iter().zip(after));
         let changed = standings.map(|((id, members), (before, after))| {
@@ -307,7 +309,9 @@ impl Batch {
             (
                 id.clone(),
                 moved
-                    .filter_map(|(member, (_, after))| Some((member.clone(), (*after)?)))
+                    .filter_map(|(member, (_, after))| {
+                        Some((member.clone(), after.clone().ok().flatten()?))
+                    })
                     .collect::<Vec<_>>(),
             )
         });

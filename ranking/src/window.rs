@@ -43,6 +43,18 @@ pub struct Period {
     pub end_ms: Option<i64>,
 }
 
+impl Period {
+    /// The one period of `all`.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            label: "all".into(),
+            start_ms: 0,
+            end_ms: None,
+        }
+    }
+}
+
 impl Window {
     /// Every window there is, `all` first.
     pub const EVERY: [Self; 5] = [
@@ -92,11 +104,7 @@ impl Window {
         let at = Timestamp::from_millisecond(at_ms)
             .map_err(|_| Error::invalid("a time outside the calendar is not accepted"))?;
         match self {
-            Self::All => Ok(Period {
-                label: "all".into(),
-                start_ms: 0,
-                end_ms: None,
-            }),
+            Self::All => Ok(Period::all()),
             Self::Hourly => Ok(hour_at(at, zone)),
             Self::Daily | Self::Weekly | Self::Monthly => self.dated_period_at(at, zone),
         }

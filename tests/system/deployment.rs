@@ -68,11 +68,14 @@ impl Deployment {
         self.settled(program::api(), arguments)
     }
 
+    /// A command of `analytics` with this deployment's settings.
+    pub(crate) fn analytics_command(&self, arguments: &[&str]) -> Command {
+        self.settled(program::analytics(), arguments)
+    }
+
     /// Runs `analytics` with this deployment's settings to its end.
     pub(crate) fn analytics(&self, arguments: &[&str]) -> Output {
-        self.settled(program::analytics(), arguments)
-            .output()
-            .unwrap()
+        self.analytics_command(arguments).output().unwrap()
     }
 
     /// What `api` prints; it must succeed.

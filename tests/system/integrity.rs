@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::deployment::{Deployment, Redis, Sql};
-use crate::load::submit_durably;
+use crate::load::{submit, submit_durably};
 
 const CREATE: &str = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, tieBreakResolutionMs: 1000,
     windows: [{ name: \"daily\" }, { name: \"monthly\" }] }) { board { id } } }";
@@ -18,7 +18,7 @@ const CREATE: &str = "mutation($shards: Int!) { createBoard(input: { slug: \"b\"
 struct Corrupted {
     deployment: Arc<Deployment>,
     redis: MultiplexedConnection,
-    _api: Api,
+    api: Api,
 }
 
 /// A difference as the diff prints it: kind, member, window, period.
@@ -37,7 +37,7 @@ impl Corrupted {
         Self {
             deployment,
             redis,
-            _api: api,
+            api,
         }
     }
 
@@ -236,4 +236,30 @@ async fn in_sql(board: &mut Corrupted) {
         .sql("INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing WHERE member = 'm23'")
         .await;
     board.names_and_mends(&[("PHANTOM", "nobody", "all", "all")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_diff_beside_writers_finds_nothing_false() {
+    let board = Corrupted::new(Sql::Sqlite, 2).await;
+    let write = async || {
+        for batch in 0..400 {
+            let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": batch % 7, "at": format!("2026-0{}-1{}T12:00:00Z", 1 + batch % 3, member % 5) });
+            submit(&board.api, "b", (0..40).map(score).collect()).await;
+        }
+    };
+    let compare = async || {
+        for _ in 0..3 {
+            let mut command = board.deployment.analytics_command(&["diff"]);
+            let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+                .await
+                .unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{}",
+                String::from_utf8_lossy(&output.stdout)
+            );
+        }
+    };
+    futures::join!(write(), write(), compare());
 }

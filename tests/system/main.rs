@@ -39,6 +39,7 @@ mod program;
 mod random;
 mod redis_server;
 mod refusals;
+mod refusing_stores;
 mod schema;
 mod tokens;
 mod wait;

@@ -85,6 +85,11 @@ impl Visibility {
     }
 }
 
+/// An explicit null means the default, as leaving it out does.
+pub(super) fn window_or_all(window: Option<String>) -> String {
+    window.unwrap_or_else(|| "all".to_owned())
+}
+
 /// The board of a slug that whoever asks may see.
 pub(super) async fn find(
     app: &App,
@@ -103,7 +108,23 @@ pub(super) async fn list(
     ctx: &Context<'_>,
     page: Page,
 ) -> crate::error::Result<Connection<Board, BoardTotal>> {
+    let _reading = state(ctx).loaders.reading();
     let (db, visible) = (&app(ctx).deployment.db, visible(state(ctx)));
+    if let Page::Forward {
+        after: Some(cursor),
+        ..
+    }
+    | Page::Backward {
+        before: Some(cursor),
+        ..
+    } = &page
+    {
+        ranking::id::check_slug(cursor).map_err(|_| {
+            Error::bad_input(
+                "this is no page cursor of the boards; take one from pageInfo or an edge",
+            )
+        })?;
+    }
     let (limit, forward) = match &page {
         Page::Forward { limit, .. } => (*limit, true),
         Page::Backward { limit, .. } => (*limit, false),
@@ -270,13 +291,14 @@ impl Board {
     async fn standings(
         &self,
         ctx: &Context<'_>,
-        #[graphql(default_with = "\"all\".to_owned()", desc = "The window's name.")] window: String,
+        #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
+        window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
         #[graphql(desc = "The period's label, instead of an instant.")] period: Option<String>,
         #[graphql(desc = "A member attribute such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Standings> {
         let choice = Choice {
-            window,
+            window: window_or_all(window),
             at_ms: at.map(|at| at.0),
             period,
             segment,

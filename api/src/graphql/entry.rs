@@ -69,12 +69,12 @@ impl Entry {
         &self,
         ctx: &Context<'_>,
         #[graphql(
-            default_with = "RankMethod::Ordinal",
+            default_with = "Some(RankMethod::Ordinal)",
             desc = "How equal scores are counted."
         )]
-        method: RankMethod,
+        method: Option<RankMethod>,
     ) -> Result<i32> {
-        let before = match method {
+        let before = match method.unwrap_or(RankMethod::Ordinal) {
             RankMethod::Ordinal => self.found.position,
             RankMethod::Competition => {
                 let read = &self.standings.read;

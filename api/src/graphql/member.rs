@@ -44,7 +44,13 @@ impl Member {
         keys: &[String],
     ) -> crate::error::Result<Vec<Option<Self>>> {
         let _reading = state(ctx).loaders.reading();
-        let mut rows = state(ctx).loaders.members(keys.to_vec()).await?;
+        // A key that can be nobody's is nobody's: not every database takes it as text.
+        let possible = keys
+            .iter()
+            .filter(|key| MemberId::new(key).is_ok())
+            .cloned()
+            .collect();
+        let mut rows = state(ctx).loaders.members(possible).await?;
         let recent = |key: &String| {
             MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains_key(&member))
         };
@@ -112,7 +118,8 @@ impl Member {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] board: String,
-        #[graphql(default_with = "\"all\".to_owned()", desc = "The window's name.")] window: String,
+        #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
+        window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
         #[graphql(desc = "A member attribute such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Option<Entry>> {
@@ -121,7 +128,7 @@ impl Member {
                 ctx,
                 &board,
                 Choice {
-                    window,
+                    window: board::window_or_all(window),
                     at_ms: at.map(|at| at.0),
                     segment,
                     period: None,
@@ -135,7 +142,8 @@ impl Member {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The boards' slugs.")] boards: Vec<String>,
-        #[graphql(default_with = "\"all\".to_owned()", desc = "The window's name.")] window: String,
+        #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
+        window: Option<String>,
     ) -> Result<Vec<Option<Entry>>> {
         if boards.len() > BOARDS_MAX {
             return Err(Error::new(
@@ -152,7 +160,7 @@ impl Member {
                 ctx,
                 board,
                 Choice {
-                    window: window.clone(),
+                    window: board::window_or_all(window.clone()),
                     ..Choice::default()
                 },
             )

@@ -31,44 +31,44 @@ pub struct CreateBoardInput {
     /// Its title, for people; the slug by default.
     title: Option<String>,
     /// Which scores are better.
-    #[graphql(default_with = "Direction::HighFirst")]
-    direction: Direction,
+    #[graphql(default_with = "Some(Direction::HighFirst)")]
+    direction: Option<Direction>,
     /// How a submission meets the score that is there.
-    #[graphql(default_with = "ScorePolicy::Sum")]
-    policy: ScorePolicy,
+    #[graphql(default_with = "Some(ScorePolicy::Sum)")]
+    policy: Option<ScorePolicy>,
     /// Who ranks higher at equal scores.
-    #[graphql(default_with = "TieBreak::Earliest")]
-    tie_break: TieBreak,
+    #[graphql(default_with = "Some(TieBreak::Earliest)")]
+    tie_break: Option<TieBreak>,
     /// How fine the time in a tie-break is: 1, 10, 100, 1000, 10000 or 100000 ms. By default the finest that fits beside the score
     /// range, at most 1 s.
     tie_break_resolution_ms: Option<i32>,
     /// How many decimals a score has, 0 to 9.
-    #[graphql(default = 0)]
-    decimals: i32,
+    #[graphql(default_with = "Some(0)")]
+    decimals: Option<i32>,
     /// The lowest score that a member can have in "all".
-    #[graphql(default_with = "Decimal(\"0\".to_owned())")]
-    min_score: Decimal,
+    #[graphql(default_with = "Some(Decimal(\"0\".to_owned()))")]
+    min_score: Option<Decimal>,
     /// The highest score that a member can have in "all". The range has at most 53 bits.
-    #[graphql(default_with = "Decimal(\"999999999\".to_owned())")]
-    max_score: Decimal,
+    #[graphql(default_with = "Some(Decimal(\"999999999\".to_owned()))")]
+    max_score: Option<Decimal>,
     /// The IANA zone in which its days, weeks and months begin.
-    #[graphql(default_with = "\"UTC\".to_owned()")]
-    time_zone: String,
+    #[graphql(default_with = "Some(\"UTC\".to_owned())")]
+    time_zone: Option<String>,
     /// How many sorted sets its standings are split into: a power of two, at most the number of partitions.
-    #[graphql(default = 1)]
-    shards: i32,
+    #[graphql(default_with = "Some(1)")]
+    shards: Option<i32>,
     /// Member attributes that have standings of their own. Not available yet: empty is accepted.
-    #[graphql(default_with = "vec![]")]
-    segment_by: Vec<String>,
+    #[graphql(default_with = "Some(vec![])")]
+    segment_by: Option<Vec<String>>,
     /// Who may read it.
-    #[graphql(default_with = "Visibility::Public")]
-    visibility: Visibility,
+    #[graphql(default_with = "Some(Visibility::Public)")]
+    visibility: Option<Visibility>,
     /// Whether a member-bound token may submit its own scores.
-    #[graphql(default = false)]
-    self_submit: bool,
+    #[graphql(default_with = "Some(false)")]
+    self_submit: Option<bool>,
     /// Its windows besides "all".
-    #[graphql(default_with = "vec![]")]
-    windows: Vec<WindowInput>,
+    #[graphql(default_with = "Some(vec![])")]
+    windows: Option<Vec<WindowInput>>,
 }
 
 /// A window of a new board.
@@ -145,55 +145,58 @@ impl Mutation {
 
 fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::ActiveModel> {
     check_slug(&input.slug)?;
-    if !input.segment_by.is_empty() {
+    if input
+        .segment_by
+        .is_some_and(|attributes| !attributes.is_empty())
+    {
         return Err(Error::bad_input(
             "segmentBy is not available yet; an empty list is accepted",
         ));
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
-    let decimals = u8::try_from(input.decimals)
+    let asked = input.decimals.unwrap_or(0);
+    let decimals = u8::try_from(asked)
         .ok()
         .filter(|&decimals| decimals <= DECIMALS_MAX);
     let decimals = decimals.ok_or_else(|| {
         Error::bad_input(format!(
-            "decimals is {}; 0 to {DECIMALS_MAX} is accepted",
-            input.decimals
+            "decimals is {asked}; 0 to {DECIMALS_MAX} is accepted"
         ))
     })?;
+    let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
     let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
     let rules = Rules::new(RulesInput {
-        direction: input.direction.into(),
-        policy: input.policy.into(),
-        tie_break: input.tie_break.into(),
+        direction: input.direction.unwrap_or(Direction::HighFirst).into(),
+        policy: input.policy.unwrap_or(ScorePolicy::Sum).into(),
+        tie_break: input.tie_break.unwrap_or(TieBreak::Earliest).into(),
         tick_ms: tick_ms.map_err(|_| {
             Error::bad_input(
                 "tieBreakResolutionMs is negative; 1, 10, 100, 1000, 10000 and 100000 are accepted",
             )
         })?,
         decimals,
-        min: bound("minScore", &input.min_score, decimals)?,
-        max: bound("maxScore", &input.max_score, decimals)?,
-        zone: ranking::window::parse_zone(&input.time_zone)?,
+        min: bound("minScore", input.min_score, "0", decimals)?,
+        max: bound("maxScore", input.max_score, "999999999", decimals)?,
+        zone: ranking::window::parse_zone(&time_zone)?,
         shards: app
             .deployment
             .store
             .partitions()
-            .check_shards(input.shards.into())?,
+            .check_shards(input.shards.unwrap_or(1).into())?,
         windows: input
             .windows
             .iter()
+            .flatten()
             .map(|window| window.name.parse())
             .collect::<ranking::Result<_>>()?,
     })?;
-    let mut row = board::of_rules(
-        &input.slug,
-        &title,
-        &rules,
-        &input.time_zone,
-        entity::now_ms(),
-    );
-    row.visibility = Set(input.visibility.name().to_owned());
-    row.self_submit = Set(input.self_submit);
+    let mut row = board::of_rules(&input.slug, &title, &rules, &time_zone, entity::now_ms());
+    row.visibility = Set(input
+        .visibility
+        .unwrap_or(Visibility::Public)
+        .name()
+        .to_owned());
+    row.self_submit = Set(input.self_submit.unwrap_or(false));
     Ok(row)
 }
 
@@ -279,8 +282,14 @@ async fn upsert(app: &App, input: Vec<MemberInput>) -> crate::error::Result<Vec<
     Ok(rows.into_iter().map(Member::of_row).collect())
 }
 
-fn bound(name: &str, decimal: &Decimal, decimals: u8) -> crate::error::Result<i64> {
-    ranking::score::parse(&decimal.0, decimals).map_err(|error| {
+fn bound(
+    name: &str,
+    decimal: Option<Decimal>,
+    default: &str,
+    decimals: u8,
+) -> crate::error::Result<i64> {
+    let text = decimal.map_or_else(|| default.to_owned(), |decimal| decimal.0);
+    ranking::score::parse(&text, decimals).map_err(|error| {
         let error = Error::from(error);
         Error::bad_input(format!("{name}: {}", error.message))
     })

@@ -21,6 +21,9 @@ use crate::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
 use crate::loader::{Bound, Found, Place};
 
+/// How many neighbours are meant on each side where it is not said.
+const AROUND_DEFAULT: i32 = 5;
+
 /// Where an answer comes from.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -413,11 +416,22 @@ impl Standings {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
-        #[graphql(default = 5, desc = "How many ranked above, at most 1,000.")] above: i32,
-        #[graphql(default = 5, desc = "How many ranked below, at most 1,000.")] below: i32,
+        #[graphql(
+            default_with = "Some(5)",
+            desc = "How many ranked above, at most 1,000."
+        )]
+        above: Option<i32>,
+        #[graphql(
+            default_with = "Some(5)",
+            desc = "How many ranked below, at most 1,000."
+        )]
+        below: Option<i32>,
     ) -> Result<Vec<Entry>> {
         let member = MemberId::new(&member).map_err(Error::from)?;
-        let (above, below) = (limit("above", Some(above))?, limit("below", Some(below))?);
+        let (above, below) = (
+            limit("above", above.or(Some(AROUND_DEFAULT)))?,
+            limit("below", below.or(Some(AROUND_DEFAULT)))?,
+        );
         let _reading = state(ctx).loaders.reading();
         let around = app(ctx)
             .read(|store| store.neighbors(&self.read, &member, above, below).boxed())

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_graphql::{Context, Enum, InputObject, Object, Result, SimpleObject};
-use entity::commit;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
-use sea_orm::EntityTrait;
-use tokio::time::{Instant, sleep};
 
+use super::durable;
 use super::entry::Entry;
 use super::request::{RequestState, app, state};
 use super::scalar::{DateTime, Decimal, int};
@@ -19,14 +16,10 @@ use super::standings::{Choice, Standings};
 use crate::access::{Principal, Scope};
 use crate::app::App;
 use crate::boards::KnownBoard;
-use crate::committer::Placed;
 use crate::error::{Error, ErrorCode};
 
 /// How far a client's clock may be ahead of ours, in milliseconds; a time within it is taken as now.
 const SKEW_MS: i64 = 2000;
-
-/// How long `ack: DURABLE` waits for SQL.
-const DURABLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What an answer waits for.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +38,8 @@ pub struct SubmitScoresInput {
     /// The scores, 1 to 1,000. Each is taken or refused for itself.
     scores: Vec<ScoreInput>,
     /// What the answer waits for.
-    #[graphql(default_with = "Ack::Applied")]
-    ack: Ack,
+    #[graphql(default_with = "Some(Ack::Applied)")]
+    ack: Option<Ack>,
 }
 
 /// One score.
@@ -58,7 +51,7 @@ pub struct ScoreInput {
     score: Decimal,
     /// When it was earned; now by default. Not in the future, not before 1970.
     at: Option<DateTime>,
-    /// Unique per board and member: the same id counts once within the dedup window of 24 hours. Send one, and sending again is safe.
+    /// Unique per board and member: the same id counts once within the server's dedup window (24 hours unless set otherwise). Send one, and sending again is safe.
     event_id: Option<String>,
 }
 
@@ -254,18 +247,18 @@ async fn place(
         .map(|(partition, (indices, submissions))| async move {
             (
                 indices,
-                submit_to(app, partition, submissions, input.ack).await,
+                submit_to(
+                    app,
+                    partition,
+                    submissions,
+                    input.ack.unwrap_or(Ack::Applied),
+                )
+                .await,
             )
         });
-    for (indices, placed) in futures::future::join_all(placed).await {
-        match placed {
-            Ok(placed) => indices
-                .into_iter()
-                .zip(placed.verdicts)
-                .for_each(|(index, verdict)| outcomes[index] = Some(Ok(verdict))),
-            Err(error) => indices
-                .into_iter()
-                .for_each(|index| outcomes[index] = Some(Err(error.clone()))),
+    for (indices, answers) in futures::future::join_all(placed).await {
+        for (index, answer) in indices.into_iter().zip(answers) {
+            outcomes[index] = Some(answer);
         }
     }
     let unanswered = || Err(Error::new(ErrorCode::Internal, "this score got no answer"));
@@ -302,70 +295,30 @@ fn read(board: &KnownBoard, score: &ScoreInput, now_ms: i64) -> crate::error::Re
     })
 }
 
+/// What became of the submissions to one partition, in their order.
 async fn submit_to(
     app: &App,
     partition: Partition,
     submissions: Vec<Submission>,
     ack: Ack,
-) -> crate::error::Result<Placed> {
+) -> Vec<crate::error::Result<Verdict>> {
     let members: Vec<MemberId> = submissions
         .iter()
         .map(|submission| submission.member.clone())
         .collect();
-    let placed = app.committers.submit(partition, submissions).await?;
+    let placed = match app.committers.submit(partition, submissions).await {
+        Ok(placed) => placed,
+        Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
+    };
     for (member, verdict) in members.into_iter().zip(&placed.verdicts) {
         if matches!(verdict, Verdict::Accepted { .. }) {
             app.recent_members.insert(member, ());
         }
     }
-    if ack == Ack::Durable {
-        let duplicates = placed.verdicts.iter().filter_map(|verdict| match verdict {
-            Verdict::Duplicate { seq } => Some(*seq),
-            _ => None,
-        });
-        for seq in duplicates
-            .chain(placed.commit.as_ref().map(|(seq, _)| *seq))
-            .collect::<std::collections::BTreeSet<_>>()
-        {
-            let expected = placed
-                .commit
-                .as_ref()
-                .filter(|(own, _)| *own == seq)
-                .map(|(_, id)| id.as_str());
-            wait_until_durable(app, partition, seq, expected).await?;
-        }
+    match ack {
+        Ack::Applied => placed.verdicts.into_iter().map(Ok).collect(),
+        Ack::Durable => durable::confirm(app, partition, placed).await,
     }
-    Ok(placed)
-}
-
-/// Waits until SQL holds the commit of that seq, and of that id where it is known.
-async fn wait_until_durable(
-    app: &App,
-    partition: Partition,
-    seq: u64,
-    id: Option<&str>,
-) -> crate::error::Result<()> {
-    let timeout = || {
-        Error::new(
-            ErrorCode::Timeout,
-            "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
-        )
-    };
-    let deadline = Instant::now() + DURABLE_TIMEOUT;
-    while Instant::now() < deadline {
-        match commit::Entity::find_by_id((i32::from(partition.0), seq as i64))
-            .one(&app.deployment.db)
-            .await
-        {
-            Ok(Some(row)) if id.is_none_or(|id| id == row.id) => return Ok(()),
-            // Another commit has its place: Redis lost this one before SQL had it.
-            Ok(Some(_)) => return Err(timeout()),
-            Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "waiting for the database"),
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    Err(timeout())
 }
 
 impl SubmitResult {

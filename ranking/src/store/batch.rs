@@ -7,7 +7,7 @@ use redis::Pipeline;
 use super::Store;
 use super::write::PAIRS_MAX;
 use crate::commit::Head;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
@@ -138,6 +138,14 @@ impl Store {
                 .arg(STAGE_LIFETIME.as_millis() as u64)
                 .ignore();
             let ((), _) = self.read(&pipe).await?;
+        }
+        let mut size = redis::pipe();
+        size.cmd("ZCARD").arg(&key);
+        let ((staged,), _): ((usize,), _) = self.read(&size).await?;
+        if staged != entries.len() {
+            return Err(Error::Unavailable(
+                "Redis lost a part of what was staged; try again".into(),
+            ));
         }
         Ok(key)
     }

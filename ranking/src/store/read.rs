@@ -137,8 +137,8 @@ impl Store {
             .iter()
             .flat_map(|(_, indices)| indices.chunks(PAIRS_MAX));
         for (chunk, scores) in chunks.zip(answers) {
-            for (&index, key) in chunk.iter().zip(keys_of(scores)?) {
-                keys[index] = key;
+            for (&index, key) in chunk.iter().zip(keys_of(scores)) {
+                keys[index] = key?;
             }
         }
         Ok(keys)
@@ -567,15 +567,16 @@ impl<'a> Reads<'a> {
 }
 
 fn placed(entries: Vec<(String, f64)>) -> Result<Vec<Placed>> {
-    entries
-        .into_iter()
-        .map(|(member, score)| {
-            Ok(Placed {
-                key: RankKey::from_f64(score)?,
-                member: MemberId::new(&member)?,
-            })
+    let foreign =
+        |name: &str| Error::corrupt(format!("a sorted set holds {name:?}, which is no member"));
+    let place = |(name, double): (String, f64)| {
+        let member = MemberId::new(&name).map_err(|_| foreign(&name))?;
+        Ok(Placed {
+            key: RankKey::from_f64(double)?,
+            member,
         })
-        .collect()
+    };
+    entries.into_iter().map(place).collect()
 }
 
 /// The indices of items by the shard of their member; only shards that have some.

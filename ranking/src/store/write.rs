@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::FromRedisValue;
 
-use super::{Store, decode};
+use super::{Failed, Store, decode};
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
@@ -14,10 +14,13 @@ use crate::submission::{Folded, Snapshot, Wanted};
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;
 
-/// How long an event id is remembered, and how.
+/// The width of a bucket of event ids, in milliseconds: a day.
+const BUCKET_MS: i64 = 86_400_000;
+
+/// How long an event id is remembered. Ids lie in a bucket for each day of acceptance.
 #[derive(Debug, Clone, Copy)]
 pub struct Dedup {
-    /// The window in milliseconds. Ids lie in buckets of this length; the present and the last one are read.
+    /// The window in milliseconds.
     pub window_ms: i64,
 }
 
@@ -25,12 +28,18 @@ impl Dedup {
     /// The bucket of an instant of acceptance.
     #[must_use]
     pub fn bucket(self, accepted_at_ms: i64) -> i64 {
-        accepted_at_ms.div_euclid(self.window_ms)
+        accepted_at_ms.div_euclid(BUCKET_MS)
+    }
+
+    /// The buckets that may hold an id which still counts, newest first. The next day's is among them: another process, whose clock is
+    /// ahead or whose batch overtook this one at midnight, may have written to it.
+    fn buckets(self, now_ms: i64) -> impl Iterator<Item = i64> {
+        (self.bucket(now_ms - self.window_ms)..=self.bucket(now_ms) + 1).rev()
     }
 
     /// How long a bucket is kept after the last write to it, in milliseconds.
     pub(super) fn keep_ms(self) -> i64 {
-        2 * self.window_ms
+        self.window_ms + 2 * BUCKET_MS
     }
 }
 
@@ -43,6 +52,8 @@ pub enum Outcome {
     Stale,
     /// The partition is not level: recover it first.
     Restarted,
+    /// Redis cannot be reached or will not take it for now: nothing is written.
+    Refused(Error),
 }
 
 /// One variadic write to one key.
@@ -142,7 +153,7 @@ pub struct LogRead {
 
 impl Store {
     /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
-    /// two `HMGET`, and one `ZMSCORE` a standings; O(event ids + members) .
+    /// an `HMGET` a day of the dedup window, and one `ZMSCORE` a standings; O(event ids + members).
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
@@ -154,20 +165,25 @@ impl Store {
         now_ms: i64,
     ) -> Result<Snapshot> {
         let keys = self.keys();
-        let bucket = dedup.bucket(now_ms);
+        let buckets: Vec<String> = dedup
+            .buckets(now_ms)
+            .map(|bucket| keys.seen(partition, bucket))
+            .collect();
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(4 + wanted.standings.len());
+            .arg(2 + buckets.len() + wanted.standings.len());
         command
             .arg(keys.head(partition))
             .arg(keys.log(partition))
-            .arg(keys.seen(partition, bucket))
-            .arg(keys.seen(partition, bucket - 1));
+            .arg(&buckets);
         for (id, _) in &wanted.standings {
             command.arg(keys.standings(partition, id));
         }
-        command.arg(wanted.seen.len()).arg(&wanted.seen);
+        command
+            .arg(buckets.len())
+            .arg(wanted.seen.len())
+            .arg(&wanted.seen);
         for (_, members) in &wanted.standings {
             command.arg(members.len());
             for member in members {
@@ -182,15 +198,15 @@ impl Store {
         let head: Option<String> = next(&mut answer)?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
-        let (present, before): (Vec<Option<String>>, Vec<Option<String>>) =
-            (next(&mut answer)?, next(&mut answer)?);
-        let seen = present
-            .into_iter()
-            .zip(before)
-            .map(|(present, before)| present.or(before))
-            .collect();
+        let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
+        for _ in buckets.iter().filter(|_| !wanted.seen.is_empty()) {
+            let found: Vec<Option<String>> = next(&mut answer)?;
+            for (seen, found) in seen.iter_mut().zip(found) {
+                *seen = seen.take().or(found);
+            }
+        }
         let keys = answer
-            .map(|scores| keys_of(decode(Some(scores))?))
+            .map(|scores| Ok(keys_of(decode(Some(scores))?)))
             .collect::<Result<_>>()?;
         Ok(Snapshot {
             head,
@@ -204,8 +220,7 @@ impl Store {
     /// script with `GET`, `INFO`, `XADD`, a `ZADD` a standings, `HSET`, `SET`; O(entries · log(size)).
     ///
     /// # Errors
-    /// `Unavailable`: where the connection broke, whether it was written is not known; look for the commit's id.
-    /// `Corrupt` where a key has a foreign type.
+    /// `Unavailable` where the connection broke: whether it was written is not known; look for the commit's id.
     pub async fn commit(
         &self,
         partition: Partition,
@@ -255,12 +270,19 @@ impl Store {
         ];
         argv.extend(writes.encode(&mut keys));
         let argv: Vec<&[u8]> = argv.iter().map(String::as_bytes).collect();
-        let answer: String = self.write(&self.inner.scripts.commit, &keys, &argv).await?;
-        match answer.as_str() {
-            "DONE" => Ok(Outcome::Done),
-            "STALE" => Ok(Outcome::Stale),
-            "RESTARTED" => Ok(Outcome::Restarted),
-            other => Err(Error::corrupt(format!("a commit was refused: {other}"))),
+        let answer: std::result::Result<String, _> =
+            self.write(&self.inner.scripts.commit, &keys, &argv).await;
+        match answer {
+            Ok(answer) => match answer.as_str() {
+                "DONE" => Ok(Outcome::Done),
+                "STALE" => Ok(Outcome::Stale),
+                "RESTARTED" => Ok(Outcome::Restarted),
+                other => Ok(Outcome::Refused(Error::corrupt(format!(
+                    "a commit was refused: {other}"
+                )))),
+            },
+            Err(Failed::Refused(error)) => Ok(Outcome::Refused(error)),
+            Err(Failed::Lost(error)) => Err(error),
         }
     }
 
@@ -334,12 +356,13 @@ impl Store {
     pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
         let keys = [self.keys().head(partition), self.keys().log(partition)];
         let keep = format!("{}-0", seq + 1);
-        self.write(
-            &self.inner.scripts.trim,
-            &keys,
-            &[run_id.as_bytes(), keep.as_bytes()],
-        )
-        .await
+        Ok(self
+            .write(
+                &self.inner.scripts.trim,
+                &keys,
+                &[run_id.as_bytes(), keep.as_bytes()],
+            )
+            .await?)
     }
 }
 
@@ -347,7 +370,8 @@ fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> R
     decode(answer.next())
 }
 
-pub(super) fn keys_of(scores: Vec<Option<f64>>) -> Result<Vec<Option<RankKey>>> {
+/// The keys of doubles, each for itself: what somebody else wrote must not be in the way of its neighbours.
+pub(super) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
     scores
         .into_iter()
         .map(|score| score.map(RankKey::from_f64).transpose())
