@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::load::{submit, submit_durably};
+use crate::program::signal;
 use crate::wait::until;
 
 const CREATE: &str = "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }";
@@ -16,7 +17,10 @@ fn score(member: &str, event_id: &str) -> Value {
 
 #[tokio::test]
 async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody() {
-    let deployment = Deployment::new(Sql::Postgres, Redis::Private).await;
+    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let first = Api::start(&deployment).await;
+    signal("TERM", first.pid());
+    assert!(first.wait_until_stopped().await.success());
     let silent = Api::start_with(&deployment, &["--no-workers"]).await;
     silent.data(CREATE, json!({})).await;
     let db = deployment.sql().await;
