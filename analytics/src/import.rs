@@ -2,6 +2,8 @@
 //!
 //! Everything is checked before anything is written, the ranges too: the file is folded onto the present standings in memory first.
 
+mod rows;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
@@ -14,22 +16,19 @@ use entity::submit::submit;
 use entity::{board, member, score_event};
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{BoardNo, EventId, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::submission::{Batch, Submission, Verdict};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
-use sha2::{Digest, Sha256};
 
 use crate::job::Job;
 use crate::shown;
+use rows::{BadRow, Row, read_rows};
 
 /// How long one batch is tried for.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The longest region, in characters.
-const REGION_CHARS_MAX: usize = 200;
 
 /// How many bad rows are printed.
 const PRINTED_MAX: usize = 20;
@@ -57,19 +56,6 @@ pub struct Imported {
     known: usize,
     bad: usize,
     seconds: f64,
-}
-
-/// A row that is not taken, and why.
-struct BadRow {
-    line: u64,
-    reason: String,
-}
-
-/// A row that may be taken.
-struct Row {
-    line: u64,
-    submission: Submission,
-    region: Option<String>,
 }
 
 impl Imported {
@@ -167,158 +153,6 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     }
     imported.seconds = began.elapsed().as_secs_f64();
     Ok(imported)
-}
-
-fn read_rows(
-    arguments: &Arguments,
-    bytes: &[u8],
-    boards: &HashMap<String, Board>,
-    now_ms: i64,
-) -> Result<(Vec<Row>, Vec<BadRow>)> {
-    let hash: String = Sha256::digest(bytes)
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
-    let headers = reader
-        .headers()
-        .with_context(|| format!("{} has no header", shown(&arguments.file)))?
-        .clone();
-    let column = |name: &str| headers.iter().position(|header| header.trim() == name);
-    let required = |name: &str| {
-        column(name).with_context(|| {
-            format!(
-                "{} has no column {name}; member, {} and at are needed",
-                shown(&arguments.file),
-                arguments.score_column
-            )
-        })
-    };
-    let columns = FileColumns {
-        member: required("member")?,
-        score: required(&arguments.score_column)?,
-        at: required("at")?,
-        board: column("board"),
-        event_id: column("event_id"),
-        region: column("region"),
-    };
-    if columns.board.is_none() && arguments.board.is_none() {
-        bail!(
-            "{} has no column board: say which with --board",
-            shown(&arguments.file)
-        );
-    }
-    if let Some(slug) = arguments
-        .board
-        .as_ref()
-        .filter(|slug| !boards.contains_key(*slug))
-    {
-        bail!("there is no board {slug:?}");
-    }
-    let (mut rows, mut bad) = (vec![], vec![]);
-    for record in reader.records() {
-        let (line, row) = match record {
-            Ok(record) => {
-                let line = record.position().map_or(0, csv::Position::line);
-                (
-                    line,
-                    columns.read(
-                        &record,
-                        arguments.board.as_deref(),
-                        boards,
-                        &format!("import-{hash}-{line}"),
-                        now_ms,
-                    ),
-                )
-            }
-            Err(error) => (
-                error.position().map_or(0, csv::Position::line),
-                Err(error.into()),
-            ),
-        };
-        match row {
-            Ok((submission, region)) => rows.push(Row {
-                line,
-                submission,
-                region,
-            }),
-            Err(error) => bad.push(BadRow {
-                line,
-                reason: format!("{error:#}"),
-            }),
-        }
-    }
-    Ok((rows, bad))
-}
-
-/// Where the columns are.
-struct FileColumns {
-    member: usize,
-    score: usize,
-    at: usize,
-    board: Option<usize>,
-    event_id: Option<usize>,
-    region: Option<usize>,
-}
-
-impl FileColumns {
-    fn read(
-        &self,
-        record: &csv::StringRecord,
-        slug: Option<&str>,
-        boards: &HashMap<String, Board>,
-        event_id: &str,
-        now_ms: i64,
-    ) -> Result<(Submission, Option<String>)> {
-        let text = |column: usize| {
-            record
-                .get(column)
-                .with_context(|| format!("it has {} fields, fewer than the header", record.len()))
-        };
-        let optional = |column: Option<usize>| {
-            column
-                .and_then(|column| record.get(column))
-                .filter(|text| !text.is_empty())
-        };
-        let slug = slug.or(optional(self.board)).context("it names no board")?;
-        let board = boards
-            .get(slug)
-            .with_context(|| format!("there is no board {slug:?}"))?;
-        let at_ms = parse_at(text(self.at)?)?;
-        if at_ms > now_ms {
-            bail!("at is in the future");
-        }
-        let submission = Submission {
-            board: board.clone(),
-            member: MemberId::new(text(self.member)?)?,
-            score: ranking::score::parse(text(self.score)?.trim(), board.rules.decimals)?,
-            at_ms: Some(at_ms),
-            event_id: Some(EventId::new(optional(self.event_id).unwrap_or(event_id))?),
-            segments: vec![],
-        };
-        let region = optional(self.region);
-        if region.is_some_and(|region| {
-            region.chars().count() > REGION_CHARS_MAX || region.chars().any(char::is_control)
-        }) {
-            bail!("its region has more than {REGION_CHARS_MAX} characters or a control character");
-        }
-        Ok((submission, region.map(str::to_owned)))
-    }
-}
-
-fn parse_at(text: &str) -> Result<i64> {
-    let text = text.trim();
-    let at_ms = match text.parse::<i64>() {
-        Ok(seconds) => seconds.checked_mul(1000),
-        Err(_) => text
-            .parse::<jiff::Timestamp>()
-            .ok()
-            .map(jiff::Timestamp::as_millisecond),
-    };
-    at_ms.filter(|&at_ms| at_ms >= 0).with_context(|| {
-        format!("{text:?} is no time since 1970; RFC 3339 and Unix seconds are accepted")
-    })
 }
 
 /// Drops the rows whose event id the history holds, or an earlier row has; the same id with other content is bad. Says how many were dropped.

@@ -339,14 +339,14 @@ fn respond(headers: &HeaderMap, status: StatusCode, mut response: Response) -> H
     } else {
         status
     };
-    let mut body = serde_json::to_value(&response).unwrap_or_default();
-    if let Some(body) = body.as_object_mut()
-        && body.get("data").is_some_and(serde_json::Value::is_null)
-        && response.errors.iter().all(|error| error.path.is_empty())
-        && !response.errors.is_empty()
-    {
-        body.remove("data");
-    }
+    let never_began = response.is_err()
+        && response.data == Value::Null
+        && response.errors.iter().all(|error| error.path.is_empty());
+    // Through a serde_json value its fields would be sorted by name.
+    let body = match never_began {
+        true => serde_json::to_string(&serde_json::json!({ "errors": response.errors })),
+        false => serde_json::to_string(&response),
+    };
     let content_type = if legacy {
         "application/json; charset=utf-8"
     } else {
@@ -355,7 +355,7 @@ fn respond(headers: &HeaderMap, status: StatusCode, mut response: Response) -> H
     (
         status,
         [(header::CONTENT_TYPE, content_type)],
-        body.to_string(),
+        body.expect("an answer has a JSON form"),
     )
         .into_response()
 }

@@ -5,6 +5,7 @@
 //! it is made; each read also reads the head, so a restart, a failover or a flush is noticed by the first read after it.
 
 pub mod batch;
+mod merge;
 pub mod read;
 pub mod recovery;
 pub mod write;

@@ -9,7 +9,7 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 use crate::deployment::Deployment;
-use crate::wait::until;
+use crate::wait::{PATIENCE, until};
 
 /// A running process; killed when dropped. Several may share a deployment.
 pub(crate) struct Api {
@@ -77,7 +77,7 @@ impl Api {
             child,
             url: String::new(),
             token,
-            client: Client::new(),
+            client: client(),
             log,
             printed,
             deployment: deployment.clone(),
@@ -174,6 +174,11 @@ impl Api {
     pub(crate) async fn wait_until_stopped(mut self) -> ExitStatus {
         until("api serve stops", async || self.child.try_wait().unwrap()).await
     }
+}
+
+/// A client that gives up: now and then a request to a process that is killed at that instant is never answered, nor refused.
+fn client() -> Client {
+    Client::builder().timeout(PATIENCE).build().unwrap()
 }
 
 impl Drop for Api {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use redis::{FromRedisValue, Pipeline};
 
+use super::merge::Way;
 use super::write::{PAIRS_MAX, keys_of};
 use super::{Store, decode};
 use crate::board::{Board, Rules};
@@ -34,7 +35,7 @@ pub struct Standings {
     pub id: StandingsId,
     /// Its period.
     pub period: Period,
-    partitions: Vec<Partition>,
+    pub(super) partitions: Vec<Partition>,
 }
 
 /// A member and the key it has.
@@ -48,7 +49,7 @@ pub struct Placed {
 
 /// The number of entries before a place in each shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Split(Vec<u64>);
+pub struct Split(pub(super) Vec<u64>);
 
 impl Split {
     /// The number of entries before the place in all shards: its position.
@@ -392,132 +393,17 @@ impl Store {
             "{member} moves faster than its neighbours are read; try again"
         )))
     }
-
-    async fn merge(
-        &self,
-        standings: &Standings,
-        from: &Split,
-        limit: usize,
-        way: Way,
-    ) -> Result<Vec<Placed>> {
-        let shards = standings.partitions.len();
-        // A shard's likely share of the page, and some more so that one round trip usually does.
-        let share = if shards == 1 {
-            limit
-        } else {
-            (limit / shards + limit / (2 * shards) + 4).min(limit)
-        };
-        let mut sources: Vec<Source> = from
-            .0
-            .iter()
-            .map(|&at| Source {
-                at,
-                ..Source::default()
-            })
-            .collect();
-        let mut merged = Vec::with_capacity(limit);
-        while merged.len() < limit {
-            self.refill(standings, &mut sources, share.min(limit), way)
-                .await?;
-            while merged.len() < limit {
-                if sources
-                    .iter()
-                    .any(|source| source.buffer.is_empty() && !source.exhausted)
-                {
-                    break;
-                }
-                let heads = sources
-                    .iter_mut()
-                    .filter(|source| !source.buffer.is_empty());
-                let next = match way {
-                    Way::Forward => heads.min_by(|a, b| a.buffer.last().cmp(&b.buffer.last())),
-                    Way::Backward => heads.max_by(|a, b| a.buffer.last().cmp(&b.buffer.last())),
-                };
-                let Some(entry) = next.and_then(|source| source.buffer.pop()) else {
-                    return Ok(merged);
-                };
-                merged.push(entry);
-            }
-        }
-        Ok(merged)
-    }
-
-    /// Asks every shard whose buffer is empty for its next entries, in one round trip.
-    async fn refill(
-        &self,
-        standings: &Standings,
-        sources: &mut [Source],
-        count: usize,
-        way: Way,
-    ) -> Result<()> {
-        let mut reads = Reads::new(self, standings);
-        let mut asked = vec![];
-        for (shard, source) in sources
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, source)| source.buffer.is_empty() && !source.exhausted)
-        {
-            let start = match way {
-                Way::Forward => source.at,
-                Way::Backward => source.at.saturating_sub(count as u64),
-            };
-            let wanted = match way {
-                Way::Forward => count as u64,
-                Way::Backward => source.at - start,
-            };
-            if wanted == 0 {
-                source.exhausted = true;
-                continue;
-            }
-            reads.range(shard, start, wanted);
-            asked.push((shard, start, wanted));
-        }
-        if asked.is_empty() {
-            return Ok(());
-        }
-        let answers: Vec<Vec<(String, f64)>> = reads.send().await?;
-        for ((shard, start, wanted), entries) in asked.into_iter().zip(answers) {
-            let source = &mut sources[shard];
-            source.buffer = placed(entries)?;
-            match way {
-                Way::Forward => {
-                    source.at += source.buffer.len() as u64;
-                    source.exhausted = (source.buffer.len() as u64) < wanted;
-                    source.buffer.reverse();
-                }
-                Way::Backward => {
-                    source.at = start;
-                    source.exhausted = start == 0;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Way {
-    Forward,
-    Backward,
-}
-
-/// One shard in a merge. The buffer's last entry is the next one.
-#[derive(Debug, Default)]
-struct Source {
-    at: u64,
-    buffer: Vec<Placed>,
-    exhausted: bool,
 }
 
 /// A pipeline of reads of one standings; the heads of its partitions are read with it.
-struct Reads<'a> {
+pub(super) struct Reads<'a> {
     store: &'a Store,
     standings: &'a Standings,
     pipe: Pipeline,
 }
 
 impl<'a> Reads<'a> {
-    fn new(store: &'a Store, standings: &'a Standings) -> Self {
+    pub(super) fn new(store: &'a Store, standings: &'a Standings) -> Self {
         let mut pipe = redis::pipe();
         for &partition in &standings.partitions {
             pipe.cmd("GET").arg(store.keys().head(partition));
@@ -529,7 +415,7 @@ impl<'a> Reads<'a> {
         }
     }
 
-    fn range(&mut self, shard: usize, start: u64, count: u64) {
+    pub(super) fn range(&mut self, shard: usize, start: u64, count: u64) {
         let key = self.standings.key(self.store, shard);
         self.pipe
             .cmd("ZRANGE")
@@ -553,7 +439,7 @@ impl<'a> Reads<'a> {
         }
     }
 
-    async fn send<T: FromRedisValue>(self) -> Result<Vec<T>> {
+    pub(super) async fn send<T: FromRedisValue>(self) -> Result<Vec<T>> {
         let (mut answers, run_id): (Vec<redis::Value>, _) = self.store.read(&self.pipe).await?;
         let rest = answers.split_off(self.standings.partitions.len());
         for (&partition, head) in self.standings.partitions.iter().zip(answers) {
@@ -566,7 +452,7 @@ impl<'a> Reads<'a> {
     }
 }
 
-fn placed(entries: Vec<(String, f64)>) -> Result<Vec<Placed>> {
+pub(super) fn placed(entries: Vec<(String, f64)>) -> Result<Vec<Placed>> {
     let foreign =
         |name: &str| Error::corrupt(format!("a sorted set holds {name:?}, which is no member"));
     let place = |(name, double): (String, f64)| {

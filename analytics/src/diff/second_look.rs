@@ -1,0 +1,126 @@
+//! The second look at what did not agree at first: one member's keys and the head at one moment, its history up to that head folded anew.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use entity::deployment::Deployment;
+use entity::recovery::settle;
+use entity::{score_event, standing};
+use ranking::board::Board;
+use ranking::id::MemberId;
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::replay::Replay;
+use sea_orm::{
+    AccessMode, ColumnTrait, Condition, DbBackend, EntityTrait, IsolationLevel, QueryFilter,
+    QueryOrder, TransactionTrait,
+};
+
+use super::Place;
+use crate::finding::{Finding, Held};
+use crate::history::settle_to;
+
+/// Looks at places of one member in one partition again, at one moment, and folds its history up to that moment.
+pub(super) async fn look_again(
+    deployment: &Deployment,
+    board: &Board,
+    places: &[Place],
+) -> Result<Vec<Finding>> {
+    let Some((partition, member, _)) = places.first() else {
+        return Ok(vec![]);
+    };
+    let ids: Vec<&StandingsId> = places.iter().map(|(_, _, id)| id).collect();
+    settle(deployment, *partition).await?;
+    let keys: Vec<String> = ids
+        .iter()
+        .map(|id| deployment.store.keys().standings(*partition, id))
+        .collect();
+    let (head, doubles) = deployment
+        .store
+        .probe(*partition, &keys, member.as_bytes())
+        .await?;
+    settle_to(deployment, *partition, &head).await?;
+    let in_sql = InSql::read(deployment, board, member).await?;
+    let then = in_sql.standings(board, head.seq)?;
+    let now = in_sql.standings(board, u64::MAX)?;
+    // Only in its own partition is a member's history fenced by the head that was read.
+    let is_home = MemberId::new(member)
+        .is_ok_and(|member| deployment.store.partitions().of_member(board, &member) == *partition);
+    let finding = |(id, double): (&StandingsId, Option<f64>)| {
+        let redis = double.map(|double| Held::of_double(board, id.window, double));
+        if !is_home {
+            return Finding::at(id, member, None, None, redis);
+        }
+        let (then, now) = (then.get(id).copied(), now.get(id).copied());
+        // SQL's row is right when it is what all of SQL's history adds up to.
+        let row = in_sql.rows.get(&id.segment).copied();
+        Finding::at(id, member, then, if row == now { then } else { row }, redis)
+    };
+    Ok(ids.into_iter().zip(doubles).filter_map(finding).collect())
+}
+
+/// What SQL has of a member on a board, at one moment.
+struct InSql {
+    events: Vec<score_event::Model>,
+    /// Its rows of `standing`, by segment.
+    rows: HashMap<String, Held>,
+}
+
+impl InSql {
+    async fn read(deployment: &Deployment, board: &Board, member: &str) -> Result<Self> {
+        let view = match deployment.db.get_database_backend() {
+            DbBackend::Postgres => {
+                deployment
+                    .db
+                    .begin_with_config(
+                        Some(IsolationLevel::RepeatableRead),
+                        Some(AccessMode::ReadOnly),
+                    )
+                    .await?
+            }
+            _ => deployment.db.begin().await?,
+        };
+        let of_member = Condition::all()
+            .add(score_event::Column::BoardNo.eq(board.no.0))
+            .add(score_event::Column::Member.eq(member));
+        let events = score_event::Entity::find()
+            .filter(of_member)
+            .order_by_asc(score_event::Column::Generation)
+            .order_by_asc(score_event::Column::Seq)
+            .order_by_asc(score_event::Column::EventIndex)
+            .all(&view)
+            .await?;
+        let of_member = Condition::all()
+            .add(standing::Column::BoardNo.eq(board.no.0))
+            .add(standing::Column::Member.eq(member));
+        let rows = standing::Entity::find()
+            .filter(of_member)
+            .all(&view)
+            .await?;
+        view.rollback().await?;
+        let held =
+            |row: standing::Model| (row.segment, Held::of_row(board, row.score, row.rank_key));
+        Ok(Self {
+            events,
+            rows: rows.into_iter().map(held).collect(),
+        })
+    }
+
+    /// What the events up to a seq give the member.
+    fn standings(&self, board: &Board, seq: u64) -> Result<HashMap<StandingsId, Held>> {
+        let mut replay = Replay::default();
+        for row in self.events.iter().filter(|row| row.seq as u64 <= seq) {
+            replay.apply(board, &row.to_ranking()?)?;
+        }
+        let held = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| {
+            let (_, key) = entries.first()?;
+            let score = board.rules.layout(id.window).decode(*key).0;
+            Some((id, Held::Key(*key, score)))
+        };
+        Ok(replay
+            .into_entries()?
+            .into_iter()
+            .filter_map(held)
+            .collect())
+    }
+}
