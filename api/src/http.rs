@@ -21,6 +21,7 @@ use tower_http::limit::RequestBodyLimitLayer;
 use crate::app::SharedApp;
 use crate::cost;
 use crate::error::{Error, ErrorCode};
+use crate::field_order;
 use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
@@ -182,7 +183,7 @@ async fn answer(
     }
     let variables = request.variables.clone();
     let operation_name = request.operation_name.clone();
-    match request.parsed_query() {
+    let document = match request.parsed_query() {
         Ok(document) => {
             if let Err(error) = cost::check(document, &variables) {
                 return refuse(&headers, StatusCode::BAD_REQUEST, &error);
@@ -205,6 +206,7 @@ async fn answer(
                     .insert(header::ALLOW, HeaderValue::from_static("POST"));
                 return response;
             }
+            document.clone()
         }
         Err(error) if error.message.contains("recursion limit") => {
             let error = Error::new(
@@ -220,7 +222,7 @@ async fn answer(
                 Response::from_errors(vec![error]),
             );
         }
-    }
+    };
     let state = match request_state(&service.app, &headers).await {
         Ok(state) => state,
         Err(error) => {
@@ -235,7 +237,8 @@ async fn answer(
     // In a task of its own: a client that hangs up must not cancel a look-up that others wait for.
     let execution = tokio::spawn(async move { service.schema.execute(request.data(state)).await });
     match tokio::time::timeout(REQUEST_TIMEOUT, execution).await {
-        Ok(Ok(response)) => {
+        Ok(Ok(mut response)) => {
+            field_order::restore(&mut response.data, &document, operation_name.as_deref());
             let never_began = response.data == Value::Null
                 && response.is_err()
                 && response.errors.iter().all(|error| error.path.is_empty());
@@ -342,7 +345,7 @@ fn respond(headers: &HeaderMap, status: StatusCode, mut response: Response) -> H
     let never_began = response.is_err()
         && response.data == Value::Null
         && response.errors.iter().all(|error| error.path.is_empty());
-    // Through a serde_json value its fields would be sorted by name.
+    // Through a serde_json value its fields would be sorted by name again.
     let body = match never_began {
         true => serde_json::to_string(&serde_json::json!({ "errors": response.errors })),
         false => serde_json::to_string(&response),

@@ -3,7 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`serve`] | the processes: start, stop |
-//! | [`http`], [`cost`] | GraphQL over HTTP, and what a query may cost |
+//! | [`http`], [`cost`], [`field_order`] | GraphQL over HTTP, what a query may cost, the order of an answer's fields |
 //! | [`graphql`] | the schema, one file a noun |
 //! | [`loader`] | the look-ups of one request, gathered |
 //! | [`committer`] | scores on their way into partitions |
@@ -18,6 +18,7 @@ mod committer;
 mod cost;
 mod demo;
 mod error;
+mod field_order;
 mod graphql;
 mod http;
 mod loader;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::deployment::{Deployment, Redis, Sql};
 use crate::first_light::race;
 use crate::load::submit;
 
@@ -141,4 +142,17 @@ async fn a_cursor_continues_the_period_it_came_from() {
         .query(text, json!({ "after": cursor, "period": "2025-09-04" }))
         .await;
     assert_eq!(refused["errors"][0]["extensions"]["code"], "BAD_USER_INPUT");
+}
+
+#[tokio::test]
+async fn an_answer_has_its_fields_in_the_order_asked() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let query = "%7Bviewer%7Bscopes%7D%20boards%7BtotalCount%20nodes%7Bslug%7D%7D%20__typename%7D";
+    let answer = reqwest::get(format!("{}/graphql?query={query}", api.url()))
+        .await
+        .unwrap();
+    let expected =
+        r#"{"data":{"viewer":null,"boards":{"totalCount":0,"nodes":[]},"__typename":"Query"}}"#;
+    assert_eq!(answer.text().await.unwrap(), expected);
 }
