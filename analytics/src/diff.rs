@@ -278,13 +278,7 @@ async fn first_pass(
         .all(&deployment.db)
         .await?
     {
-        let id = StandingsId {
-            board: board.no,
-            generation: board.generation,
-            segment: row.segment,
-            window: Window::All,
-            period: "all".into(),
-        };
+        let id = StandingsId::all_time(board, row.segment);
         let partition = MemberId::new(&row.member).map_or(Partition(0), |member| {
             deployment.store.partitions().of_member(board, &member)
         });

@@ -10,7 +10,7 @@ use polars::prelude::{Column, DataFrame, NamedFrom, Series};
 use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::id::Partition;
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, QueryFilter};
 
 use crate::job::Job;
 
@@ -58,7 +58,12 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
     for (&partition, head) in &heads {
         let mut last = (0, 0);
         loop {
-            let rows = events_after(deployment, board, partition, last, head.seq).await?;
+            let rows = score_event::page_after(partition, last, ROWS_MAX)
+                .filter(score_event::Column::BoardNo.eq(board.no.0))
+                .filter(score_event::Column::Seq.lte(head.seq as i64))
+                .all(&deployment.db)
+                .await
+                .context("the history cannot be read")?;
             let Some(row) = rows.last() else { break };
             last = (row.seq, row.event_index);
             job.advance(rows.len());
@@ -82,33 +87,6 @@ pub async fn settle_to(deployment: &Deployment, partition: Partition, head: &Hea
         "Redis lost commits of partition {partition} meanwhile, and was recovered; try again"
     );
     Ok(())
-}
-
-async fn events_after(
-    deployment: &Deployment,
-    board: &Board,
-    partition: Partition,
-    (seq, index): (i64, i32),
-    to: u64,
-) -> Result<Vec<score_event::Model>> {
-    use score_event::Column::{BoardNo, EventIndex, Partition as In, Seq};
-    let later = Condition::any()
-        .add(Seq.gt(seq))
-        .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
-    let of_board = Condition::all()
-        .add(In.eq(i32::from(partition.0)))
-        .add(BoardNo.eq(board.no.0))
-        .add(Seq.lte(to as i64));
-    let select = score_event::Entity::find()
-        .filter(of_board)
-        .filter(later)
-        .order_by_asc(Seq)
-        .order_by_asc(EventIndex);
-    select
-        .limit(ROWS_MAX)
-        .all(&deployment.db)
-        .await
-        .context("the history cannot be read")
 }
 
 /// Columns of events, being filled.

@@ -257,13 +257,7 @@ async fn load_entries(
             let Some(board) = boards.get(&BoardNo(row.board_no)) else {
                 continue;
             };
-            let id = StandingsId {
-                board: board.no,
-                generation: board.generation,
-                segment: row.segment,
-                window: Window::All,
-                period: "all".into(),
-            };
+            let id = StandingsId::all_time(board, row.segment);
             entries.push((
                 id,
                 (
@@ -276,7 +270,9 @@ async fn load_entries(
     let mut replay = Replay::default();
     let mut last = (0, 0);
     loop {
-        let rows = events_after(deployment, partition, last).await?;
+        let rows = score_event::page_after(partition, last, ROWS_MAX)
+            .all(&deployment.db)
+            .await?;
         let Some(row) = rows.last() else { break };
         last = (row.seq, row.event_index);
         for row in rows {
@@ -296,26 +292,6 @@ async fn load_entries(
         },
     );
     Ok(entries)
-}
-
-async fn events_after(
-    deployment: &Deployment,
-    partition: Partition,
-    (seq, index): (i64, i32),
-) -> Result<Vec<score_event::Model>> {
-    use score_event::Column::{EventIndex, Partition as In, Seq};
-    let later = Condition::any()
-        .add(Seq.gt(seq))
-        .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
-    let select = score_event::Entity::find()
-        .filter(In.eq(i32::from(partition.0)))
-        .filter(later);
-    Ok(select
-        .order_by_asc(Seq)
-        .order_by_asc(EventIndex)
-        .limit(ROWS_MAX)
-        .all(&deployment.db)
-        .await?)
 }
 
 /// The event ids that are still within the dedup window.

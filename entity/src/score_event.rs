@@ -3,6 +3,7 @@
 use ranking::commit::{Event, EventKind};
 use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use sea_orm::entity::prelude::*;
+use sea_orm::{Condition, QueryOrder, QuerySelect};
 
 /// A row of `score_event`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -115,4 +116,20 @@ impl Model {
             segments: serde_json::to_string(&event.segments).expect("texts have a JSON form"),
         }
     }
+}
+
+/// A page of a partition's history, in its order: at most `limit` events after the place (seq, index).
+#[must_use]
+pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) -> Select<Entity> {
+    use Column::{EventIndex, Partition as In, Seq};
+    let later = Condition::any()
+        .add(Seq.gt(seq))
+        .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
+    let of_partition = Entity::find()
+        .filter(In.eq(i32::from(partition.0)))
+        .filter(later);
+    of_partition
+        .order_by_asc(Seq)
+        .order_by_asc(EventIndex)
+        .limit(limit)
 }

@@ -18,9 +18,10 @@
 
 use std::fmt;
 
+use crate::board::Board;
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, Partition};
-use crate::window::Window;
+use crate::window::{Period, Window};
 
 /// One standings: all entries of a board, segment, window and period. Its shards share this name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +36,20 @@ pub struct StandingsId {
     pub window: Window,
     /// The period's label.
     pub period: String,
+}
+
+impl StandingsId {
+    /// The all-time standings of a board's segment.
+    #[must_use]
+    pub fn all_time(board: &Board, segment: String) -> Self {
+        Self {
+            board: board.no,
+            generation: board.generation,
+            segment,
+            window: Window::All,
+            period: Period::all().label,
+        }
+    }
 }
 
 /// Makes the keys under one prefix.

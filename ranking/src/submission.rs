@@ -189,12 +189,6 @@ impl Batch {
         }
     }
 
-    /// The submissions, given back.
-    #[must_use]
-    pub fn into_submissions(self) -> Vec<Submission> {
-        self.submissions
-    }
-
     /// What has to be read before it can be folded.
     #[must_use]
     pub fn wanted(&self) -> &Wanted {
