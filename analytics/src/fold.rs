@@ -215,6 +215,7 @@ mod tests {
     use ranking::board::{Rules, RulesInput};
     use ranking::id::BoardNo;
     use ranking::replay::Replay;
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     fn boards() -> impl Strategy<Value = Board> {
@@ -259,14 +260,22 @@ mod tests {
                     Some(Board {
                         no: BoardNo(1),
                         generation: 1,
+                        open: Default::default(),
                         rules: Arc::new(rules),
                     })
                 },
             )
     }
 
-    /// A member and what came: raw score and Unix milliseconds, or a removal.
-    type Happened = (&'static str, Option<(i64, i64)>);
+    /// What came of a member.
+    #[derive(Debug, Clone, Copy)]
+    enum Happened {
+        /// A raw score at Unix milliseconds.
+        Score(i64, i64),
+        Removal,
+        /// Of one of the events before it, counted round.
+        Void(usize),
+    }
 
     /// Few members, scores and times, around the days on which clocks change, so that ties and boundaries abound.
     fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
@@ -284,24 +293,41 @@ mod tests {
             .prop_map(|(turn, hours, seconds)| turn + hours * 1_799_999 + seconds * 1000);
         let event = (
             proptest::sample::select(&["a", "b", "ü", "Z"][..]),
-            proptest::option::weighted(0.9, (-3_i64..=3, at_ms)),
+            prop_oneof![
+                16 => (-3_i64..=3, at_ms).prop_map(|(score, at_ms)| Happened::Score(score, at_ms)),
+                2 => Just(Happened::Removal),
+                2 => (0_usize..40).prop_map(Happened::Void),
+            ],
         );
         proptest::collection::vec(event, 0..40).prop_map(|events| {
-            let row = |(index, (member, score)): (usize, Happened)| score_event::Model {
-                partition: 0,
-                seq: 1 + index as i64 / 3,
-                event_index: index as i32 % 3,
-                board_no: 1,
-                generation: 1,
-                member: member.to_owned(),
-                kind: if score.is_some() { "SCORE" } else { "REMOVAL" }.to_owned(),
-                score: score.map(|(score, _)| score),
-                at_ms: score.map(|(_, at_ms)| at_ms),
-                at_sent: false,
-                event_id: None,
-                segments: "[]".to_owned(),
-            };
-            events.into_iter().enumerate().map(row).collect()
+            let mut rows: Vec<score_event::Model> = vec![];
+            for (index, (member, happened)) in events.into_iter().enumerate() {
+                let (kind, score, target) = match happened {
+                    Happened::Score(score, at_ms) => ("SCORE", Some((score, at_ms)), None),
+                    Happened::Void(before) if index > 0 => {
+                        ("VOID", None, Some(&rows[before % index]))
+                    }
+                    _ => ("REMOVAL", None, None),
+                };
+                rows.push(score_event::Model {
+                    partition: 0,
+                    seq: 1 + index as i64 / 3,
+                    event_index: index as i32 % 3,
+                    board_no: 1,
+                    generation: 1,
+                    member: target.map_or(member, |target| &target.member).to_owned(),
+                    kind: kind.to_owned(),
+                    score: score.map(|(score, _)| score),
+                    at_ms: score.map(|(_, at_ms)| at_ms),
+                    at_sent: false,
+                    event_id: None,
+                    segments: "[]".to_owned(),
+                    void_partition: target.map(|target| target.partition),
+                    void_seq: target.map(|target| target.seq),
+                    void_index: target.map(|target| target.event_index),
+                });
+            }
+            rows
         })
     }
 
@@ -309,11 +335,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
         fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows()) {
-            let mut replay = Replay::default();
+            let voided: HashSet<_> = rows.iter().filter_map(score_event::Model::voids).collect();
+            let mut replay = Replay::without(voided.clone());
             let mut columns = Columns::default();
             for row in &rows {
-                replay.apply(&board, &row.to_ranking().unwrap()).unwrap();
-                columns.push(row.clone());
+                replay.apply(&board, row.place().unwrap(), &row.to_ranking().unwrap()).unwrap();
+                columns.push(row.clone(), &voided).unwrap();
             }
             let events = columns.into_frame().unwrap();
             let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! The history of a board as a frame, up to where SQL is level with the partitions' heads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Result, ensure};
 use entity::deployment::Deployment;
@@ -8,7 +8,7 @@ use entity::recovery::settle;
 use entity::score_event;
 use polars::prelude::{Column, DataFrame, NamedFrom, Series};
 use ranking::board::Board;
-use ranking::commit::Head;
+use ranking::commit::{EventPlace, Head};
 use ranking::id::Partition;
 use sea_orm::{ColumnTrait, QueryFilter};
 
@@ -56,6 +56,7 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
     job.stage("reading history", 0);
     let mut columns = Columns::default();
     for (&partition, head) in &heads {
+        let voided = score_event::voided(&deployment.db, partition, head.seq).await?;
         let mut last = (0, 0);
         loop {
             let rows = score_event::page_after(partition, last, ROWS_MAX)
@@ -67,7 +68,9 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
             let Some(row) = rows.last() else { break };
             last = (row.seq, row.event_index);
             job.advance(rows.len());
-            rows.into_iter().for_each(|row| columns.push(row));
+            for row in rows {
+                columns.push(row, &voided)?;
+            }
         }
     }
     Ok(History {
@@ -101,8 +104,18 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Adds an event.
-    pub fn push(&mut self, row: score_event::Model) {
+    /// Adds an event, unless it was voided or is a void.
+    ///
+    /// # Errors
+    /// Where the row has no place in history.
+    pub fn push(
+        &mut self,
+        row: score_event::Model,
+        voided: &HashSet<EventPlace>,
+    ) -> ranking::Result<()> {
+        if row.kind == "VOID" || voided.contains(&row.place()?) {
+            return Ok(());
+        }
         self.order.push(order_of(
             row.generation.into(),
             row.seq,
@@ -113,6 +126,7 @@ impl Columns {
         self.score.push(row.score);
         self.at_ms.push(row.at_ms);
         self.seq.push(row.seq);
+        Ok(())
     }
 
     /// The frame of them.

@@ -19,7 +19,7 @@ use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
-use ranking::submission::{Batch, Submission, Verdict};
+use ranking::submission::{Batch, StandingsChange, Submission, Verdict};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
@@ -95,7 +95,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     let now_ms = entity::now_ms();
     let bytes = std::fs::read(&arguments.file)
         .with_context(|| format!("{} cannot be read", shown(&arguments.file)))?;
-    let boards = board::Entity::find().all(&deployment.db).await?;
+    let boards = board::living().all(&deployment.db).await?;
     let boards: HashMap<String, Board> = boards
         .iter()
         .map(|row| Ok((row.slug.clone(), row.to_ranking()?)))
@@ -264,11 +264,11 @@ async fn simulate(
             }
         }
         let folded = batch.fold(&snapshot, deployment.dedup.window_ms, "")?;
-        for (id, entries) in folded.keys {
+        for StandingsChange { id, entries, .. } in folded.changes {
             written.extend(
                 entries
                     .into_iter()
-                    .map(|(member, key)| ((id.clone(), member), key)),
+                    .filter_map(|(member, key)| Some(((id.clone(), member), key?))),
             );
         }
         for (&index, verdict) in indices.iter().zip(folded.verdicts) {
@@ -326,6 +326,7 @@ async fn write_regions(
     let row = |(key, region): (String, String)| member::ActiveModel {
         key: Set(key),
         name: Set(None),
+        name_folded: Set(None),
         region: Set(Some(region)),
         created_at_ms: Set(entity::now_ms()),
     };

@@ -26,7 +26,7 @@ use entity::board;
 use entity::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
 use migration::{Migrator, MigratorTrait};
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
 use tracing_subscriber::EnvFilter;
 
 /// Exit status: differences were found.
@@ -131,7 +131,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let boards = match board {
                 Some(slug) => vec![find_board(deployment, &slug).await?],
                 None => {
-                    board::Entity::find()
+                    board::living()
                         .order_by_asc(board::Column::Slug)
                         .all(&deployment.db)
                         .await?
@@ -152,7 +152,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
 }
 
 async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model> {
-    let row = board::Entity::find()
+    let row = board::living()
         .filter(board::Column::Slug.eq(slug))
         .one(&deployment.db)
         .await?;

@@ -11,7 +11,7 @@ use entity::persist::{insert_chunked, is_still};
 use entity::recovery::settle;
 use entity::{board, log_cursor, standing};
 use ranking::board::Board;
-use ranking::commit::{Commit, Head};
+use ranking::commit::Head;
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
@@ -152,17 +152,18 @@ async fn put(
     if windows.contains(&Window::All) && !put_sql(deployment, board, partition, head, part).await? {
         return Ok(false);
     }
-    let commit = Commit {
-        seq: head.seq + 1,
-        id: entity::random_id(),
-        parent: head.commit.clone(),
-        accepted_at_ms: entity::now_ms(),
-        events: vec![],
-    };
+    let commit = head.next(entity::random_id(), entity::now_ms(), vec![]);
     job.stage("loading", part.values().map(Vec::len).sum());
     let mut writes = Writes::default();
+    let keys = deployment.store.keys();
     for key in live_keys(deployment, board, windows, partition).await? {
         writes.drop_key(&key);
+    }
+    for key in deployment.store.periods_keys(partition, board.no).await? {
+        let window = keys.parse_periods(partition, &key);
+        if window.is_none_or(|window| windows.contains(&window)) {
+            writes.drop_key(&key);
+        }
     }
     for (id, entries) in part {
         let pairs: Vec<(MemberId, RankKey)> = entries
@@ -173,7 +174,9 @@ async fn put(
             .store
             .stage(partition, &commit.id, id, &pairs)
             .await?;
-        writes.swap_in(&stage, &deployment.store.keys().standings(partition, id));
+        writes.swap_in(&stage, &keys.standings(partition, id));
+        let period = id.window.period_named(&id.period, &board.rules.zone)?;
+        writes.note_period(keys, partition, id, period.start_ms);
         job.advance(pairs.len());
     }
     match deployment
@@ -237,6 +240,15 @@ async fn put_sql(
     if held.rows_affected != 1 {
         transaction.rollback().await?;
         return Ok(false);
+    }
+    // Whoever deletes the board waits for this transaction before it takes the rows away.
+    let board_is_there = board::living()
+        .filter(board::Column::No.eq(board.no.0))
+        .one(&transaction)
+        .await?;
+    if board_is_there.is_none() {
+        transaction.rollback().await?;
+        bail!("the board was deleted meanwhile");
     }
     standing::Entity::delete_many()
         .filter(standing::Column::BoardNo.eq(board.no.0))

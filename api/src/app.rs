@@ -14,6 +14,7 @@ use crate::access::Access;
 use crate::boards::Boards;
 use crate::committer::Committers;
 use crate::error::{Error, Result};
+use crate::friends::Friends;
 
 /// How long a read waits for a partition to become level again.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,6 +28,8 @@ pub struct App {
     pub deployment: Deployment,
     /// The boards known so far.
     pub boards: Boards,
+    /// The lists of friends known so far.
+    pub friends: Friends,
     /// The tokens checked lately.
     pub access: Access,
     /// The way in for scores.
@@ -48,6 +51,7 @@ impl App {
         Self {
             deployment,
             boards: Boards::new(),
+            friends: Friends::new(),
             access: Access::new(),
             committers,
             public_reads,

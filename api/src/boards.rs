@@ -1,13 +1,13 @@
-//! The boards that this process knows: loaded from SQL when first asked for, so that reads and writes go on without SQL.
+//! The boards that this process knows, so that reads and writes go on without SQL.
 
 use std::sync::Arc;
 
 use entity::board;
-use moka::future::Cache;
 use ranking::board::Board;
-use sea_orm::{ColumnTrait, DatabaseConnection, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, DatabaseConnection, QueryFilter};
 
 use crate::error::Result;
+use crate::known::Known;
 
 /// How many boards are kept in memory.
 const BOARDS_MAX: u64 = 10_000;
@@ -21,11 +21,8 @@ pub struct KnownBoard {
     pub board: Board,
 }
 
-/// Boards by slug. A board's rules never change, so what is known stays known.
-#[derive(Debug, Clone)]
-pub struct Boards {
-    known: Cache<String, Arc<KnownBoard>>,
-}
+/// Boards by slug.
+pub struct Boards(Known<String, Option<Arc<KnownBoard>>>);
 
 impl KnownBoard {
     /// Reads a row's rules.
@@ -42,9 +39,7 @@ impl Boards {
     /// Knows none yet.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            known: Cache::new(BOARDS_MAX),
-        }
+        Self(Known::new(BOARDS_MAX, |_| 1))
     }
 
     /// The board of a slug; `None` where there is none.
@@ -56,29 +51,20 @@ impl Boards {
         db: &DatabaseConnection,
         slug: &str,
     ) -> Result<Option<Arc<KnownBoard>>> {
-        if let Some(known) = self.known.get(slug).await {
-            return Ok(Some(known));
-        }
         if ranking::id::check_slug(slug).is_err() {
             return Ok(None);
         }
-        let row = board::Entity::find()
-            .filter(board::Column::Slug.eq(slug))
-            .one(db)
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        Ok(Some(self.learn(row).await?))
+        let slug = slug.to_owned();
+        let read = || async {
+            let of_slug = board::living().filter(board::Column::Slug.eq(&slug));
+            let row = of_slug.one(db).await?;
+            row.map(KnownBoard::new).transpose()
+        };
+        self.0.find(&slug, read).await
     }
 
-    /// Remembers a row.
-    ///
-    /// # Errors
-    /// `INTERNAL` where the row is broken.
-    pub async fn learn(&self, row: board::Model) -> Result<Arc<KnownBoard>> {
-        let known = KnownBoard::new(row)?;
-        self.known
-            .insert(known.row.slug.clone(), known.clone())
-            .await;
-        Ok(known)
+    /// Says that this process changed the board of a slug.
+    pub fn changed(&self, slug: &str) {
+        self.0.changed(&slug.to_owned());
     }
 }

@@ -11,6 +11,7 @@ use async_graphql_value::{ConstValue, Name, Value};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::connection::{PAGE_DEFAULT, PAGE_MAX};
+use crate::graphql::distribution::BUCKETS_DEFAULT;
 
 /// The most fields that a query may expand to.
 pub const COST_MAX: u64 = 100_000;
@@ -19,8 +20,15 @@ pub const COST_MAX: u64 = 100_000;
 const DEPTH_MAX: usize = 50;
 
 /// Fields that answer with a page, and arguments whose number or length says how many objects a field answers with.
-const PAGES: [&str; 2] = ["top", "boards"];
-const COUNTS: [&str; 2] = ["first", "last"];
+const PAGES: [&str; 6] = [
+    "top",
+    "boards",
+    "friends",
+    "periods",
+    "events",
+    "searchMembers",
+];
+const COUNTS: [&str; 3] = ["first", "last", "buckets"];
 const AROUND: [&str; 2] = ["above", "below"];
 const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
 
@@ -133,6 +141,9 @@ impl Costs<'_> {
             .find_map(|name| argument(name).and_then(|value| length(&value)))
         {
             return length;
+        }
+        if field.name.node == "distribution" {
+            return BUCKETS_DEFAULT as u64;
         }
         if PAGES.contains(&field.name.node.as_str()) {
             PAGE_DEFAULT as u64

@@ -126,7 +126,7 @@ pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
     let rows = rows()?;
     let mut slugs: BTreeSet<&str> = rows.iter().map(|row| row.board.as_str()).collect();
     slugs.insert(LARGEST);
-    let boards = board::Entity::find()
+    let boards = board::living()
         .filter(board::Column::Slug.is_in(slugs.clone()))
         .all(db)
         .await?;
@@ -182,7 +182,7 @@ async fn find_or_create(
         shards: 1,
         windows: vec![Window::Daily, Window::Weekly, Window::Monthly],
     })?;
-    if let Some(row) = board::Entity::find()
+    if let Some(row) = board::living()
         .filter(board::Column::Slug.eq(slug))
         .one(db)
         .await?

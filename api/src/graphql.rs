@@ -1,12 +1,19 @@
 //! The GraphQL schema: one file a noun.
 
 pub mod board;
+pub mod board_input;
 pub mod connection;
+pub mod distribution;
 pub mod durable;
 pub mod entry;
+pub mod event;
+pub mod friend;
 pub mod global_id;
 pub mod member;
+pub mod member_input;
+pub mod member_search;
 pub mod mutation;
+pub mod period;
 pub mod query;
 pub mod request;
 pub mod scalar;

@@ -8,6 +8,7 @@
 //! | [`loader`] | the look-ups of one request, gathered |
 //! | [`committer`] | scores on their way into partitions |
 //! | [`worker`] | the log into SQL, and recovery |
+//! | [`boards`], [`friends`], [`known`] | what this process knows of SQL |
 //! | [`access`] | access tokens |
 //! | [`demo`] | real boards to try |
 
@@ -19,8 +20,10 @@ mod cost;
 mod demo;
 mod error;
 mod field_order;
+mod friends;
 mod graphql;
 mod http;
+mod known;
 mod loader;
 mod serve;
 mod worker;

@@ -15,15 +15,26 @@ const IDLE: Duration = Duration::from_millis(200);
 /// How long to wait after a store failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// How often deleted boards are looked for whose data was not taken away by the request that deleted them, and how old those are.
+const PURGE_INTERVAL: Duration = Duration::from_secs(5);
+const PURGE_AFTER_MS: i64 = 20_000;
+
 /// How long a last round may take when the process stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Works until it is told to stop, then persists what is left, as far as the stores answer.
-pub async fn work(deployment: Deployment, committed: Arc<Notify>, mut stop: watch::Receiver<bool>) {
+pub async fn work(deployment: Deployment, committed: Arc<Notify>, stop: watch::Receiver<bool>) {
+    tokio::join!(
+        persist(&deployment, &committed, stop.clone()),
+        purge(&deployment, stop)
+    );
+}
+
+async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::Receiver<bool>) {
     let mut seqs = vec![None; usize::from(deployment.store.partitions().count())];
     let mut well = true;
     while !*stop.borrow() {
-        match round(&deployment, &mut seqs).await {
+        match round(deployment, &mut seqs).await {
             Ok(()) => {
                 if !std::mem::replace(&mut well, true) {
                     tracing::info!("the stores answer again");
@@ -48,11 +59,37 @@ pub async fn work(deployment: Deployment, committed: Arc<Notify>, mut stop: watc
     }
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     while Instant::now() < deadline && well {
-        match timeout(DRAIN_TIMEOUT, round(&deployment, &mut seqs)).await {
+        match timeout(DRAIN_TIMEOUT, round(deployment, &mut seqs)).await {
             Ok(Ok(())) => return,
             _ => sleep(Duration::from_millis(50)).await,
         }
     }
+}
+
+/// Takes away, until it is told to stop, what deleted boards had and the requests that deleted them left.
+async fn purge(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        tokio::select! {
+            purged = purge_left_over(deployment) => if let Err(error) = purged {
+                tracing::debug!(%error, "deleted boards wait for the stores");
+            },
+            _ = stop.changed() => return,
+        }
+        tokio::select! {
+            () = sleep(PURGE_INTERVAL) => {}
+            _ = stop.changed() => {}
+        }
+    }
+}
+
+async fn purge_left_over(deployment: &Deployment) -> Result<()> {
+    let before_ms = entity::now_ms() - PURGE_AFTER_MS;
+    for board in entity::delete::left_over(deployment).await? {
+        if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms) {
+            entity::delete::purge(deployment, &board).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Persists every partition whose head is not where SQL was last seen; recovers those that are not level.

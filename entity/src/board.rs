@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::board::{Board, Direction, OpenSpan, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
 use sea_orm::{NotSet, Set};
@@ -51,6 +51,14 @@ pub struct Model {
     pub generation: i32,
     /// When, in Unix milliseconds.
     pub created_at_ms: i64,
+    /// The first instant that scores are taken for, in Unix milliseconds.
+    pub opens_at_ms: Option<i64>,
+    /// The first instant after it, in Unix milliseconds.
+    pub closes_at_ms: Option<i64>,
+    /// When it was deleted, in Unix milliseconds; its slug is free from then on.
+    pub deleted_at_ms: Option<i64>,
+    /// When all that it had was gone, in Unix milliseconds.
+    pub purged_at_ms: Option<i64>,
 }
 
 /// None that are followed.
@@ -116,6 +124,7 @@ impl Model {
             no: BoardNo(self.no),
             generation,
             rules: Arc::new(rules),
+            open: OpenSpan::new(self.opens_at_ms, self.closes_at_ms)?,
         })
     }
 
@@ -166,7 +175,17 @@ pub fn of_rules(
         windows: Set(serde_json::to_string(&windows).expect("names and numbers have a JSON form")),
         generation: Set(1),
         created_at_ms: Set(created_at_ms),
+        opens_at_ms: Set(None),
+        closes_at_ms: Set(None),
+        deleted_at_ms: Set(None),
+        purged_at_ms: Set(None),
     }
+}
+
+/// The boards that there are: none that was deleted.
+#[must_use]
+pub fn living() -> Select<Entity> {
+    Entity::find().filter(Column::DeletedAtMs.is_null())
 }
 
 /// All boards' rules by number.
@@ -174,7 +193,7 @@ pub fn of_rules(
 /// # Errors
 /// Where SQL does not answer, or a row is broken.
 pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
-    rules_of(Entity::find().all(db).await?)
+    rules_of(living().all(db).await?)
 }
 
 /// Some boards' rules by number; those that are gone are absent.
@@ -186,12 +205,7 @@ pub async fn some(
     numbers: BTreeSet<BoardNo>,
 ) -> Result<HashMap<BoardNo, Board>> {
     let numbers = numbers.into_iter().map(|no| no.0);
-    rules_of(
-        Entity::find()
-            .filter(Column::No.is_in(numbers))
-            .all(db)
-            .await?,
-    )
+    rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
 }
 
 fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {

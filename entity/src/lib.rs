@@ -4,16 +4,20 @@
 //! |---|---|
 //! | one per table | the entity |
 //! | [`deployment`] | the settings that say where the stores are, and the stores opened |
-//! | [`submit`] | a batch of scores into a partition, whatever happens on the way |
+//! | [`change`] | a change of a partition, carried out whatever happens on the way |
+//! | [`submit`], [`amend`], [`delete`] | a batch of scores; what takes back; the end of a board |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
 //!
 //! Nothing here speaks HTTP or GraphQL, and redis is reached through ranking only.
 
 pub mod access_token;
+pub mod amend;
 pub mod board;
+mod change;
 pub mod commit;
 pub mod dead_letter;
+pub mod delete;
 pub mod deployment;
 pub mod deployment_row;
 pub mod error;

@@ -11,6 +11,8 @@ pub struct Model {
     pub key: String,
     /// What to call it; the key until told.
     pub name: Option<String>,
+    /// The name in lower case, for whoever looks for its start.
+    pub name_folded: Option<String>,
     /// Its region.
     pub region: Option<String>,
     /// When it came into being, in Unix milliseconds.

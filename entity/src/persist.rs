@@ -241,6 +241,10 @@ async fn write_events(
     let mut taken: Vec<(u64, &Event)> = vec![];
     for commit in commits {
         for (index, event) in commit.events.iter().enumerate() {
+            // The board was deleted: its history is gone, and so is what was in flight.
+            if !boards.contains_key(&event.board) {
+                continue;
+            }
             if let Some(reason) = refused.get(&(commit.seq, index)) {
                 dead.push(dead_letter(partition, commit, index, reason));
                 continue;
@@ -260,6 +264,7 @@ async fn write_events(
         .map(|(key, created_at_ms)| member::ActiveModel {
             key: Set(key.to_owned()),
             name: Set(None),
+            name_folded: Set(None),
             region: Set(None),
             created_at_ms: Set(created_at_ms),
         });

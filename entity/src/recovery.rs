@@ -3,6 +3,7 @@
 //! What SQL has is never lost. What only Redis had is lost with it; what of it is still in a log that leads on from SQL's
 //! cursor is written to SQL first. The head is set last: until then nobody writes, and reads say that the partition waits.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ranking::commit::ROOT_COMMIT;
@@ -12,8 +13,8 @@ use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use ranking::store::recovery::{Found, Recovery};
 use ranking::store::write::{PAIRS_MAX, Writes};
-use ranking::submission::seen_entry;
-use ranking::window::Window;
+use ranking::submission::{BoardMark, StandingsChange, seen_entry};
+use ranking::window::{Period, Window};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
 };
@@ -201,18 +202,27 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
     }
     recovery.clear().await?;
-    let entries = load_entries(deployment, partition).await?;
-    for chunk in entries.chunks(STEP_PAIRS) {
-        let mut writes = Writes::default();
-        for run in chunk.chunk_by(|(a, _), (b, _)| a == b) {
-            let pairs: Vec<(MemberId, RankKey)> =
-                run.iter().map(|(_, pair)| pair.clone()).collect();
-            writes.set_entries(
-                &deployment.store.keys().standings(partition, &run[0].0),
-                &pairs,
+    load_marks(deployment, partition, recovery).await?;
+    let keys = deployment.store.keys();
+    for StandingsChange {
+        id,
+        start_ms,
+        entries,
+    } in load_standings(deployment, partition).await?
+    {
+        for chunk in entries.chunks(STEP_PAIRS) {
+            let mut writes = Writes::default();
+            writes.change(
+                keys,
+                partition,
+                &StandingsChange {
+                    id: id.clone(),
+                    start_ms,
+                    entries: chunk.to_vec(),
+                },
             );
+            recovery.apply(&writes).await?;
         }
-        recovery.apply(&writes).await?;
     }
     load_seen(deployment, partition, recovery).await?;
     Ok(recovery
@@ -220,13 +230,38 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         .await?)
 }
 
-/// The partition's entries: of `all` from the table of standings, of every other window from the events, standings by standings in the order of keys.
-async fn load_entries(
+/// The boards that were deleted, or are in a later generation than the first.
+async fn load_marks(
     deployment: &Deployment,
     partition: Partition,
-) -> Result<Vec<(StandingsId, (MemberId, RankKey))>> {
+    recovery: &Recovery,
+) -> Result<()> {
+    use board::Column::{DeletedAtMs, Generation};
+    let marked = Condition::any()
+        .add(DeletedAtMs.is_not_null())
+        .add(Generation.ne(1));
+    let mut writes = Writes::default();
+    for row in board::Entity::find()
+        .filter(marked)
+        .all(&deployment.db)
+        .await?
+    {
+        let mark = match row.deleted_at_ms {
+            Some(_) => BoardMark::Deleted,
+            None => BoardMark::Generation(row.generation.unsigned_abs()),
+        };
+        writes.mark_board(deployment.store.keys(), partition, BoardNo(row.no), mark);
+    }
+    Ok(recovery.apply(&writes).await?)
+}
+
+/// The partition's entries: of `all` from the table of standings, of every other window from the events, in the order of keys.
+async fn load_standings(
+    deployment: &Deployment,
+    partition: Partition,
+) -> Result<Vec<StandingsChange>> {
     let boards = board::all(&deployment.db).await?;
-    let mut entries = vec![];
+    let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
     let mut last: Option<(i64, String, String)> = None;
     loop {
         use standing::Column::{BoardNo as No, Member, Partition as In, Segment};
@@ -258,16 +293,14 @@ async fn load_entries(
                 continue;
             };
             let id = StandingsId::all_time(board, row.segment);
-            entries.push((
-                id,
-                (
-                    MemberId::new(&row.member)?,
-                    RankKey::from_i64(row.rank_key)?,
-                ),
+            all_time.entry(id).or_default().push((
+                MemberId::new(&row.member)?,
+                Some(RankKey::from_i64(row.rank_key)?),
             ));
         }
     }
-    let mut replay = Replay::default();
+    let mut replay =
+        Replay::without(score_event::voided(&deployment.db, partition, i64::MAX as u64).await?);
     let mut last = (0, 0);
     loop {
         let rows = score_event::page_after(partition, last, ROWS_MAX)
@@ -277,21 +310,25 @@ async fn load_entries(
         last = (row.seq, row.event_index);
         for row in rows {
             if let Some(board) = boards.get(&BoardNo(row.board_no)) {
-                replay.apply(board, &row.to_ranking()?)?;
+                replay.apply(board, row.place()?, &row.to_ranking()?)?;
             }
         }
     }
-    for (id, members) in replay.into_entries()? {
-        if id.window != Window::All {
-            entries.extend(members.into_iter().map(|pair| (id.clone(), pair)));
-        }
+    let all_time = all_time.into_iter().map(|(id, entries)| StandingsChange {
+        id,
+        start_ms: Period::all().start_ms,
+        entries,
+    });
+    let mut standings: Vec<StandingsChange> = all_time.collect();
+    let replayed = replay.into_changes()?.into_iter();
+    standings.extend(replayed.filter(|change| change.id.window != Window::All));
+    for change in &mut standings {
+        // Sorted, they go in twice as fast.
+        change
+            .entries
+            .sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
     }
-    entries.sort_unstable_by(
-        |(id, (member, key)), (other_id, (other_member, other_key))| {
-            (id, key, member).cmp(&(other_id, other_key, other_member))
-        },
-    );
-    Ok(entries)
+    Ok(standings)
 }
 
 /// The event ids that are still within the dedup window.
@@ -301,6 +338,7 @@ async fn load_seen(
     recovery: &Recovery,
 ) -> Result<()> {
     let since_ms = crate::now_ms() - deployment.dedup.window_ms;
+    let voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
     let mut last = 0;
     loop {
         use commit::Column::{AcceptedAtMs, Partition as In, Seq};
@@ -326,9 +364,11 @@ async fn load_seen(
             .filter(score_event::Column::EventId.is_not_null())
             .all(&deployment.db)
             .await?;
-        let mut buckets: std::collections::BTreeMap<i64, Vec<(String, String)>> =
-            std::collections::BTreeMap::new();
+        let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
         for row in rows {
+            if voided.contains(&row.place()?) {
+                continue;
+            }
             let accepted_at_ms = commits
                 .iter()
                 .find(|commit| commit.seq == row.seq)

@@ -1,6 +1,8 @@
 //! The history: every accepted event, for good.
 
-use ranking::commit::{Event, EventKind};
+use std::collections::HashSet;
+
+use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use sea_orm::entity::prelude::*;
 use sea_orm::{Condition, QueryOrder, QuerySelect};
@@ -24,11 +26,11 @@ pub struct Model {
     pub generation: i32,
     /// Who.
     pub member: String,
-    /// SCORE or REMOVAL.
+    /// SCORE, REMOVAL or VOID.
     pub kind: String,
-    /// The raw score; none for a removal.
+    /// The raw score; none unless it is one.
     pub score: Option<i64>,
-    /// When it was earned, in Unix milliseconds; none for a removal.
+    /// When it was earned, in Unix milliseconds; none unless it is a score.
     pub at_ms: Option<i64>,
     /// Whether the client said when.
     pub at_sent: bool,
@@ -36,6 +38,12 @@ pub struct Model {
     pub event_id: Option<String>,
     /// The segments it counted in besides everyone, as a JSON array.
     pub segments: String,
+    /// The partition of the event that it voids; none unless it is a void.
+    pub void_partition: Option<i32>,
+    /// The seq of that event's commit.
+    pub void_seq: Option<i64>,
+    /// That event's place in the commit.
+    pub void_index: Option<i32>,
 }
 
 /// None that are followed.
@@ -63,6 +71,9 @@ impl Model {
                 at_sent: self.at_sent,
             },
             ("REMOVAL", None, None) => EventKind::Removal,
+            ("VOID", None, None) => EventKind::Void {
+                target: self.voids().ok_or_else(|| broken("target"))?,
+            },
             _ => return Err(broken("kind")),
         };
         Ok(Event {
@@ -76,6 +87,21 @@ impl Model {
             event_id: self.event_id.as_deref().map(EventId::new).transpose()?,
             segments: self.segments()?,
         })
+    }
+
+    /// Where it stands in history.
+    ///
+    /// # Errors
+    /// `Corrupt` where the row holds what the persister does not write.
+    pub fn place(&self) -> ranking::Result<EventPlace> {
+        place(self.partition, self.seq, self.event_index)
+            .ok_or_else(|| ranking::Error::Corrupt("an event has a place that is none".into()))
+    }
+
+    /// The event that it voids; `None` unless it is a void.
+    #[must_use]
+    pub fn voids(&self) -> Option<EventPlace> {
+        place(self.void_partition?, self.void_seq?, self.void_index?)
     }
 
     /// The segments it counted in besides everyone.
@@ -93,13 +119,14 @@ impl Model {
     /// The row of an event of a commit.
     #[must_use]
     pub fn of_event(partition: Partition, seq: u64, event_index: usize, event: &Event) -> Self {
-        let (kind, score, at_ms, at_sent) = match event.kind {
+        let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score {
                 score,
                 at_ms,
                 at_sent,
-            } => ("SCORE", Some(score), Some(at_ms), at_sent),
-            EventKind::Removal => ("REMOVAL", None, None, false),
+            } => ("SCORE", Some(score), Some(at_ms), at_sent, None),
+            EventKind::Removal => ("REMOVAL", None, None, false, None),
+            EventKind::Void { target } => ("VOID", None, None, false, Some(target)),
         };
         Self {
             partition: partition.0.into(),
@@ -114,8 +141,48 @@ impl Model {
             at_sent,
             event_id: event.event_id.as_ref().map(ToString::to_string),
             segments: serde_json::to_string(&event.segments).expect("texts have a JSON form"),
+            void_partition: target.map(|target| target.partition.0.into()),
+            void_seq: target.map(|target| target.seq as i64),
+            void_index: target.map(|target| target.index as i32),
         }
     }
+}
+
+fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
+    Some(EventPlace {
+        partition: Partition(partition.try_into().ok()?),
+        seq: seq.try_into().ok()?,
+        index: index.try_into().ok()?,
+    })
+}
+
+/// The events that the history of a partition voids, up to the commit of a seq.
+///
+/// # Errors
+/// What SQL says.
+pub async fn voided(
+    db: &impl ConnectionTrait,
+    partition: Partition,
+    seq: u64,
+) -> Result<HashSet<EventPlace>, DbErr> {
+    let voids = Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Kind.eq("VOID"))
+        .filter(Column::Seq.lte(seq as i64))
+        .all(db)
+        .await?;
+    Ok(voids.iter().filter_map(Model::voids).collect())
+}
+
+/// A member's history on a board, in its order.
+#[must_use]
+pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
+    Entity::find()
+        .filter(Column::BoardNo.eq(board.0))
+        .filter(Column::Member.eq(member))
+        .order_by_asc(Column::Generation)
+        .order_by_asc(Column::Seq)
+        .order_by_asc(Column::EventIndex)
 }
 
 /// A page of a partition's history, in its order: at most `limit` events after the place (seq, index).

@@ -7,12 +7,14 @@ use ranking::commit::{Event, EventKind};
 use ranking::fold::State;
 use ranking::id::{BoardNo, Partition};
 use ranking::rank_key::RankKey;
+use ranking::replay::Replay;
 use ranking::window::{Period, Window};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{Condition, DatabaseTransaction, IntoActiveModel};
 
 use crate::persist::insert_chunked;
+use crate::score_event;
 
 /// How many members one SELECT asks for: SQLite has 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
@@ -46,7 +48,8 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Folds events, with the seqs of their commits and in their order, onto the all-time standings. A removal takes the member's rows away.
+/// Folds events, with the seqs of their commits and in their order, onto the all-time standings. A removal takes the member's rows away;
+/// after a void they are what the member's history adds up to, which the transaction has already.
 ///
 /// The rows follow from history: where one cannot be read, or would hold what has no key (somebody edited it), it is left as it is
 /// and logged. The integrity diff names it, a rebuild mends it; the event itself must not suffer.
@@ -72,6 +75,11 @@ pub(crate) async fn fold_onto(
         let Some(board) = boards.get(&no) else {
             continue;
         };
+        let is_void = |(_, event): &(u64, &Event)| matches!(event.kind, EventKind::Void { .. });
+        let last = events
+            .iter()
+            .rfind(|event| is_void(event))
+            .map(|(seq, _)| *seq);
         let mut states: BTreeMap<String, Option<(State, u64)>> = BTreeMap::new();
         for row in rows.remove(&(no, member.to_owned())).unwrap_or_default() {
             match RankKey::from_i64(row.rank_key) {
@@ -88,10 +96,19 @@ pub(crate) async fn fold_onto(
                 }
             };
         }
-        for (seq, event) in events {
-            let EventKind::Score { score, at_ms, .. } = event.kind else {
-                states.values_mut().for_each(|state| *state = None);
-                continue;
+        if let Some(seq) = last {
+            states.values_mut().for_each(|state| *state = None);
+            for (segment, state) in refold(transaction, board, member).await? {
+                states.insert(segment, Some((state, seq)));
+            }
+        }
+        for (seq, event) in events.into_iter().filter(|_| last.is_none()) {
+            let (score, at_ms) = match event.kind {
+                EventKind::Score { score, at_ms, .. } => (score, at_ms),
+                _ => {
+                    states.values_mut().for_each(|state| *state = None);
+                    continue;
+                }
             };
             let step = State {
                 score,
@@ -118,6 +135,29 @@ pub(crate) async fn fold_onto(
         }
     }
     insert_chunked::<Entity, _>(transaction, upserts, Some(replace())).await
+}
+
+/// What a member's whole history adds up to, by segment.
+async fn refold(
+    transaction: &DatabaseTransaction,
+    board: &Board,
+    member: &str,
+) -> Result<Vec<(String, State)>, DbErr> {
+    let rows = score_event::of_member(board.no, member)
+        .all(transaction)
+        .await?;
+    let voided = rows.iter().filter_map(score_event::Model::voids).collect();
+    let mut replay = Replay::without(voided);
+    let mut fold = || -> ranking::Result<()> {
+        for row in &rows {
+            replay.apply(board, row.place()?, &row.to_ranking()?)?;
+        }
+        Ok(())
+    };
+    if let Err(error) = fold() {
+        tracing::error!(board = %board.no, member, %error, "a history cannot be folded; look at its rows of score_event");
+    }
+    Ok(replay.into_states(Window::All))
 }
 
 /// How a row replaces the one of the same member.

@@ -1,6 +1,7 @@
 //! The history of the SQL schema. A step that has landed is frozen; a change is a new step.
 
 mod m20261121_000001_first_light;
+mod m20261121_000002_whole_surface;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -12,6 +13,9 @@ pub struct Migrator;
 #[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m20261121_000001_first_light::Migration)]
+        vec![
+            Box::new(m20261121_000001_first_light::Migration),
+            Box::new(m20261121_000002_whole_surface::Migration),
+        ]
     }
 }

@@ -141,6 +141,76 @@ pub struct Board {
     pub generation: u32,
     /// Its rules.
     pub rules: Arc<Rules>,
+    /// When it takes scores.
+    pub open: OpenSpan,
+}
+
+/// When a board takes scores: those earned from an instant on, and before another. By default always.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenSpan {
+    /// The first instant, in Unix milliseconds.
+    pub opens_at_ms: Option<i64>,
+    /// The first instant after it, in Unix milliseconds.
+    pub closes_at_ms: Option<i64>,
+}
+
+impl OpenSpan {
+    /// Checks that it holds an instant.
+    ///
+    /// # Errors
+    /// `Invalid` where it closes before it opens, or an end of it is before 1970.
+    pub fn new(opens_at_ms: Option<i64>, closes_at_ms: Option<i64>) -> Result<Self> {
+        if [opens_at_ms, closes_at_ms]
+            .into_iter()
+            .flatten()
+            .any(|at_ms| at_ms < 0)
+        {
+            return Err(Error::invalid(
+                "opensAt and closesAt are accepted from 1970 on",
+            ));
+        }
+        if let (Some(opens), Some(closes)) = (opens_at_ms, closes_at_ms)
+            && opens >= closes
+        {
+            return Err(Error::invalid("opensAt must be before closesAt"));
+        }
+        Ok(Self {
+            opens_at_ms,
+            closes_at_ms,
+        })
+    }
+}
+
+impl Board {
+    /// Checks that the board takes scores earned at an instant.
+    ///
+    /// # Errors
+    /// `Invalid`, saying when it opens or closed.
+    pub fn check_open(&self, at_ms: i64) -> Result<()> {
+        let shown = |at_ms: i64| {
+            jiff::Timestamp::from_millisecond(at_ms)
+                .map_or_else(|_| format!("{at_ms} ms"), |instant| instant.to_string())
+        };
+        match self.open {
+            OpenSpan {
+                opens_at_ms: Some(opens),
+                ..
+            } if at_ms < opens => Err(Error::invalid(format!(
+                "this board takes scores earned from {} on, not {}",
+                shown(opens),
+                shown(at_ms)
+            ))),
+            OpenSpan {
+                closes_at_ms: Some(closes),
+                ..
+            } if at_ms >= closes => Err(Error::invalid(format!(
+                "this board takes scores earned before {}, not {}",
+                shown(closes),
+                shown(at_ms)
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Rules {

@@ -3,10 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, EventId, MemberId};
+use crate::id::{BoardNo, EventId, MemberId, Partition};
 
 /// The commit id that stands before the first commit of every partition.
 pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
+
+/// What a head says of the keys around it. Where a program's keys change, so does this: a head of another layout is none, and
+/// recovery loads its partition from SQL.
+const KEY_LAYOUT: &str = "2";
 
 /// The most events in one commit.
 pub const COMMIT_EVENTS_MAX: usize = 1000;
@@ -54,6 +58,17 @@ pub struct Event {
     pub segments: Vec<String>,
 }
 
+/// Where in history an event stands, for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventPlace {
+    /// The partition of its commit.
+    pub partition: Partition,
+    /// The seq of its commit.
+    pub seq: u64,
+    /// Its place in the commit, from 0.
+    pub index: u32,
+}
+
 /// What an event does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
@@ -68,13 +83,18 @@ pub enum EventKind {
     },
     /// The member leaves the board: voids what stands before it.
     Removal,
+    /// An earlier event of the same member counts no more, as if it had never been: a score, or a removal.
+    Void {
+        /// That event.
+        target: EventPlace,
+    },
 }
 
 impl Head {
-    /// Reads `<seq> <commit id> <run id>`.
+    /// Reads `<seq> <commit id> <layout> <run id>`.
     ///
     /// # Errors
-    /// `Corrupt` where it is not of that form.
+    /// `Corrupt` where it is not of that form, or of a program that lays out its keys another way.
     pub fn parse(text: &str) -> Result<Self> {
         let mut parts = text.split(' ');
         let head = (|| {
@@ -82,17 +102,33 @@ impl Head {
             Some(Self {
                 seq,
                 commit: parts.next()?.to_owned(),
-                run_id: parts.next()?.to_owned(),
+                run_id: parts
+                    .next()
+                    .filter(|&layout| layout == KEY_LAYOUT)
+                    .and_then(|_| parts.next())?
+                    .to_owned(),
             })
         })();
         head.filter(|_| parts.next().is_none())
             .ok_or_else(|| Error::corrupt(format!("{text:?} is no head of a partition")))
     }
 
+    /// The commit that follows it.
+    #[must_use]
+    pub fn next(&self, id: String, accepted_at_ms: i64, events: Vec<Event>) -> Commit {
+        Commit {
+            seq: self.seq + 1,
+            id,
+            parent: self.commit.clone(),
+            accepted_at_ms,
+            events,
+        }
+    }
+
     /// The text that [`Self::parse`] reads.
     #[must_use]
     pub fn to_text(&self) -> String {
-        format!("{} {} {}", self.seq, self.commit, self.run_id)
+        format!("{} {} {KEY_LAYOUT} {}", self.seq, self.commit, self.run_id)
     }
 }
 
@@ -114,11 +150,14 @@ struct EventWire {
     b: i64,
     g: u32,
     m: String,
-    /// Absent for a removal.
+    /// Absent for a removal and a void.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     s: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     t: Option<i64>,
+    /// A void's target: partition, seq, index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    x: Option<(u16, u64, u32)>,
     /// The client said when.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     sent: bool,
@@ -175,13 +214,21 @@ impl Commit {
 
 impl From<&Event> for EventWire {
     fn from(event: &Event) -> Self {
-        let (s, t, sent) = match event.kind {
+        let (s, t, sent, x) = match event.kind {
             EventKind::Score {
                 score,
                 at_ms,
                 at_sent,
-            } => (Some(score), Some(at_ms), at_sent),
-            EventKind::Removal => (None, None, false),
+            } => (Some(score), Some(at_ms), at_sent, None),
+            EventKind::Removal => (None, None, false, None),
+            EventKind::Void { target } => {
+                let EventPlace {
+                    partition,
+                    seq,
+                    index,
+                } = target;
+                (None, None, false, Some((partition.0, seq, index)))
+            }
         };
         let id = event.event_id.as_ref().map(ToString::to_string);
         Self {
@@ -190,6 +237,7 @@ impl From<&Event> for EventWire {
             m: event.member.to_string(),
             s,
             t,
+            x,
             sent,
             id,
             seg: event.segments.clone(),
@@ -199,16 +247,23 @@ impl From<&Event> for EventWire {
 
 impl EventWire {
     fn into_event(self) -> Result<Event> {
-        let kind = match (self.s, self.t) {
-            (Some(score), Some(at_ms)) => EventKind::Score {
+        let kind = match (self.s, self.t, self.x) {
+            (Some(score), Some(at_ms), None) => EventKind::Score {
                 score,
                 at_ms,
                 at_sent: self.sent,
             },
-            (None, None) => EventKind::Removal,
+            (None, None, None) => EventKind::Removal,
+            (None, None, Some((partition, seq, index))) => EventKind::Void {
+                target: EventPlace {
+                    partition: Partition(partition),
+                    seq,
+                    index,
+                },
+            },
             _ => {
                 return Err(Error::corrupt(
-                    "an event in the log has a score without a time, or a time without a score",
+                    "an event in the log is neither a score with its time, nor a removal, nor a void",
                 ));
             }
         };
@@ -231,6 +286,15 @@ mod tests {
     fn events() -> impl Strategy<Value = Event> {
         let kind = prop_oneof![
             Just(EventKind::Removal),
+            (any::<u16>(), any::<u64>(), any::<u32>()).prop_map(|(partition, seq, index)| {
+                EventKind::Void {
+                    target: EventPlace {
+                        partition: Partition(partition),
+                        seq,
+                        index,
+                    },
+                }
+            }),
             (any::<i64>(), any::<i64>(), any::<bool>()).prop_map(|(score, at_ms, at_sent)| {
                 EventKind::Score {
                     score,
@@ -275,6 +339,7 @@ mod tests {
             "null",
             r#"{"v":2,"id":"","parent":"","at":0}"#,
             r#"{"v":1,"id":"","parent":"","at":0,"ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
+            r#"{"v":1,"id":"","parent":"","at":0,"ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
         ] {
             assert!(
                 matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))),
@@ -284,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_three_words() {
+    fn a_head_is_four_words() {
         let head = Head {
             seq: 7,
             commit: "c".into(),
             run_id: "r".into(),
         };
         assert_eq!(Head::parse(&head.to_text()), Ok(head));
-        for bad in ["", "7", "7 c", "7 c r x", "x c r"] {
+        for bad in ["", "7", "7 c 2", "7 c r", "7 c 1 r", "7 c 2 r x", "x c 2 r"] {
             assert!(Head::parse(bad).is_err(), "{bad}");
         }
     }

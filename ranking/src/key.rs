@@ -1,9 +1,11 @@
 //! Every Redis key of Laurel, made here and nowhere else.
 //!
 //! ```text
-//! laurel:{3}:head                         the partition's last commit: "<seq> <commit id> <run id>"
+//! laurel:{3}:head                         the partition's last commit: "<seq> <commit id> <layout of these keys> <run id>"
 //! laurel:{3}:log                          stream of commits on their way to SQL; entry ids <seq>-0
 //! laurel:{3}:seen:<bucket>                hash: event ids accepted in one dedup span → what they were
+//! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "deleted"
+//! laurel:{3}:periods:12.1:region%3Aeu:daily   sorted set: label of a period that had an entry → its start in Unix ms
 //! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
 //! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
 //!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
@@ -75,7 +77,7 @@ impl KeySpace {
         ))
     }
 
-    /// String: `<seq> <commit id> <run id>` of the partition's last commit.
+    /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
     #[must_use]
     pub fn head(&self, partition: Partition) -> String {
         self.of(partition, "head")
@@ -91,6 +93,36 @@ impl KeySpace {
     #[must_use]
     pub fn seen(&self, partition: Partition, bucket: i64) -> String {
         self.of(partition, format_args!("seen:{bucket}"))
+    }
+
+    /// Hash: what became of boards, by number; see [`BoardMark`](crate::submission::BoardMark).
+    #[must_use]
+    pub fn board_marks(&self, partition: Partition) -> String {
+        self.of(partition, "gen")
+    }
+
+    /// Sorted set: the periods of a standings' board, segment and window that had an entry in this partition, by start.
+    #[must_use]
+    pub fn periods(&self, partition: Partition, id: &StandingsId) -> String {
+        let StandingsId {
+            board,
+            generation,
+            segment,
+            window,
+            ..
+        } = id;
+        let segment = escape(segment);
+        self.of(
+            partition,
+            format_args!("periods:{board}.{generation}:{segment}:{window}"),
+        )
+    }
+
+    /// The pattern of the keys of a partition's lists of periods, of all boards or one.
+    #[must_use]
+    pub fn periods_pattern(&self, partition: Partition, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        self.of(partition, format_args!("periods:{board}*"))
     }
 
     /// String: the token of whoever recovers the partition.
@@ -155,6 +187,13 @@ impl KeySpace {
             period: unescape(parts.next()?),
         };
         (parts.next().is_none() && self.standings(partition, &id) == key).then_some(id)
+    }
+
+    /// The window of a list of periods; `None` for a key that nothing here writes.
+    #[must_use]
+    pub fn parse_periods(&self, partition: Partition, key: &str) -> Option<Window> {
+        let rest = key.strip_prefix(&self.of(partition, "periods:"))?;
+        rest.rsplit_once(':')?.1.parse().ok()
     }
 
     fn of(&self, partition: Partition, what: impl fmt::Display) -> String {

@@ -1,20 +1,22 @@
 //! Standings from history: events in their order, folded one by one. What recovery rebuilds from, and an oracle in tests.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::board::Board;
-use crate::commit::{Event, EventKind};
+use crate::commit::{Event, EventKind, EventPlace};
 use crate::error::Result;
 use crate::fold::State;
 use crate::id::{BoardNo, MemberId};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
-use crate::submission::Periods;
-use crate::window::Period;
+use crate::submission::{Periods, StandingsChange};
+use crate::window::{Period, Window};
 
 /// The standings that some events add up to. Holds a state for every entry.
 #[derive(Debug, Default)]
 pub struct Replay {
+    /// Events that do not count; known before the first one is folded.
+    voided: HashSet<EventPlace>,
     periods: Periods,
     /// The board and period of every standings.
     standings: HashMap<StandingsId, (Board, Period)>,
@@ -22,14 +24,30 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// A replay of a history in which these events were voided.
+    #[must_use]
+    pub fn without(voided: HashSet<EventPlace>) -> Self {
+        Self {
+            voided,
+            ..Self::default()
+        }
+    }
+
     /// Folds one event. Events of a member come in the order of their partition's history.
     ///
     /// # Errors
     /// `Invalid` where an event's time is in no period; an accepted one's always is.
-    pub fn apply(&mut self, board: &Board, event: &Event) -> Result<()> {
-        let EventKind::Score { score, at_ms, .. } = event.kind else {
-            self.states.remove(&(board.no, event.member.clone()));
+    pub fn apply(&mut self, board: &Board, place: EventPlace, event: &Event) -> Result<()> {
+        if self.voided.contains(&place) {
             return Ok(());
+        }
+        let (score, at_ms) = match event.kind {
+            EventKind::Score { score, at_ms, .. } => (score, at_ms),
+            EventKind::Removal => {
+                self.states.remove(&(board.no, event.member.clone()));
+                return Ok(());
+            }
+            EventKind::Void { .. } => return Ok(()),
         };
         let step = State {
             score,
@@ -51,6 +69,37 @@ impl Replay {
             states.insert(id, state);
         }
         Ok(())
+    }
+
+    /// The states of one window, with their segments: of one member's history in `all`, one a segment.
+    #[must_use]
+    pub fn into_states(self, window: Window) -> Vec<(String, State)> {
+        let states = self.states.into_values().flatten();
+        states
+            .filter(|(id, _)| id.window == window)
+            .map(|(id, state)| (id.segment, state))
+            .collect()
+    }
+
+    /// Every standings that has entries, with what sets them, by member.
+    ///
+    /// # Errors
+    /// `OutOfRange` where a state has no key: no accepted history has such a one.
+    pub fn into_changes(self) -> Result<Vec<StandingsChange>> {
+        let starts: HashMap<StandingsId, i64> = self
+            .standings
+            .iter()
+            .map(|(id, (_, period))| (id.clone(), period.start_ms))
+            .collect();
+        let change = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| StandingsChange {
+            start_ms: starts[&id],
+            id,
+            entries: entries
+                .into_iter()
+                .map(|(member, key)| (member, Some(key)))
+                .collect(),
+        };
+        Ok(self.into_entries()?.into_iter().map(change).collect())
     }
 
     /// The entries of every standings that has some, by member.

@@ -91,6 +91,7 @@ mod tests {
         Board {
             no: BoardNo(no),
             generation: 1,
+            open: Default::default(),
             rules: Arc::new(Rules::new(RulesInput { shards, ..input() }).unwrap()),
         }
     }

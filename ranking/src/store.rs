@@ -1,10 +1,11 @@
 //! Redis: one connection, the scripts, and what an answer means.
 //!
-//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`]. A partition is *level* while its head carries
+//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`]. A partition is *level* while its head carries
 //! the run id of the server that answers. Every connection belongs to one run of the server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover or a flush is noticed by the first read after it.
 
 pub mod batch;
+pub mod history;
 mod merge;
 pub mod read;
 pub mod recovery;
@@ -275,13 +276,10 @@ impl Store {
 
     /// Checks that a partition's head, as read, is level with the run that answered.
     fn check_level(partition: Partition, head: Option<&str>, run_id: &str) -> Result<Head> {
-        let head = head.ok_or(Error::NotLevel(partition.0))?;
-        let head = Head::parse(head)?;
-        if head.run_id == run_id {
-            Ok(head)
-        } else {
-            Err(Error::NotLevel(partition.0))
-        }
+        // A head that nobody here wrote is none.
+        let head = head.and_then(|head| Head::parse(head).ok());
+        head.filter(|head| head.run_id == run_id)
+            .ok_or(Error::NotLevel(partition.0))
     }
 }
 

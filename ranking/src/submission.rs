@@ -3,7 +3,7 @@
 //! All decisions of the write path are made here, in Rust, from a [`Snapshot`]; Redis only checks that the
 //! partition's head has not moved since and then writes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::board::{Board, Policy};
 use crate::commit::{Commit, Event, EventKind, Head};
@@ -48,9 +48,58 @@ pub enum Verdict {
     Rejected(Error),
 }
 
+/// What became of a board since it was created, as a partition holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoardMark {
+    /// It is in this generation.
+    Generation(u32),
+    /// It was deleted: nothing is accepted for it any more.
+    Deleted,
+}
+
+impl BoardMark {
+    /// Reads what a partition holds; nothing is the first generation.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is neither a generation nor `deleted`.
+    pub fn parse(text: Option<&str>) -> Result<Self> {
+        match text {
+            None => Ok(Self::Generation(1)),
+            Some("deleted") => Ok(Self::Deleted),
+            Some(text) => text
+                .parse()
+                .map(Self::Generation)
+                .map_err(|_| Error::corrupt(format!("{text:?} is no mark of a board"))),
+        }
+    }
+
+    /// The text that [`Self::parse`] reads.
+    #[must_use]
+    pub fn to_text(self) -> String {
+        match self {
+            Self::Generation(generation) => generation.to_string(),
+            Self::Deleted => "deleted".to_owned(),
+        }
+    }
+
+    /// Checks that whoever knows the board as `board` knows it as it is.
+    ///
+    /// # Errors
+    /// `BoardGone` where it was deleted or laid out anew.
+    pub fn check(self, board: &Board) -> Result<()> {
+        if self == Self::Generation(board.generation) {
+            Ok(())
+        } else {
+            Err(Error::BoardGone)
+        }
+    }
+}
+
 /// What has to be read before a batch can be folded.
 #[derive(Debug, Default)]
 pub struct Wanted {
+    /// The boards; never none where there is a submission.
+    pub boards: Vec<BoardNo>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The keys, standings by standings; no member twice in one.
@@ -64,6 +113,8 @@ pub struct Snapshot {
     pub head: Head,
     /// How many commits wait for SQL.
     pub log_len: u64,
+    /// What became of each board.
+    pub boards: Vec<BoardMark>,
     /// What each event id was accepted as, last.
     pub seen: Vec<Option<String>>,
     /// The keys; an error where an entry is none of ours.
@@ -78,9 +129,20 @@ pub struct Folded {
     /// The commit; `None` where nothing was accepted.
     pub commit: Option<Commit>,
     /// The new keys, standings by standings.
-    pub keys: Vec<(StandingsId, Vec<(MemberId, RankKey)>)>,
+    pub changes: Vec<StandingsChange>,
     /// Fields and values for the present seen hash.
     pub seen: Vec<(String, String)>,
+}
+
+/// What a commit changes in one standings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingsChange {
+    /// Which.
+    pub id: StandingsId,
+    /// Where its period starts, in Unix milliseconds.
+    pub start_ms: i64,
+    /// Members and their new keys; `None` for those who leave.
+    pub entries: Vec<(MemberId, Option<RankKey>)>,
 }
 
 /// Periods found so far: events come in runs of the same period, and zone arithmetic is not free.
@@ -152,6 +214,11 @@ impl Batch {
     pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
         let (mut wanted, mut standings_periods, mut places) = (Wanted::default(), vec![], vec![]);
         let mut periods = Periods::default();
+        let boards: BTreeSet<BoardNo> = submissions
+            .iter()
+            .map(|submission| submission.board.no)
+            .collect();
+        wanted.boards = boards.into_iter().collect();
         let mut standings_index: HashMap<StandingsId, usize> = HashMap::new();
         let mut member_index: HashMap<(usize, MemberId), usize> = HashMap::new();
         for submission in &submissions {
@@ -213,10 +280,25 @@ impl Batch {
                 seen.insert(field.clone(), first);
             }
         }
+        let marks: HashMap<BoardNo, BoardMark> = self
+            .wanted
+            .boards
+            .iter()
+            .copied()
+            .zip(snapshot.boards.iter().copied())
+            .collect();
+        let is_there = |board: &Board| {
+            let mark = marks.get(&board.no).copied();
+            mark.unwrap_or(BoardMark::Deleted).check(board)
+        };
         let mut keys = snapshot.keys.clone();
         let seq = snapshot.head.seq + 1;
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         for (submission, places) in self.submissions.iter().zip(&self.places) {
+            if let Err(error) = is_there(&submission.board) {
+                verdicts.push(Verdict::Rejected(error));
+                continue;
+            }
             let (field, this) = (
                 submission.seen_field(),
                 submission.as_seen(self.now_ms, seq),
@@ -241,17 +323,12 @@ impl Batch {
                 seen.insert(field, this);
             }
         }
-        let commit = (!events.is_empty()).then(|| Commit {
-            seq,
-            id: commit.to_owned(),
-            parent: snapshot.head.commit.clone(),
-            accepted_at_ms: self.now_ms,
-            events,
-        });
+        let commit = (!events.is_empty())
+            .then(|| snapshot.head.next(commit.to_owned(), self.now_ms, events));
         Ok(Folded {
             verdicts,
             commit,
-            keys: self.changed(&snapshot.keys, &keys),
+            changes: self.changes(&snapshot.keys, &keys),
             seen: seen_now,
         })
     }
@@ -264,13 +341,15 @@ impl Batch {
         keys: &mut [Vec<Result<Option<RankKey>>>],
     ) -> Result<()> {
         let rules = &submission.board.rules;
+        let earned_ms = submission.earned_ms(self.now_ms);
+        submission.board.check_open(earned_ms)?;
         if rules.policy != Policy::Sum {
             // One that would not change anything now might after a removal.
             rules.check_score(submission.score)?;
         }
         let event = State {
             score: submission.score,
-            tick: rules.tick(submission.earned_ms(self.now_ms)),
+            tick: rules.tick(earned_ms),
         };
         let mut moved = Vec::with_capacity(places.len());
         for &(standings, member) in places {
@@ -289,27 +368,29 @@ impl Batch {
         Ok(())
     }
 
-    fn changed(
+    fn changes(
         &self,
         before: &[Vec<Result<Option<RankKey>>>],
         after: &[Vec<Result<Option<RankKey>>>],
-    ) -> Vec<(StandingsId, Vec<(MemberId, RankKey)>)> {
-        let standings = self.wanted.standings.iter().zip(before.iter().zip(after));
-        let changed = standings.map(|((id, members), (before, after))| {
-            let moved = members
-                .iter()
-                .zip(before.iter().zip(after))
-                .filter(|(_, (before, after))| before != after);
-            (
-                id.clone(),
-                moved
+    ) -> Vec<StandingsChange> {
+        let keys = before.iter().zip(after);
+        let standings = self.wanted.standings.iter().zip(&self.periods).zip(keys);
+        let changes = standings.map(|(((id, members), period), (before, after))| {
+            let keys = members.iter().zip(before.iter().zip(after));
+            let moved = keys.filter(|(_, (before, after))| before != after);
+            StandingsChange {
+                id: id.clone(),
+                start_ms: period.start_ms,
+                entries: moved
                     .filter_map(|(member, (_, after))| {
-                        Some((member.clone(), after.clone().ok().flatten()?))
+                        Some((member.clone(), Some(after.clone().ok().flatten()?)))
                     })
-                    .collect::<Vec<_>>(),
-            )
+                    .collect(),
+            }
         });
-        changed.filter(|(_, moved)| !moved.is_empty()).collect()
+        changes
+            .filter(|change| !change.entries.is_empty())
+            .collect()
     }
 }
 
@@ -352,11 +433,12 @@ impl Submission {
 }
 
 /// The field of an event id in a seen hash: ids have no control characters, so a line feed parts them.
-fn seen_field(board: BoardNo, member: &MemberId, event_id: &EventId) -> String {
+#[must_use]
+pub fn seen_field(board: BoardNo, member: &MemberId, event_id: &EventId) -> String {
     format!("{board}\n{member}\n{event_id}")
 }
 
-/// The field and value that a seen hash has for an event of a commit; `None` for one without an id, or a removal.
+/// The field and value that a seen hash has for an event of a commit; `None` for one without an id, a removal or a void.
 #[must_use]
 pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(String, String)> {
     let EventKind::Score {
@@ -375,6 +457,14 @@ pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(Strin
         seq,
     };
     Some((field, seen.to_text()))
+}
+
+/// The seq of the commit that accepted an event id, from the value that a seen hash has for it.
+///
+/// # Errors
+/// `Corrupt` where it is no such value.
+pub fn seen_seq(value: &str) -> Result<u64> {
+    Ok(Seen::parse(value)?.seq)
 }
 
 /// What an event id was accepted as: `<raw score> <at or -> <accepted at> <seq>`.

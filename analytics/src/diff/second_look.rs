@@ -13,7 +13,7 @@ use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use sea_orm::{
     AccessMode, ColumnTrait, Condition, DbBackend, EntityTrait, IsolationLevel, QueryFilter,
-    QueryOrder, TransactionTrait,
+    TransactionTrait,
 };
 
 use super::Place;
@@ -80,16 +80,7 @@ impl InSql {
             }
             _ => deployment.db.begin().await?,
         };
-        let of_member = Condition::all()
-            .add(score_event::Column::BoardNo.eq(board.no.0))
-            .add(score_event::Column::Member.eq(member));
-        let events = score_event::Entity::find()
-            .filter(of_member)
-            .order_by_asc(score_event::Column::Generation)
-            .order_by_asc(score_event::Column::Seq)
-            .order_by_asc(score_event::Column::EventIndex)
-            .all(&view)
-            .await?;
+        let events = score_event::of_member(board.no, member).all(&view).await?;
         let of_member = Condition::all()
             .add(standing::Column::BoardNo.eq(board.no.0))
             .add(standing::Column::Member.eq(member));
@@ -108,9 +99,10 @@ impl InSql {
 
     /// What the events up to a seq give the member.
     fn standings(&self, board: &Board, seq: u64) -> Result<HashMap<StandingsId, Held>> {
-        let mut replay = Replay::default();
-        for row in self.events.iter().filter(|row| row.seq as u64 <= seq) {
-            replay.apply(board, &row.to_ranking()?)?;
+        let events = || self.events.iter().filter(|row| row.seq as u64 <= seq);
+        let mut replay = Replay::without(events().filter_map(score_event::Model::voids).collect());
+        for row in events() {
+            replay.apply(board, row.place()?, &row.to_ranking()?)?;
         }
         let held = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| {
             let (_, key) = entries.first()?;

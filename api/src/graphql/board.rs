@@ -5,15 +5,14 @@ use std::sync::Arc;
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
-use sea_orm::{
-    ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-};
+use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
 use super::connection::{Connection, Page, PageCursor};
 use super::global_id::GlobalId;
+use super::period::{Period, PeriodTotal, periods_page};
 use super::request::{RequestState, app, state};
 use super::scalar::{DateTime, Decimal, int};
-use super::standings::{Choice, Period, Standings};
+use super::standings::{Choice, Standings};
 use crate::app::App;
 use crate::boards::KnownBoard;
 use crate::error::Error;
@@ -157,14 +156,14 @@ pub(super) async fn list(
     for row in rows {
         connection.edges.push(Edge::new(
             PageCursor(row.slug.clone()),
-            Board(app(ctx).boards.learn(row).await?),
+            Board(KnownBoard::new(row)?),
         ));
     }
     Ok(connection)
 }
 
 fn visible(state: &RequestState) -> Select<row::Entity> {
-    let select = row::Entity::find();
+    let select = row::living();
     if state.principal.is_some() {
         select
     } else {
@@ -188,6 +187,7 @@ impl BoardTotal {
 }
 
 /// A ranking with fixed rules.
+#[derive(Clone)]
 pub struct Board(pub(super) Arc<KnownBoard>);
 
 #[Object]
@@ -285,6 +285,35 @@ impl Board {
     /// When it was created.
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.row.created_at_ms)
+    }
+
+    /// The first instant that it takes scores for, by their `at`; null for always.
+    async fn opens_at(&self) -> Option<DateTime> {
+        self.0.row.opens_at_ms.map(DateTime)
+    }
+
+    /// The first instant that it takes no scores for any more, by their `at`; null for never.
+    async fn closes_at(&self) -> Option<DateTime> {
+        self.0.row.closes_at_ms.map(DateTime)
+    }
+
+    /// The periods of a window that have entries, newest first.
+    async fn periods(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The window's name.")] window: String,
+        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+    ) -> Result<Connection<Period, PeriodTotal>> {
+        let choice = Choice {
+            window,
+            ..Choice::default()
+        };
+        let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?;
+        let page = Page::new(first, after, last, before)?;
+        Ok(periods_page(ctx, standings, page).await?)
     }
 
     /// One standings: of a window's present period, or of the period that an instant is in or a label names.

@@ -110,6 +110,9 @@ pub fn limit(name: &str, count: Option<i32>) -> Result<usize> {
     Ok(count)
 }
 
+/// Stands for the key in the cursor of a member without an entry.
+const NO_KEY: i64 = -1;
+
 /// The place of an entry in its standings, as a page cursor carries it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryCursor(i64, u32, String, String, String, i64, String);
@@ -125,6 +128,20 @@ impl EntryCursor {
             id.window.name().to_owned(),
             id.period.clone(),
             key.to_i64(),
+            member.to_string(),
+        )
+    }
+
+    /// The cursor of a member without an entry.
+    #[must_use]
+    pub fn of_member(id: &ranking::key::StandingsId, member: &MemberId) -> Self {
+        Self(
+            id.board.0,
+            id.generation,
+            id.segment.clone(),
+            id.window.name().to_owned(),
+            id.period.clone(),
+            NO_KEY,
             member.to_string(),
         )
     }
@@ -145,6 +162,18 @@ impl EntryCursor {
     #[must_use]
     pub fn period(&self) -> &str {
         &self.4
+    }
+
+    /// The member, where it is the cursor of one without an entry.
+    ///
+    /// # Errors
+    /// `BAD_USER_INPUT` where it was tampered with.
+    pub fn without_score(&self) -> Result<Option<MemberId>> {
+        if self.5 != NO_KEY {
+            return Ok(None);
+        }
+        let member = MemberId::new(&self.6).map_err(|_| no_cursor(&self.6))?;
+        Ok(Some(member))
     }
 
     /// The place.

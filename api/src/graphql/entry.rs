@@ -38,6 +38,10 @@ impl Entry {
         }
     }
 
+    pub(super) fn exact_score(&self) -> Decimal {
+        Decimal::of(self.state().score, self.standings.read.rules.decimals)
+    }
+
     fn state(&self) -> State {
         let read = &self.standings.read;
         read.rules
@@ -96,7 +100,7 @@ impl Entry {
 
     /// The exact score.
     async fn score(&self) -> Decimal {
-        Decimal::of(self.state().score, self.standings.read.rules.decimals)
+        self.exact_score()
     }
 
     /// The score as a floating-point number, for charts; it may be rounded.

@@ -1,5 +1,7 @@
-//! Global ids, readable: `board:redis`, `member:u42`, `standings:redis:daily:2025-09-03:`, `entry:redis:all:all::u42`.
+//! Global ids, readable: `board:redis`, `member:u42`, `standings:redis:daily:2025-09-03:`, `entry:redis:all:all::u42`, `event:3:120:0`.
 
+use ranking::commit::EventPlace;
+use ranking::id::Partition;
 use ranking::key::{escape, unescape};
 
 /// What a global id names.
@@ -13,6 +15,8 @@ pub enum GlobalId {
     Standings(StandingsName),
     /// A member's entry in a standings.
     Entry(StandingsName, String),
+    /// An event.
+    Event(EventPlace),
 }
 
 /// A standings by names that users know.
@@ -37,6 +41,9 @@ impl GlobalId {
             Self::Member(key) => format!("member:{key}"),
             Self::Standings(name) => format!("standings:{}", name.to_text()),
             Self::Entry(name, member) => format!("entry:{}:{member}", name.to_text()),
+            Self::Event(place) => {
+                format!("event:{}:{}:{}", place.partition, place.seq, place.index)
+            }
         }
     }
 
@@ -57,6 +64,15 @@ impl GlobalId {
                     StandingsName::parse(name)?,
                     (*member).to_owned(),
                 ))
+            }
+            "event" => {
+                let mut parts = rest.split(':');
+                let place = EventPlace {
+                    partition: Partition(parts.next()?.parse().ok()?),
+                    seq: parts.next()?.parse().ok()?,
+                    index: parts.next()?.parse().ok()?,
+                };
+                parts.next().is_none().then_some(Self::Event(place))
             }
             _ => None,
         }
@@ -98,11 +114,25 @@ mod tests {
             GlobalId::Member("a:b%3A".into()),
             GlobalId::Standings(name.clone()),
             GlobalId::Entry(name, "x:y::".into()),
+            GlobalId::Event(EventPlace {
+                partition: Partition(3),
+                seq: 120,
+                index: 7,
+            }),
         ];
         for id in ids {
             assert_eq!(GlobalId::parse(&id.to_text()), Some(id));
         }
-        for text in ["", "board", "user:1", "standings:a:b", "entry:a:b:c:d"] {
+        for text in [
+            "",
+            "board",
+            "user:1",
+            "standings:a:b",
+            "entry:a:b:c:d",
+            "event:1:2",
+            "event:1:2:3:4",
+            "event:x:2:3",
+        ] {
             assert_eq!(GlobalId::parse(text), None, "{text}");
         }
     }

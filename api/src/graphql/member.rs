@@ -1,12 +1,16 @@
 //! Members: whoever is ranked.
 
+use async_graphql::connection::Edge;
 use async_graphql::{Context, ID, Object, Result};
 use entity::member as row;
 use ranking::id::MemberId;
 
 use super::board;
+use super::connection::{Connection, Page, PageCursor};
 use super::entry::Entry;
+use super::event::{EventTotal, ScoreEvent, events_page};
 use super::global_id::GlobalId;
+use super::member_search::MemberTotal;
 use super::request::{app, state};
 use super::scalar::DateTime;
 use super::standings::{Choice, Standings};
@@ -69,6 +73,40 @@ impl Member {
         state(ctx).loaders.member(&self.key).await.ok().flatten()
     }
 
+    async fn friends_page(
+        &self,
+        ctx: &Context<'_>,
+        page: Page,
+    ) -> crate::error::Result<Connection<Member, MemberTotal>> {
+        let _reading = state(ctx).loaders.reading();
+        let (app, member) = (app(ctx), MemberId::new(&self.key)?);
+        let friends = app.friends.of(&app.deployment.db, &member).await?;
+        let part = match &page {
+            Page::Forward { limit, after } => {
+                let start = after.as_ref().map_or(0, |after| {
+                    friends.partition_point(|friend| friend.as_str() <= after.as_str())
+                });
+                start..friends.len().min(start + limit)
+            }
+            Page::Backward { limit, before } => {
+                let end = before.as_ref().map_or(friends.len(), |before| {
+                    friends.partition_point(|friend| friend.as_str() < before.as_str())
+                });
+                end.saturating_sub(*limit)..end
+            }
+        };
+        let total = MemberTotal::Counted(friends.len() as u64);
+        let mut connection =
+            Connection::with_additional_fields(part.start > 0, part.end < friends.len(), total);
+        for friend in &friends[part] {
+            let cursor = PageCursor(friend.to_string());
+            connection
+                .edges
+                .push(Edge::new(cursor, Self::named(friend.as_str())));
+        }
+        Ok(connection)
+    }
+
     async fn entry(
         &self,
         ctx: &Context<'_>,
@@ -111,6 +149,37 @@ impl Member {
     /// When it came into being; null for a moment after its first score.
     async fn created_at(&self, ctx: &Context<'_>) -> Option<DateTime> {
         self.row(ctx).await.map(|row| DateTime(row.created_at_ms))
+    }
+
+    /// Its friends, by key.
+    async fn friends(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+    ) -> Result<Connection<Member, MemberTotal>> {
+        let page = Page::new(first, after, last, before)?;
+        Ok(self.friends_page(ctx, page).await?)
+    }
+
+    /// Its history on a board, newest first: what the database has of it, a moment after it was accepted. Null where there is no such board.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are the arguments of the field"
+    )]
+    async fn events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board's slug.")] board: String,
+        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+    ) -> Result<Option<Connection<ScoreEvent, EventTotal>>> {
+        let page = Page::new(first, after, last, before)?;
+        Ok(events_page(ctx, &board, &self.key, page).await?)
     }
 
     /// Its entry on a board; null where there is no such board, or the member is not in these standings.

@@ -5,8 +5,10 @@ use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
 use super::board::{self, Board, BoardTotal};
 use super::connection::{Connection, Page};
 use super::entry::Entry;
+use super::event::{self, ScoreEvent};
 use super::global_id::{GlobalId, StandingsName};
 use super::member::Member;
+use super::member_search::{MemberTotal, search};
 use super::request::{app, state};
 use super::standings::{Choice, Standings, member_ids};
 use crate::error::Error;
@@ -23,6 +25,8 @@ pub enum Node {
     Standings(Standings),
     /// An entry.
     Entry(Entry),
+    /// An event.
+    ScoreEvent(ScoreEvent),
 }
 
 /// Who the access token says is asking.
@@ -47,7 +51,7 @@ impl Query {
     ) -> Result<Option<Node>> {
         let unknown = || {
             Error::bad_input(
-                "this is no id of ours; one begins with board:, member:, standings: or entry:",
+                "this is no id of ours; one begins with board:, member:, standings:, entry: or event:",
             )
         };
         Ok(match GlobalId::parse(&id).ok_or_else(unknown)? {
@@ -68,6 +72,7 @@ impl Query {
                 }
                 None => None,
             },
+            GlobalId::Event(place) => event::find(ctx, place).await?.map(Into::into),
         })
     }
 
@@ -109,6 +114,17 @@ impl Query {
     ) -> Result<Vec<Option<Member>>> {
         member_ids(&keys)?;
         Ok(Member::find(ctx, &keys).await?)
+    }
+
+    /// The members whose key begins with a text, by key; then those whose name does, whatever the case, by name.
+    async fn search_members(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The start of a key or name: 1 to 128 bytes.")] prefix: String,
+        #[graphql(desc = "How many, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+    ) -> Result<Connection<Member, MemberTotal>> {
+        Ok(search(ctx, &prefix, first, after).await?)
     }
 
     /// Who the access token says is asking; null without one.

@@ -5,6 +5,9 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 
+/// The longest title, member name or region, in characters.
+const TEXT_CHARS_MAX: usize = 200;
+
 /// The most digits of a decimal that comes as a JSON number: more would not survive a reader that holds numbers as doubles.
 const NUMBER_DIGITS_MAX: usize = 15;
 
@@ -83,4 +86,18 @@ pub(crate) fn int(count: u64) -> Result<i32> {
             "a count is larger than GraphQL's Int can hold",
         )
     })
+}
+
+/// Checks a text for people: a title, a name, a region.
+///
+/// # Errors
+/// `BAD_USER_INPUT` where it is empty, too long, or has control characters.
+pub(super) fn text(name: &str, text: String) -> Result<String> {
+    let count = text.chars().count();
+    if count == 0 || count > TEXT_CHARS_MAX || text.chars().any(char::is_control) {
+        return Err(Error::bad_input(format!(
+            "{name} has 1 to {TEXT_CHARS_MAX} characters, none of them control characters; this one does not"
+        )));
+    }
+    Ok(text)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::connection::Edge;
-use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use async_graphql::{Context, Enum, ID, Object, Result};
 use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
@@ -12,10 +12,13 @@ use ranking::window::Window as RankingWindow;
 
 use super::board::{Board, Window};
 use super::connection::{Connection, EntryCursor, PAGE_MAX, Page, limit};
+use super::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
 use super::entry::Entry;
+use super::friend::{FriendEntryConnection, FriendsPage, friends_page};
 use super::global_id::{GlobalId, StandingsName};
+use super::period::Period;
 use super::request::{app, state};
-use super::scalar::{DateTime, int};
+use super::scalar::{Decimal, int};
 use crate::app::App;
 use crate::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
@@ -29,31 +32,6 @@ const AROUND_DEFAULT: i32 = 5;
 pub enum Source {
     /// Redis.
     Live,
-}
-
-/// A half-open span of time that a window's standings are for.
-#[derive(SimpleObject, Debug, Clone)]
-pub struct Period {
-    /// Its name: "2025-09-03", "2025-W36", "2025-09", "2025-10-26T02+01:00", "all".
-    label: String,
-    /// The first instant in it; null for "all".
-    start: Option<DateTime>,
-    /// The first instant after it; null for "all".
-    end: Option<DateTime>,
-    /// Whether its final standings are stored and have left Redis.
-    sealed: bool,
-}
-
-impl From<&ranking::window::Period> for Period {
-    fn from(period: &ranking::window::Period) -> Self {
-        let start = period.end_ms.map(|_| DateTime(period.start_ms));
-        Self {
-            label: period.label.clone(),
-            start,
-            end: period.end_ms.map(DateTime),
-            sealed: false,
-        }
-    }
 }
 
 /// Which standings of a board are meant.
@@ -162,6 +140,16 @@ impl Standings {
 
     /// The place of a page cursor, and the standings that it goes on in.
     fn resume(&self, app: &App, cursor: &str) -> crate::error::Result<(Self, Placed)> {
+        let (list, cursor) = self.list_of(app, cursor)?;
+        Ok((list, cursor.place()?))
+    }
+
+    /// A page cursor, and the standings that it goes on in.
+    pub(super) fn list_of(
+        &self,
+        app: &App,
+        cursor: &str,
+    ) -> crate::error::Result<(Self, EntryCursor)> {
         let cursor = EntryCursor::decode(cursor)?;
         let id = &self.read.id;
         if cursor.board() != (id.board, id.generation)
@@ -172,7 +160,7 @@ impl Standings {
             ));
         }
         if cursor.period() == id.period {
-            return Ok((self.clone(), cursor.place()?));
+            return Ok((self.clone(), cursor));
         }
         if self.period_chosen {
             return Err(Error::bad_input(format!(
@@ -186,7 +174,7 @@ impl Standings {
             .period_named(cursor.period(), &self.read.rules.zone)?;
         Ok((
             Self::of_period(app, &self.board, id.window, period, true),
-            cursor.place()?,
+            cursor,
         ))
     }
 
@@ -266,6 +254,18 @@ impl Standings {
         };
         let entries = store.backward(&self.read, &from, limit).await?;
         Ok((from, entries))
+    }
+
+    async fn entry_of_position(
+        &self,
+        ctx: &Context<'_>,
+        position: u64,
+    ) -> crate::error::Result<Option<Entry>> {
+        let _reading = state(ctx).loaders.reading();
+        let (_, placed) = app(ctx)
+            .read(|store| self.forward(store, None, position, 1).boxed())
+            .await?;
+        Ok(self.entries(placed, position).next())
     }
 
     fn entries(&self, placed: Vec<Placed>, first: u64) -> impl Iterator<Item = Entry> {
@@ -409,6 +409,77 @@ impl Standings {
             found.map(|found| Entry::new(self.clone(), member, found))
         };
         Ok(found.into_iter().zip(members).map(entry).collect())
+    }
+
+    /// How a member stands among its friends: those who have an entry, in rank order, with their places among the friends and their ranks
+    /// among everybody. A cursor goes on in its own period.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are the arguments of the field"
+    )]
+    async fn friends(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member's key.")] member: String,
+        #[graphql(desc = "How many, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(
+            default_with = "Some(true)",
+            desc = "Whether the member is among them."
+        )]
+        include_self: Option<bool>,
+        #[graphql(
+            default_with = "Some(false)",
+            desc = "Whether those without an entry follow at the end, in the connection's field missing."
+        )]
+        include_missing: Option<bool>,
+    ) -> Result<FriendEntryConnection> {
+        let page = FriendsPage {
+            first,
+            after,
+            include_self: include_self.unwrap_or(true),
+            include_missing: include_missing.unwrap_or(false),
+        };
+        Ok(friends_page(ctx, self, &member, page).await?)
+    }
+
+    /// The entry of a rank (ordinal, from 1); null where there are fewer entries.
+    async fn entry_at(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The rank, from 1.")] rank: i32,
+    ) -> Result<Option<Entry>> {
+        let position = u64::try_from(i64::from(rank) - 1)
+            .map_err(|_| Error::bad_input(format!("rank is {rank}; 1 or more is accepted")))?;
+        Ok(self.entry_of_position(ctx, position).await?)
+    }
+
+    /// The lowest score that is in the top (100 − percentile) %, by nearest rank; null where there are no entries.
+    async fn score_for(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "0 to 100; nine decimals count.")] percentile: f64,
+    ) -> Result<Option<Decimal>> {
+        let all = Bound {
+            standings: self.read.clone(),
+            key: None,
+        };
+        let size = state(ctx).loaders.count(all).await?;
+        let rank = rank_of_percentile(percentile, size)?;
+        let entry = self.entry_of_position(ctx, rank - 1).await?;
+        Ok(entry.map(|entry| entry.exact_score()))
+    }
+
+    /// How scores are spread: equal buckets from the lowest score to the highest, in that order; none where there are no entries. There are
+    /// fewer than asked for where fewer scores are possible between the two.
+    async fn distribution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(default_with = "Some(20)", desc = "How many buckets, 1 to 1,000.")]
+        buckets: Option<i32>,
+    ) -> Result<Vec<Bucket>> {
+        let buckets = buckets.unwrap_or(BUCKETS_DEFAULT);
+        Ok(distribution(app(ctx), &self.read, buckets).await?)
     }
 
     /// The entries around a member, itself among them, in rank order; empty when the member is not in these standings.

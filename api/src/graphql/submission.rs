@@ -8,6 +8,7 @@ use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
 
+use super::board_input::no_board;
 use super::durable;
 use super::entry::Entry;
 use super::request::{RequestState, app, state};
@@ -178,18 +179,39 @@ pub(super) async fn submit(
             ),
         ));
     }
-    let board = super::board::find(app, state, &input.board).await?;
-    let board = board.ok_or_else(|| {
-        Error::new(
-            ErrorCode::NotFound,
-            format!("there is no board {:?}", input.board),
-        )
-    })?;
+    let mut board = super::board::find(app, state, &input.board)
+        .await?
+        .ok_or_else(|| no_board(&input.board))?;
     check_member_token(principal, &board, &input.scores)?;
-    let results = place(app, state, &board, &input).await;
+    let mut outcomes = place(app, state, &board, &input, 0..input.scores.len()).await;
+    let gone = |(_, outcome): &(usize, Outcome)| {
+        matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardGone)))
+    };
+    if outcomes.iter().any(gone) {
+        // Another process deleted it a moment ago; perhaps there is another one of that slug.
+        app.boards.changed(&input.board);
+        if let Some(other) = super::board::find(app, state, &input.board).await? {
+            check_member_token(principal, &other, &input.scores)?;
+            let again: Vec<usize> = outcomes
+                .extract_if(.., |outcome| gone(outcome))
+                .map(|(index, _)| index)
+                .collect();
+            outcomes.extend(place(app, state, &other, &input, again).await);
+            outcomes.sort_unstable_by_key(|(index, _)| *index);
+            board = other;
+        }
+    }
     state.loaders.clear().await;
-    Ok(SubmitScoresPayload { results })
+    let result = |(index, outcome): (usize, Outcome)| {
+        SubmitResult::new(&board, &input.scores[index].member, outcome)
+    };
+    Ok(SubmitScoresPayload {
+        results: outcomes.into_iter().map(result).collect(),
+    })
 }
+
+/// What became of one score.
+type Outcome = crate::error::Result<Verdict>;
 
 /// A member's own token submits that member's scores only, and only where the board allows it.
 fn check_member_token(
@@ -218,17 +240,18 @@ fn check_member_token(
     Ok(())
 }
 
+/// Submits some of the scores, by their indices; what became of each, in order of the indices.
 async fn place(
     app: &App,
     state: &RequestState,
-    board: &Arc<KnownBoard>,
+    board: &KnownBoard,
     input: &SubmitScoresInput,
-) -> Vec<SubmitResult> {
+    indices: impl IntoIterator<Item = usize>,
+) -> Vec<(usize, Outcome)> {
     let mut by_partition: BTreeMap<Partition, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
-    let mut outcomes: Vec<Option<crate::error::Result<Verdict>>> =
-        (0..input.scores.len()).map(|_| None).collect();
-    for (index, score) in input.scores.iter().enumerate() {
-        match read(board, score, state.now_ms) {
+    let mut outcomes: Vec<(usize, Outcome)> = vec![];
+    for index in indices {
+        match read(board, &input.scores[index], state.now_ms) {
             Ok(submission) => {
                 let partition = app
                     .deployment
@@ -239,38 +262,24 @@ async fn place(
                 indices.push(index);
                 submissions.push(submission);
             }
-            Err(error) => outcomes[index] = Some(Err(error)),
+            Err(error) => outcomes.push((index, Err(error))),
         }
     }
+    let ack = input.ack.unwrap_or(Ack::Applied);
     let placed = by_partition
         .into_iter()
         .map(|(partition, (indices, submissions))| async move {
-            (
-                indices,
-                submit_to(
-                    app,
-                    partition,
-                    submissions,
-                    input.ack.unwrap_or(Ack::Applied),
-                )
-                .await,
-            )
+            let answers = submit_to(app, partition, submissions, ack).await;
+            indices.into_iter().zip(answers)
         });
-    for (indices, answers) in futures::future::join_all(placed).await {
-        for (index, answer) in indices.into_iter().zip(answers) {
-            outcomes[index] = Some(answer);
-        }
-    }
-    let unanswered = || Err(Error::new(ErrorCode::Internal, "this score got no answer"));
-    let outcomes = outcomes
-        .into_iter()
-        .map(|outcome| outcome.unwrap_or_else(unanswered));
-    input
-        .scores
-        .iter()
-        .zip(outcomes)
-        .map(|(score, outcome)| SubmitResult::new(board, &score.member, outcome))
-        .collect()
+    outcomes.extend(
+        futures::future::join_all(placed)
+            .await
+            .into_iter()
+            .flatten(),
+    );
+    outcomes.sort_unstable_by_key(|(index, _)| *index);
+    outcomes
 }
 
 fn read(board: &KnownBoard, score: &ScoreInput, now_ms: i64) -> crate::error::Result<Submission> {

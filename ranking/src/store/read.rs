@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use redis::{FromRedisValue, Pipeline};
 
+use super::history::Range;
 use super::merge::Way;
-use super::write::{PAIRS_MAX, keys_of};
+use super::write::keys_of;
 use super::{Store, decode};
 use crate::board::{Board, Rules};
 use crate::error::{Error, Result};
@@ -19,6 +20,9 @@ use crate::key::StandingsId;
 use crate::rank_key::RankKey;
 use crate::shard::shard_of;
 use crate::window::Period;
+
+/// How many members one `ZMSCORE` asks for: all friends of a member.
+const SCORES_MAX: usize = 10_000;
 
 /// How many places one counting script looks for: each may bisect a run of equal keys.
 const PLACES_MAX: usize = 250;
@@ -110,7 +114,7 @@ impl Store {
         Ok(Split(reads.send().await?))
     }
 
-    /// The keys of members, in the order asked. One round trip: a `ZMSCORE` for each shard concerned and 1,000 members; O(members).
+    /// The keys of members, in the order asked. One round trip: a `ZMSCORE` for each shard concerned and 10,000 members; O(members).
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`, `Corrupt`.
@@ -122,7 +126,7 @@ impl Store {
         let by_shard = group_by_shard(standings, members, |member| member);
         let mut reads = Reads::new(self, standings);
         for (shard, indices) in &by_shard {
-            for chunk in indices.chunks(PAIRS_MAX) {
+            for chunk in indices.chunks(SCORES_MAX) {
                 let command = reads.pipe.cmd("ZMSCORE").arg(standings.key(self, *shard));
                 for &index in chunk {
                     command.arg(members[index].as_str());
@@ -136,7 +140,7 @@ impl Store {
         let mut keys = vec![None; members.len()];
         let chunks = by_shard
             .iter()
-            .flat_map(|(_, indices)| indices.chunks(PAIRS_MAX));
+            .flat_map(|(_, indices)| indices.chunks(SCORES_MAX));
         for (chunk, scores) in chunks.zip(answers) {
             for (&index, key) in chunk.iter().zip(keys_of(scores)) {
                 keys[index] = key?;
@@ -423,6 +427,36 @@ impl<'a> Reads<'a> {
             .arg(start)
             .arg(start + count - 1)
             .arg("WITHSCORES");
+    }
+
+    /// An `EXISTS` a shard, of the standings that differs in its period only.
+    pub(super) fn exist(&mut self, label: &str) {
+        let id = StandingsId {
+            period: label.to_owned(),
+            ..self.standings.id.clone()
+        };
+        for &partition in &self.standings.partitions {
+            self.pipe
+                .cmd("EXISTS")
+                .arg(self.store.keys().standings(partition, &id));
+        }
+    }
+
+    pub(super) fn periods(&mut self, shard: usize, range: Range, count: usize) {
+        let partition = self.standings.partitions[shard];
+        let command = self
+            .pipe
+            .cmd("ZRANGE")
+            .arg(self.store.keys().periods(partition, &self.standings.id));
+        match range {
+            Range::Before(start_ms) => command.arg(format!("({start_ms}")).arg("-inf"),
+            Range::After(start_ms) => command.arg(format!("({start_ms}")).arg("+inf"),
+        };
+        command.arg("BYSCORE");
+        if matches!(range, Range::Before(_)) {
+            command.arg("REV");
+        }
+        command.arg("LIMIT").arg(0).arg(count).arg("WITHSCORES");
     }
 
     fn count_before<'p>(&mut self, shard: usize, places: impl Iterator<Item = &'p Placed>) {

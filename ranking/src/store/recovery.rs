@@ -173,7 +173,7 @@ impl Recovery {
         self.apply(&writes).await
     }
 
-    /// Drops all that Redis has of the partition's log, standings and event ids. `SCAN` and `UNLINK`: O(keys of the server).
+    /// Drops all that Redis has of the partition's log, standings, periods, marks and event ids. `SCAN` and `UNLINK`: O(keys of the server).
     ///
     /// # Errors
     /// As [`Self::apply`].
@@ -181,7 +181,13 @@ impl Recovery {
         let keys = self.store.keys();
         let mut found = vec![keys.log(self.partition)];
         found.extend(self.store.standings_keys(self.partition, None).await?);
-        found.extend(self.store.scan(&keys.seen_pattern(self.partition)).await?);
+        found.push(keys.board_marks(self.partition));
+        for pattern in [
+            keys.seen_pattern(self.partition),
+            keys.periods_pattern(self.partition, None),
+        ] {
+            found.extend(self.store.scan(&pattern).await?);
+        }
         for chunk in found.chunks(500) {
             let mut writes = Writes::default();
             for key in chunk {

@@ -7,9 +7,11 @@ use redis::FromRedisValue;
 use super::{Failed, Store, decode};
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
-use crate::id::{MemberId, Partition};
+use crate::id::{BoardNo, MemberId, Partition};
+use crate::key::{KeySpace, StandingsId};
 use crate::rank_key::RankKey;
-use crate::submission::{Folded, Snapshot, Wanted};
+use crate::submission::{BoardMark, Folded, Snapshot, StandingsChange, Wanted};
+use crate::window::Window;
 
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;
@@ -78,6 +80,56 @@ impl Writes {
                 .collect();
             self.push("ZADD", key, args);
         }
+    }
+
+    /// Changes a standings: `ZADD` and `ZREM`; the period is noted among those that have entries.
+    pub fn change(&mut self, keys: &KeySpace, partition: Partition, change: &StandingsChange) {
+        let key = keys.standings(partition, &change.id);
+        let (mut set, mut gone) = (vec![], vec![]);
+        for (member, rank_key) in &change.entries {
+            match rank_key {
+                Some(rank_key) => set.push((member.clone(), *rank_key)),
+                None => gone.push(member.to_string()),
+            }
+        }
+        self.set_entries(&key, &set);
+        for chunk in gone.chunks(PAIRS_MAX) {
+            self.push("ZREM", &key, chunk.to_vec());
+        }
+        if !set.is_empty() {
+            self.note_period(keys, partition, &change.id, change.start_ms);
+        }
+    }
+
+    /// Notes that a period has entries: `ZADD`. There is one period of `all`, and no list of it.
+    pub fn note_period(
+        &mut self,
+        keys: &KeySpace,
+        partition: Partition,
+        id: &StandingsId,
+        start_ms: i64,
+    ) {
+        if id.window != Window::All {
+            let args = vec![start_ms.to_string(), id.period.clone()];
+            self.push("ZADD", &keys.periods(partition, id), args);
+        }
+    }
+
+    /// Marks what became of a board: `HSET`.
+    pub fn mark_board(
+        &mut self,
+        keys: &KeySpace,
+        partition: Partition,
+        no: BoardNo,
+        mark: BoardMark,
+    ) {
+        let args = vec![no.to_string(), mark.to_text()];
+        self.push("HSET", &keys.board_marks(partition), args);
+    }
+
+    /// Forgets an event id: `HDEL`.
+    pub fn forget_seen(&mut self, key: &str, field: &str) {
+        self.push("HDEL", key, vec![field.to_owned()]);
     }
 
     /// Puts a staged standings in the place of the live one: `UNLINK`, `RENAME`, `PERSIST`.
@@ -153,7 +205,7 @@ pub struct LogRead {
 
 impl Store {
     /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
-    /// an `HMGET` a day of the dedup window, and one `ZMSCORE` a standings; O(event ids + members).
+    /// an `HMGET` of the boards' marks, one a day of the dedup window, and one `ZMSCORE` a standings; O(event ids + members).
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
@@ -172,13 +224,18 @@ impl Store {
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(2 + buckets.len() + wanted.standings.len());
+            .arg(3 + buckets.len() + wanted.standings.len());
         command
             .arg(keys.head(partition))
             .arg(keys.log(partition))
+            .arg(keys.board_marks(partition))
             .arg(&buckets);
         for (id, _) in &wanted.standings {
             command.arg(keys.standings(partition, id));
+        }
+        command.arg(wanted.boards.len());
+        for no in &wanted.boards {
+            command.arg(no.0);
         }
         command
             .arg(buckets.len())
@@ -198,6 +255,11 @@ impl Store {
         let head: Option<String> = next(&mut answer)?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
+        let marks: Vec<Option<String>> = next(&mut answer)?;
+        let boards = marks
+            .iter()
+            .map(|mark| BoardMark::parse(mark.as_deref()))
+            .collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
         for _ in buckets.iter().filter(|_| !wanted.seen.is_empty()) {
             let found: Vec<Option<String>> = next(&mut answer)?;
@@ -211,44 +273,31 @@ impl Store {
         Ok(Snapshot {
             head,
             log_len,
+            boards,
             seen,
             keys,
         })
     }
 
-    /// Commits a folded batch: moves the head from the one it was folded onto, or does nothing. One round trip: `EVALSHA` of a
-    /// script with `GET`, `INFO`, `XADD`, a `ZADD` a standings, `HSET`, `SET`; O(entries · log(size)).
+    /// What a folded batch writes.
+    #[must_use]
+    pub fn writes(&self, partition: Partition, folded: &Folded, dedup: Dedup) -> Writes {
+        let mut writes = Writes::default();
+        for change in &folded.changes {
+            writes.change(self.keys(), partition, change);
+        }
+        if let Some(commit) = &folded.commit {
+            let bucket = dedup.bucket(commit.accepted_at_ms);
+            writes.set_seen(&self.keys().seen(partition, bucket), &folded.seen, dedup);
+        }
+        writes
+    }
+
+    /// Commits writes as one step of a partition's history: moves the head from the one they were folded onto, or does nothing. One
+    /// round trip: `EVALSHA` of a script with `GET`, `INFO`, `XADD`, the writes, `SET`; O(entries · log(size)).
     ///
     /// # Errors
     /// `Unavailable` where the connection broke: whether it was written is not known; look for the commit's id.
-    pub async fn commit(
-        &self,
-        partition: Partition,
-        onto: &Head,
-        folded: &Folded,
-        dedup: Dedup,
-    ) -> Result<Outcome> {
-        let Some(commit) = &folded.commit else {
-            return Ok(Outcome::Done);
-        };
-        let mut writes = Writes::default();
-        for (id, entries) in &folded.keys {
-            writes.set_entries(&self.keys().standings(partition, id), entries);
-        }
-        writes.set_seen(
-            &self
-                .keys()
-                .seen(partition, dedup.bucket(commit.accepted_at_ms)),
-            &folded.seen,
-            dedup,
-        );
-        self.commit_writes(partition, onto, commit, &writes).await
-    }
-
-    /// Commits any writes as one step of a partition's history; else as [`Self::commit`].
-    ///
-    /// # Errors
-    /// As [`Self::commit`].
     pub async fn commit_writes(
         &self,
         partition: Partition,
@@ -316,19 +365,8 @@ impl Store {
             .arg("+")
             .arg("COUNT")
             .arg(count);
-        type Entries = Vec<(String, HashMap<String, String>)>;
-        let ((head, entries), run_id): ((Option<String>, Entries), _) = self.read(&pipe).await?;
-        let mut commits = Vec::with_capacity(entries.len());
-        for (id, mut fields) in entries {
-            let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
-            let (Some(seq), Some(text)) = (seq, fields.remove("c")) else {
-                return Err(Error::corrupt(format!(
-                    "the log entry {id} of partition {partition} is none of ours"
-                )));
-            };
-            commits.push((seq, text));
-        }
-        Ok((head, commits, run_id))
+        let ((head, entries), run_id): ((Option<String>, LogEntries), _) = self.read(&pipe).await?;
+        Ok((head, entries_of(partition, entries)?, run_id))
     }
 
     /// The heads of all partitions, in their order, level or not. One round trip: `MGET`-like pipeline of `GET`.
@@ -364,6 +402,22 @@ impl Store {
             )
             .await?)
     }
+}
+
+/// Stream entries: ids and fields.
+pub(super) type LogEntries = Vec<(String, HashMap<String, String>)>;
+
+/// The seqs and texts of log entries.
+pub(super) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Vec<(u64, String)>> {
+    let entry = |(id, mut fields): (String, HashMap<String, String>)| {
+        let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
+        seq.zip(fields.remove("c")).ok_or_else(|| {
+            Error::corrupt(format!(
+                "the log entry {id} of partition {partition} is none of ours"
+            ))
+        })
+    };
+    entries.into_iter().map(entry).collect()
 }
 
 fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> Result<T> {

@@ -1,0 +1,314 @@
+//! Boards on their way in: created, changed, deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
+use entity::{board, delete};
+use ranking::board::{OpenSpan, Rules, RulesInput};
+use ranking::id::check_slug;
+use ranking::score::DECIMALS_MAX;
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, SqlErr, TransactionTrait};
+
+use super::board::{Board, Direction, ScorePolicy, TieBreak, Visibility};
+use super::global_id::GlobalId;
+use super::scalar::{DateTime, Decimal, text};
+use crate::app::App;
+use crate::boards::KnownBoard;
+use crate::error::{Error, ErrorCode};
+
+/// How long the request that deletes a board waits until all of it is gone; what is left then the background work takes away.
+const PURGE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The rules of a new board. They are fixed at its creation.
+#[derive(InputObject)]
+pub struct CreateBoardInput {
+    /// Its name in queries: [a-z0-9][a-z0-9_-]{0,63}.
+    slug: String,
+    /// Its title, for people; the slug by default.
+    title: Option<String>,
+    /// Which scores are better.
+    #[graphql(default_with = "Some(Direction::HighFirst)")]
+    direction: Option<Direction>,
+    /// How a submission meets the score that is there.
+    #[graphql(default_with = "Some(ScorePolicy::Sum)")]
+    policy: Option<ScorePolicy>,
+    /// Who ranks higher at equal scores.
+    #[graphql(default_with = "Some(TieBreak::Earliest)")]
+    tie_break: Option<TieBreak>,
+    /// How fine the time in a tie-break is: 1, 10, 100, 1000, 10000 or 100000 ms. By default the finest that fits beside the score
+    /// range, at most 1 s.
+    tie_break_resolution_ms: Option<i32>,
+    /// How many decimals a score has, 0 to 9.
+    #[graphql(default_with = "Some(0)")]
+    decimals: Option<i32>,
+    /// The lowest score that a member can have in "all".
+    #[graphql(default_with = "Some(Decimal(\"0\".to_owned()))")]
+    min_score: Option<Decimal>,
+    /// The highest score that a member can have in "all". The range has at most 53 bits.
+    #[graphql(default_with = "Some(Decimal(\"999999999\".to_owned()))")]
+    max_score: Option<Decimal>,
+    /// The IANA zone in which its days, weeks and months begin.
+    #[graphql(default_with = "Some(\"UTC\".to_owned())")]
+    time_zone: Option<String>,
+    /// How many sorted sets its standings are split into: a power of two, at most the number of partitions.
+    #[graphql(default_with = "Some(1)")]
+    shards: Option<i32>,
+    /// Member attributes that have standings of their own. Not available yet: empty is accepted.
+    #[graphql(default_with = "Some(vec![])")]
+    segment_by: Option<Vec<String>>,
+    /// Who may read it.
+    #[graphql(default_with = "Some(Visibility::Public)")]
+    visibility: Option<Visibility>,
+    /// Whether a member-bound token may submit its own scores.
+    #[graphql(default_with = "Some(false)")]
+    self_submit: Option<bool>,
+    /// Its windows besides "all".
+    #[graphql(default_with = "Some(vec![])")]
+    windows: Option<Vec<WindowInput>>,
+    /// The first instant that it takes scores for, by their `at`; always by default. Others are rejected.
+    opens_at: Option<DateTime>,
+    /// The first instant that it takes no scores for any more, by their `at`; never by default.
+    closes_at: Option<DateTime>,
+}
+
+/// A window of a new board.
+#[derive(InputObject)]
+pub struct WindowInput {
+    /// "hourly", "daily", "weekly" or "monthly".
+    name: String,
+}
+
+/// What is to change of a board; what is absent stays. Its rules are fixed.
+#[derive(InputObject)]
+pub struct UpdateBoardInput {
+    /// The board's slug.
+    slug: String,
+    /// Its title, for people.
+    title: Option<String>,
+    /// Its windows besides "all". They cannot be changed yet: only those that it has are accepted.
+    windows: Option<Vec<WindowInput>>,
+    /// Who may read it.
+    visibility: Option<Visibility>,
+    /// Whether a member-bound token may submit its own scores.
+    self_submit: Option<bool>,
+    /// The first instant that it takes scores for, by their `at`; null for always.
+    opens_at: MaybeUndefined<DateTime>,
+    /// The first instant that it takes no scores for any more, by their `at`; null for never.
+    closes_at: MaybeUndefined<DateTime>,
+}
+
+/// A board that was written.
+#[derive(SimpleObject)]
+pub struct BoardPayload {
+    /// The board.
+    pub(super) board: Board,
+}
+
+/// A board that was deleted.
+#[derive(SimpleObject)]
+pub struct DeleteBoardPayload {
+    /// The global id that it had.
+    deleted_board_id: ID,
+}
+
+/// Creates a board.
+pub(super) async fn create(
+    app: &App,
+    input: CreateBoardInput,
+) -> crate::error::Result<Arc<KnownBoard>> {
+    let row = board_row(app, input)?;
+    let slug = row.slug.clone().take().unwrap_or_default();
+    match board::Entity::insert(row)
+        .exec_with_returning(&app.deployment.db)
+        .await
+    {
+        Ok(row) => {
+            app.boards.changed(&slug);
+            KnownBoard::new(row)
+        }
+        Err(error) if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) => {
+            Err(Error::new(
+                ErrorCode::AlreadyExists,
+                format!("there is a board {slug:?} already"),
+            ))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Changes a board.
+pub(super) async fn update(
+    app: &App,
+    input: UpdateBoardInput,
+) -> crate::error::Result<Arc<KnownBoard>> {
+    let transaction = app.deployment.db.begin().await?;
+    let row = board::living()
+        .filter(board::Column::Slug.eq(&input.slug))
+        .one(&transaction)
+        .await?
+        .ok_or_else(|| no_board(&input.slug))?;
+    let known = row.to_ranking()?;
+    if let Some(windows) = &input.windows {
+        check_same_windows(&known.rules, windows)?;
+    }
+    let mut changed = board::ActiveModel::default();
+    if let Some(title) = input.title {
+        changed.title = Set(text("title", title)?);
+    }
+    if let Some(visibility) = input.visibility {
+        changed.visibility = Set(visibility.name().to_owned());
+    }
+    if let Some(self_submit) = input.self_submit {
+        changed.self_submit = Set(self_submit);
+    }
+    let end = |asked: MaybeUndefined<DateTime>, present: Option<i64>| match asked {
+        MaybeUndefined::Undefined => present,
+        MaybeUndefined::Null => None,
+        MaybeUndefined::Value(at) => Some(at.0),
+    };
+    let open = OpenSpan::new(
+        end(input.opens_at, row.opens_at_ms),
+        end(input.closes_at, row.closes_at_ms),
+    )?;
+    changed.opens_at_ms = Set(open.opens_at_ms);
+    changed.closes_at_ms = Set(open.closes_at_ms);
+    board::Entity::update_many()
+        .set(changed)
+        .filter(board::Column::No.eq(row.no))
+        .exec(&transaction)
+        .await?;
+    let row = board::living()
+        .filter(board::Column::No.eq(row.no))
+        .one(&transaction)
+        .await?
+        .ok_or_else(|| no_board(&input.slug))?;
+    transaction.commit().await?;
+    app.boards.changed(&input.slug);
+    KnownBoard::new(row)
+}
+
+/// Deletes a board: it is gone for readers and writers when this returns; so is what it had, unless there is very much of it.
+pub(super) async fn delete(app: &App, slug: &str) -> crate::error::Result<DeleteBoardPayload> {
+    let row = delete::mark(&app.deployment, slug)
+        .await?
+        .ok_or_else(|| no_board(slug))?;
+    app.boards.changed(slug);
+    match tokio::time::timeout(PURGE_TIMEOUT, delete::purge(&app.deployment, &row)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(slug, %error, "a deleted board's data is left to the background work");
+        }
+        Err(_) => tracing::info!(
+            slug,
+            "a deleted board's data is left to the background work"
+        ),
+    }
+    Ok(DeleteBoardPayload {
+        deleted_board_id: GlobalId::Board(slug.to_owned()).to_text().into(),
+    })
+}
+
+/// The error where there is no such board.
+pub(super) fn no_board(slug: &str) -> Error {
+    Error::new(ErrorCode::NotFound, format!("there is no board {slug:?}"))
+}
+
+fn check_same_windows(rules: &Rules, windows: &[WindowInput]) -> crate::error::Result<()> {
+    let mut asked: Vec<ranking::window::Window> = windows
+        .iter()
+        .map(|window| window.name.parse())
+        .collect::<ranking::Result<_>>()?;
+    asked.push(ranking::window::Window::All);
+    asked.sort_unstable();
+    asked.dedup();
+    if asked == rules.windows {
+        return Ok(());
+    }
+    let names: Vec<&str> = rules
+        .windows
+        .iter()
+        .skip(1)
+        .map(|window| window.name())
+        .collect();
+    Err(Error::bad_input(format!(
+        "windows cannot be added or dropped yet; this board has {:?}, and those are accepted",
+        names.join(", ")
+    )))
+}
+
+fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::ActiveModel> {
+    check_slug(&input.slug)?;
+    if input
+        .segment_by
+        .is_some_and(|attributes| !attributes.is_empty())
+    {
+        return Err(Error::bad_input(
+            "segmentBy is not available yet; an empty list is accepted",
+        ));
+    }
+    let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
+    let asked = input.decimals.unwrap_or(0);
+    let decimals = u8::try_from(asked)
+        .ok()
+        .filter(|&decimals| decimals <= DECIMALS_MAX);
+    let decimals = decimals.ok_or_else(|| {
+        Error::bad_input(format!(
+            "decimals is {asked}; 0 to {DECIMALS_MAX} is accepted"
+        ))
+    })?;
+    let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
+    let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
+    let rules = Rules::new(RulesInput {
+        direction: input.direction.unwrap_or(Direction::HighFirst).into(),
+        policy: input.policy.unwrap_or(ScorePolicy::Sum).into(),
+        tie_break: input.tie_break.unwrap_or(TieBreak::Earliest).into(),
+        tick_ms: tick_ms.map_err(|_| {
+            Error::bad_input(
+                "tieBreakResolutionMs is negative; 1, 10, 100, 1000, 10000 and 100000 are accepted",
+            )
+        })?,
+        decimals,
+        min: bound("minScore", input.min_score, "0", decimals)?,
+        max: bound("maxScore", input.max_score, "999999999", decimals)?,
+        zone: ranking::window::parse_zone(&time_zone)?,
+        shards: app
+            .deployment
+            .store
+            .partitions()
+            .check_shards(input.shards.unwrap_or(1).into())?,
+        windows: input
+            .windows
+            .iter()
+            .flatten()
+            .map(|window| window.name.parse())
+            .collect::<ranking::Result<_>>()?,
+    })?;
+    let mut row = board::of_rules(&input.slug, &title, &rules, &time_zone, entity::now_ms());
+    row.visibility = Set(input
+        .visibility
+        .unwrap_or(Visibility::Public)
+        .name()
+        .to_owned());
+    row.self_submit = Set(input.self_submit.unwrap_or(false));
+    let open = OpenSpan::new(
+        input.opens_at.map(|at| at.0),
+        input.closes_at.map(|at| at.0),
+    )?;
+    row.opens_at_ms = Set(open.opens_at_ms);
+    row.closes_at_ms = Set(open.closes_at_ms);
+    Ok(row)
+}
+
+fn bound(
+    name: &str,
+    decimal: Option<Decimal>,
+    default: &str,
+    decimals: u8,
+) -> crate::error::Result<i64> {
+    let text = decimal.map_or_else(|| default.to_owned(), |decimal| decimal.0);
+    ranking::score::parse(&text, decimals).map_err(|error| {
+        let error = Error::from(error);
+        Error::bad_input(format!("{name}: {}", error.message))
+    })
+}

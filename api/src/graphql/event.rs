@@ -1,0 +1,383 @@
+//! Events: a member's history on a board, and what takes back.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use entity::amend::{Amended, Amendment, amend};
+use entity::{board as board_row, commit, score_event};
+use ranking::commit::{EventKind as Kind, EventPlace};
+use ranking::id::MemberId;
+use sea_orm::{
+    ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+use tokio::time::Instant;
+
+use super::board::{self, Board};
+use super::board_input::no_board;
+use super::connection::{Connection, Page, PageCursor};
+use super::entry::Entry;
+use super::global_id::GlobalId;
+use super::member::Member;
+use super::request::{app, state};
+use super::scalar::{DateTime, Decimal, int};
+use super::standings::{Choice, Standings};
+use crate::boards::KnownBoard;
+use crate::error::{Error, ErrorCode};
+
+/// How long an amendment is tried for.
+const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an event does.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A score.
+    Score,
+    /// The member left the board: what stands before it counts no more.
+    Removal,
+    /// An earlier event counts no more, as if it had never been.
+    Void,
+}
+
+/// One accepted event of a member's history on a board, kept for good.
+#[derive(Clone)]
+pub struct ScoreEvent {
+    board: Arc<KnownBoard>,
+    row: score_event::Model,
+    accepted_at_ms: i64,
+    voided: bool,
+}
+
+/// A removal.
+#[derive(SimpleObject)]
+pub struct RemoveEntryPayload {
+    /// Whether the member was on the board.
+    removed: bool,
+    /// The board.
+    board: Board,
+    /// The member; null where there is none of that key.
+    member: Option<Member>,
+}
+
+/// A void.
+#[derive(SimpleObject)]
+pub struct VoidEventPayload {
+    /// Whether it counted until now; false where it was voided before.
+    voided: bool,
+    /// The event.
+    event: ScoreEvent,
+    /// What the member has in "all" now; null where nothing is left.
+    entry: Option<Entry>,
+}
+
+#[Object]
+impl ScoreEvent {
+    /// Its global id: "event:<partition>:<seq>:<index>".
+    pub(super) async fn id(&self) -> Result<ID> {
+        Ok(id_of(self.row.place().map_err(Error::from)?))
+    }
+
+    /// What it does.
+    async fn kind(&self) -> EventKind {
+        match self.row.kind.as_str() {
+            "SCORE" => EventKind::Score,
+            "VOID" => EventKind::Void,
+            _ => EventKind::Removal,
+        }
+    }
+
+    /// The board.
+    async fn board(&self) -> Board {
+        Board(self.board.clone())
+    }
+
+    /// Whose.
+    async fn member(&self) -> Member {
+        Member::named(&self.row.member)
+    }
+
+    /// The score that was submitted; null unless it is one.
+    async fn score(&self) -> Option<Decimal> {
+        let decimals = self.board.board.rules.decimals;
+        self.row.score.map(|score| Decimal::of(score, decimals))
+    }
+
+    /// When it was earned; null unless it is a score.
+    async fn at(&self) -> Option<DateTime> {
+        self.row.at_ms.map(DateTime)
+    }
+
+    /// When it was accepted.
+    async fn accepted_at(&self) -> DateTime {
+        DateTime(self.accepted_at_ms)
+    }
+
+    /// The client's name for it.
+    async fn event_id(&self) -> Option<&str> {
+        self.row.event_id.as_deref()
+    }
+
+    /// Whether it was voided. One that stands before a removal counts no more either.
+    async fn voided(&self) -> bool {
+        self.voided
+    }
+
+    /// The global id of the event that it voids; null unless it is a void.
+    async fn voids(&self) -> Option<ID> {
+        self.row.voids().map(id_of)
+    }
+}
+
+fn id_of(place: EventPlace) -> ID {
+    GlobalId::Event(place).to_text().into()
+}
+
+/// How many events there are, counted when it is asked for.
+pub struct EventTotal {
+    board: Arc<KnownBoard>,
+    member: String,
+}
+
+#[Object]
+impl EventTotal {
+    /// How many events the member has on the board.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let events = score_event::of_member(self.board.board.no, &self.member);
+        let count = events
+            .count(&app(ctx).deployment.db)
+            .await
+            .map_err(Error::from)?;
+        Ok(int(count)?)
+    }
+}
+
+/// A page of a member's history on a board, newest first; `None` where there is no such board.
+pub(super) async fn events_page(
+    ctx: &Context<'_>,
+    slug: &str,
+    member: &str,
+    page: Page,
+) -> crate::error::Result<Option<Connection<ScoreEvent, EventTotal>>> {
+    let _reading = state(ctx).loaders.reading();
+    let Some(board) = board::find(app(ctx), state(ctx), slug).await? else {
+        return Ok(None);
+    };
+    let db = &app(ctx).deployment.db;
+    let (limit, cursor, forward) = match &page {
+        Page::Forward { limit, after } => (*limit, after, true),
+        Page::Backward { limit, before } => (*limit, before, false),
+    };
+    use score_event::Column::{BoardNo, EventIndex, Generation, Member as Of, Seq};
+    let mut select = score_event::Entity::find()
+        .filter(BoardNo.eq(board.row.no))
+        .filter(Of.eq(member));
+    if let Some(cursor) = cursor {
+        select = select.filter(beyond(cursor, forward)?);
+    }
+    for column in [Generation, Seq, EventIndex] {
+        select = match forward {
+            true => select.order_by_desc(column),
+            false => select.order_by_asc(column),
+        };
+    }
+    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let (has_previous, has_next) = match forward {
+        true => (cursor.is_some(), more),
+        false => (more, cursor.is_some()),
+    };
+    if !forward {
+        rows.reverse();
+    }
+    let total = EventTotal {
+        board: board.clone(),
+        member: member.to_owned(),
+    };
+    let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
+    for event in complete(ctx, &board, rows).await? {
+        let cursor = cursor_of(&event.row);
+        connection.edges.push(Edge::new(PageCursor(cursor), event));
+    }
+    Ok(Some(connection))
+}
+
+/// The event of a place, where whoever asks may see it.
+pub(super) async fn find(
+    ctx: &Context<'_>,
+    place: EventPlace,
+) -> crate::error::Result<Option<ScoreEvent>> {
+    let db = &app(ctx).deployment.db;
+    let key = (
+        place.partition.0.into(),
+        place.seq as i64,
+        place.index as i32,
+    );
+    let Some(row) = score_event::Entity::find_by_id(key).one(db).await? else {
+        return Ok(None);
+    };
+    let board = board_row::Entity::find_by_id(row.board_no).one(db).await?;
+    let Some(slug) = board.map(|board| board.slug) else {
+        return Ok(None);
+    };
+    let Some(board) = board::find(app(ctx), state(ctx), &slug).await? else {
+        return Ok(None);
+    };
+    Ok(complete(ctx, &board, vec![row]).await?.pop())
+}
+
+/// Events with what other rows say of them: when they were accepted, whether they were voided.
+async fn complete(
+    ctx: &Context<'_>,
+    board: &Arc<KnownBoard>,
+    rows: Vec<score_event::Model>,
+) -> crate::error::Result<Vec<ScoreEvent>> {
+    let Some(first) = rows.first() else {
+        return Ok(vec![]);
+    };
+    let db = &app(ctx).deployment.db;
+    let seqs = rows.iter().map(|row| row.seq);
+    let commits = commit::Entity::find()
+        .filter(commit::Column::Partition.eq(first.partition))
+        .filter(commit::Column::Seq.is_in(seqs))
+        .all(db)
+        .await?;
+    let accepted: HashMap<i64, i64> = commits
+        .into_iter()
+        .map(|commit| (commit.seq, commit.accepted_at_ms))
+        .collect();
+    let voids = score_event::of_member(board.board.no, &first.member)
+        .filter(score_event::Column::Kind.eq("VOID"))
+        .all(db)
+        .await?;
+    let voided: HashSet<EventPlace> = voids.iter().filter_map(score_event::Model::voids).collect();
+    let event = |row: score_event::Model| {
+        Ok(ScoreEvent {
+            board: board.clone(),
+            accepted_at_ms: accepted.get(&row.seq).copied().unwrap_or_default(),
+            voided: voided.contains(&row.place()?),
+            row,
+        })
+    };
+    rows.into_iter().map(event).collect()
+}
+
+/// An event's place in its member's history, as a page cursor carries it.
+fn cursor_of(row: &score_event::Model) -> String {
+    format!("{}.{}.{}", row.generation, row.seq, row.event_index)
+}
+
+/// The events beyond a page cursor: older ones forward, newer ones back.
+fn beyond(cursor: &str, forward: bool) -> crate::error::Result<Condition> {
+    let no_cursor = || {
+        Error::bad_input("this is no page cursor of a history; take one from pageInfo or an edge")
+    };
+    let parts: Vec<i64> = cursor
+        .split('.')
+        .map(|part| part.parse().map_err(|_| no_cursor()))
+        .collect::<crate::error::Result<_>>()?;
+    let [generation, seq, index] = parts[..] else {
+        return Err(no_cursor());
+    };
+    let places = [
+        (score_event::Column::Generation, generation),
+        (score_event::Column::Seq, seq),
+        (score_event::Column::EventIndex, index),
+    ];
+    let mut beyond = Condition::any();
+    for last in 0..places.len() {
+        let mut same = Condition::all();
+        for (column, value) in &places[..last] {
+            same = same.add(column.eq(*value));
+        }
+        let (column, value) = places[last];
+        beyond = beyond.add(same.add(match forward {
+            true => column.lt(value),
+            false => column.gt(value),
+        }));
+    }
+    Ok(beyond)
+}
+
+/// Takes a member off a board.
+pub(super) async fn remove_entry(
+    ctx: &Context<'_>,
+    slug: &str,
+    key: &str,
+) -> crate::error::Result<RemoveEntryPayload> {
+    let board = board::find(app(ctx), state(ctx), slug).await?;
+    let board = board.ok_or_else(|| no_board(slug))?;
+    let member = MemberId::new(key)?;
+    let amended = amend_now(ctx, &board, &member, Amendment::Removal).await?;
+    let mut found = Member::find(ctx, &[key.to_owned()]).await?;
+    Ok(RemoveEntryPayload {
+        removed: amended == Amended::Done,
+        board: Board(board),
+        member: found.pop().flatten(),
+    })
+}
+
+/// Voids an event.
+pub(super) async fn void_event(
+    ctx: &Context<'_>,
+    id: &str,
+) -> crate::error::Result<VoidEventPayload> {
+    let Some(GlobalId::Event(place)) = GlobalId::parse(id) else {
+        return Err(Error::bad_input(
+            "this is no id of an event; one from Member.events is accepted",
+        ));
+    };
+    let event = find(ctx, place).await?.ok_or_else(no_event)?;
+    if matches!(event.row.to_ranking()?.kind, Kind::Void { .. }) {
+        return Err(Error::bad_input(
+            "a void cannot be voided; submit the score again",
+        ));
+    }
+    let board = event.board.clone();
+    let member = MemberId::new(&event.row.member)?;
+    let amended = amend_now(ctx, &board, &member, Amendment::Void(place)).await?;
+    if amended == Amended::NoSuchEvent {
+        return Err(no_event());
+    }
+    let choice = Choice {
+        window: "all".into(),
+        ..Choice::default()
+    };
+    let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?;
+    Ok(VoidEventPayload {
+        voided: amended == Amended::Done,
+        event: ScoreEvent {
+            voided: true,
+            ..event
+        },
+        entry: standings.entry_of(ctx, member).await?,
+    })
+}
+
+fn no_event() -> Error {
+    Error::new(
+        ErrorCode::NotFound,
+        "there is no such event; one of a moment ago has to reach the database first",
+    )
+}
+
+async fn amend_now(
+    ctx: &Context<'_>,
+    board: &KnownBoard,
+    member: &MemberId,
+    amendment: Amendment,
+) -> crate::error::Result<Amended> {
+    let deadline = Instant::now() + AMEND_TIMEOUT;
+    let deployment = &app(ctx).deployment;
+    let amended = amend(deployment, &board.board, member, amendment, deadline).await;
+    if matches!(
+        amended,
+        Err(entity::Error::Ranking(ranking::Error::BoardGone))
+    ) {
+        app(ctx).boards.changed(&board.row.slug);
+    }
+    state(ctx).loaders.clear().await;
+    Ok(amended?)
+}

@@ -1,0 +1,135 @@
+//! Periods: the half-open spans of time that a window's standings are for.
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, Object, Result, SimpleObject};
+use futures::FutureExt;
+use ranking::store::history::{Began, Range};
+use ranking::window::Window as RankingWindow;
+
+use super::connection::{Connection, Page, PageCursor};
+use super::request::{app, state};
+use super::scalar::{DateTime, int};
+use super::standings::Standings;
+use crate::app::App;
+use crate::error::Error;
+
+/// How many periods are read at once where all are counted.
+const COUNTED_MAX: usize = 10_000;
+
+/// A half-open span of time that a window's standings are for.
+#[derive(SimpleObject, Debug, Clone)]
+pub struct Period {
+    /// Its name: "2025-09-03", "2025-W36", "2025-09", "2025-10-26T02+01:00", "all".
+    label: String,
+    /// The first instant in it; null for "all".
+    start: Option<DateTime>,
+    /// The first instant after it; null for "all".
+    end: Option<DateTime>,
+    /// Whether its final standings are stored and have left Redis.
+    sealed: bool,
+}
+
+impl From<&ranking::window::Period> for Period {
+    fn from(period: &ranking::window::Period) -> Self {
+        let start = period.end_ms.map(|_| DateTime(period.start_ms));
+        Self {
+            label: period.label.clone(),
+            start,
+            end: period.end_ms.map(DateTime),
+            sealed: false,
+        }
+    }
+}
+
+/// How many periods there are, counted when it is asked for.
+pub struct PeriodTotal(Standings);
+
+#[Object]
+impl PeriodTotal {
+    /// How many periods have entries.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let (mut count, mut range) = (0, Range::Before(i64::MAX));
+        loop {
+            let periods = periods(app(ctx), &self.0, range, COUNTED_MAX).await?;
+            count += periods.len();
+            match periods.last() {
+                Some(last) if periods.len() == COUNTED_MAX => {
+                    range = Range::Before(last.start_ms);
+                }
+                _ => return Ok(int(count as u64)?),
+            }
+        }
+    }
+}
+
+/// A page of the periods that have entries, newest first; of `standings` the board, segment and window count.
+pub(super) async fn periods_page(
+    ctx: &Context<'_>,
+    standings: Standings,
+    page: Page,
+) -> crate::error::Result<Connection<Period, PeriodTotal>> {
+    let _reading = state(ctx).loaders.reading();
+    let (window, rules) = (standings.read.id.window, standings.read.rules.clone());
+    let start_of = |cursor: &String| {
+        let period = window.period_named(cursor, &rules.zone);
+        let period = period.map_err(|_| {
+            Error::bad_input(format!(
+                "{:?} is no page cursor of {window} periods; take one from pageInfo or an edge",
+                cursor.chars().take(64).collect::<String>()
+            ))
+        });
+        period.map(|period| period.start_ms)
+    };
+    let (limit, range, cursor) = match &page {
+        Page::Forward { limit, after } => {
+            let start_ms = after.as_ref().map(start_of).transpose()?;
+            (*limit, Range::Before(start_ms.unwrap_or(i64::MAX)), after)
+        }
+        Page::Backward { limit, before } => {
+            let start_ms = before.as_ref().map(start_of).transpose()?;
+            (*limit, Range::After(start_ms.unwrap_or(i64::MIN)), before)
+        }
+    };
+    let mut found = match (window, cursor) {
+        (RankingWindow::All, Some(_)) => vec![],
+        _ => periods(app(ctx), &standings, range, limit + 1).await?,
+    };
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let (has_previous, has_next) = match page {
+        Page::Forward { .. } => (cursor.is_some(), more),
+        Page::Backward { .. } => (more, cursor.is_some()),
+    };
+    if matches!(range, Range::After(_)) {
+        found.reverse();
+    }
+    let total = PeriodTotal(standings);
+    let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
+    for began in found {
+        let period = window.period_named(&began.label, &rules.zone)?;
+        connection
+            .edges
+            .push(Edge::new(PageCursor(began.label), Period::from(&period)));
+    }
+    Ok(connection)
+}
+
+async fn periods(
+    app: &App,
+    standings: &Standings,
+    range: Range,
+    limit: usize,
+) -> crate::error::Result<Vec<Began>> {
+    let read = &standings.read;
+    if read.id.window != RankingWindow::All {
+        return app
+            .read(|store| store.periods(read, range, limit).boxed())
+            .await;
+    }
+    let size = app.read(|store| store.size(read).boxed()).await?;
+    let all = Began {
+        start_ms: read.period.start_ms,
+        label: read.period.label.clone(),
+    };
+    Ok(if size > 0 { vec![all] } else { vec![] })
+}

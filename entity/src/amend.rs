@@ -1,0 +1,309 @@
+//! What takes back: a member leaves a board, or one of its events is voided. Both are events themselves; the member's entries are folded
+//! anew from its history, up to the very head that the commit is a fast-forward of. Nothing is subtracted.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ranking::board::Board;
+use ranking::commit::{Commit, Event, EventKind, EventPlace, Head};
+use ranking::id::{MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::replay::Replay;
+use ranking::store::write::Writes;
+use ranking::submission::{StandingsChange, seen_field, seen_seq};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use tokio::time::Instant;
+
+use crate::change::{Change, Proposal, carry_out};
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::persist::descends;
+use crate::recovery::settle;
+use crate::{commit, log_cursor, score_event};
+
+/// How much of the log is read at once; where there is more, SQL gets it first.
+const TAIL_MAX: usize = 500;
+
+/// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
+const READS_MAX: usize = 20;
+
+/// What is taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amendment {
+    /// All that the member has on the board.
+    Removal,
+    /// One event, as if it had never been: a score, or a removal.
+    Void(EventPlace),
+}
+
+/// What became of an amendment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amended {
+    /// It is in the history.
+    Done,
+    /// There was nothing to take back: no entry, or the event was voided before.
+    Nothing,
+    /// The history has no such event of this member on this board; a void cannot be voided.
+    NoSuchEvent,
+}
+
+/// Amends a member's history on a board. Tries until `deadline`.
+///
+/// # Errors
+/// `OutOfRange` where what is left would leave a range; `BoardGone`; else as [`crate::submit::submit`]. Needs SQL.
+pub async fn amend(
+    deployment: &Deployment,
+    board: &Board,
+    member: &MemberId,
+    amendment: Amendment,
+    deadline: Instant,
+) -> Result<Amended> {
+    let partition = deployment.store.partitions().of_member(board, member);
+    let mut amending = Amending {
+        board: board.clone(),
+        member: member.clone(),
+        amendment,
+        known: None,
+    };
+    let done = carry_out(deployment, partition, &mut amending, deadline).await?;
+    Ok(done.outcome)
+}
+
+struct Amending {
+    board: Board,
+    member: MemberId,
+    amendment: Amendment,
+    known: Option<Known>,
+}
+
+/// A member's history on a board, up to a commit.
+struct Known {
+    cursor: log_cursor::Model,
+    events: Vec<(EventPlace, Event)>,
+    /// The event id of what is voided: when it was accepted, and its field in the seen hashes.
+    seen: Option<(i64, String)>,
+}
+
+impl Change for Amending {
+    type Outcome = Amended;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<Amended>> {
+        for _ in 0..READS_MAX {
+            let mut known = match self.known.take() {
+                Some(known) => known,
+                None => self.read(deployment, partition).await?,
+            };
+            let bucket = |(accepted_at_ms, field): &(i64, String)| {
+                (deployment.dedup.bucket(*accepted_at_ms), field.clone())
+            };
+            let seen = known.seen.as_ref().map(bucket);
+            let seen_asked = seen
+                .as_ref()
+                .map(|(bucket, field)| (*bucket, field.as_str()));
+            let from = known.cursor.seq as u64;
+            let tail = deployment
+                .store
+                .tail(partition, from, TAIL_MAX, self.board.no, seen_asked)
+                .await?;
+            tail.board.check(&self.board)?;
+            let end = tail
+                .commits
+                .last()
+                .map_or((from, &known.cursor.commit_id), |commit| {
+                    (commit.seq, &commit.id)
+                });
+            if !descends(&known.cursor, &tail.commits) || end != (tail.head.seq, &tail.head.commit)
+            {
+                // The persister was here, or the log is long: SQL has more now.
+                continue;
+            }
+            let log_len = tail.commits.len() as u64;
+            for commit in &tail.commits {
+                known.extend(&self.board, &self.member, partition, commit);
+            }
+            let forget = match (&seen, &tail.seen, self.amendment) {
+                (Some(seen), Some(value), Amendment::Void(target))
+                    if seen_seq(value)? == target.seq =>
+                {
+                    Some(seen)
+                }
+                _ => None,
+            };
+            let proposal = self.fold(deployment, partition, tail.head, &known, forget)?;
+            self.known = Some(known);
+            return Ok(Proposal {
+                log_len,
+                ..proposal
+            });
+        }
+        Err(ranking::Error::Unavailable(
+            "others write faster than a history is read; try again".into(),
+        )
+        .into())
+    }
+}
+
+impl Amending {
+    /// The history that SQL has, and the cursor that it reaches to.
+    async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Known> {
+        let db = &deployment.db;
+        settle(deployment, partition).await?;
+        let not_level = || ranking::Error::NotLevel(partition.0);
+        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
+            .one(db)
+            .await?
+            .ok_or_else(not_level)?;
+        let rows = score_event::of_member(self.board.no, self.member.as_str())
+            .filter(score_event::Column::Partition.eq(cursor.partition))
+            .filter(score_event::Column::Seq.lte(cursor.seq))
+            .all(db)
+            .await?;
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            events.push((row.place()?, row.to_ranking()?));
+        }
+        let mut seen = None;
+        if let Amendment::Void(target) = self.amendment
+            && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)
+            && let Some(event_id) = &event.event_id
+        {
+            let of_target = (i32::from(target.partition.0), target.seq as i64);
+            let row = commit::Entity::find_by_id(of_target).one(db).await?;
+            let field = seen_field(self.board.no, &self.member, event_id);
+            seen = row.map(|row| (row.accepted_at_ms, field));
+        }
+        Ok(Known {
+            cursor,
+            events,
+            seen,
+        })
+    }
+
+    /// What the amendment does to a history that ends at `head`.
+    fn fold(
+        &self,
+        deployment: &Deployment,
+        partition: Partition,
+        head: Head,
+        known: &Known,
+        forget: Option<&(i64, String)>,
+    ) -> Result<Proposal<Amended>> {
+        let nothing = |head: Head, outcome: Amended| Proposal {
+            head,
+            log_len: 0,
+            commit: None,
+            outcome,
+        };
+        let before = entries(&self.board, &known.events)?;
+        let kind = match self.amendment {
+            Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
+            Amendment::Removal => EventKind::Removal,
+            Amendment::Void(target) => {
+                let event = known.events.iter().find(|(place, _)| *place == target);
+                if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
+                    return Ok(nothing(head, Amended::NoSuchEvent));
+                }
+                if voided(&known.events).contains(&target) {
+                    return Ok(nothing(head, Amended::Nothing));
+                }
+                EventKind::Void { target }
+            }
+        };
+        let event = Event {
+            board: self.board.no,
+            generation: self.board.generation,
+            member: self.member.clone(),
+            kind,
+            event_id: None,
+            segments: vec![],
+        };
+        let commit = head.next(crate::random_id(), crate::now_ms(), vec![event.clone()]);
+        let place = EventPlace {
+            partition,
+            seq: commit.seq,
+            index: 0,
+        };
+        let events: Vec<_> = known
+            .events
+            .iter()
+            .cloned()
+            .chain([(place, event)])
+            .collect();
+        let after = entries(&self.board, &events)?;
+        let mut writes = Writes::default();
+        for change in changes(before, after) {
+            writes.change(deployment.store.keys(), partition, &change);
+        }
+        if let Some((bucket, field)) = forget {
+            writes.forget_seen(&deployment.store.keys().seen(partition, *bucket), field);
+        }
+        Ok(Proposal {
+            head,
+            log_len: 0,
+            commit: Some((commit, writes)),
+            outcome: Amended::Done,
+        })
+    }
+}
+
+impl Known {
+    fn extend(&mut self, board: &Board, member: &MemberId, partition: Partition, commit: &Commit) {
+        for (index, event) in commit.events.iter().enumerate() {
+            if (event.board, &event.member) == (board.no, member) {
+                let place = EventPlace {
+                    partition,
+                    seq: commit.seq,
+                    index: index as u32,
+                };
+                self.events.push((place, event.clone()));
+            }
+        }
+        self.cursor.seq = commit.seq as i64;
+        self.cursor.commit_id = commit.id.clone();
+    }
+}
+
+/// The events that a history voids.
+fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
+    let target = |(_, event): &(EventPlace, Event)| match event.kind {
+        EventKind::Void { target } => Some(target),
+        _ => None,
+    };
+    events.iter().filter_map(target).collect()
+}
+
+/// What a member's history gives it, by standings.
+fn entries(
+    board: &Board,
+    events: &[(EventPlace, Event)],
+) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
+    let mut replay = Replay::without(voided(events));
+    for (place, event) in events {
+        replay.apply(board, *place, event)?;
+    }
+    let changes = replay.into_changes()?.into_iter();
+    Ok(changes.map(|change| (change.id.clone(), change)).collect())
+}
+
+/// What leads from one to the other.
+fn changes(
+    mut before: BTreeMap<StandingsId, StandingsChange>,
+    after: BTreeMap<StandingsId, StandingsChange>,
+) -> Vec<StandingsChange> {
+    let mut changes = vec![];
+    for (id, change) in after {
+        if before.remove(&id).as_ref() != Some(&change) {
+            changes.push(change);
+        }
+    }
+    for mut change in before.into_values() {
+        for (_, key) in &mut change.entries {
+            *key = None;
+        }
+        changes.push(change);
+    }
+    changes
+}

@@ -1,0 +1,221 @@
+//! The end of a board. Its row is marked first, which frees the slug: from then on nobody finds it. Then every partition that it lies in
+//! learns of it by a commit, from which on no score is accepted for it; once SQL has that commit, nothing of the board can follow, and its
+//! history, its standings and its keys go. Each step can be taken again; the row stays, as the number is never used again.
+
+use ranking::board::Board;
+use ranking::commit::Commit;
+use ranking::id::{BoardNo, Partition};
+use ranking::store::write::Writes;
+use ranking::submission::BoardMark;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, Statement,
+};
+use tokio::time::{Duration, Instant};
+
+use crate::change::{Change, Proposal, carry_out};
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::recovery::settle;
+use crate::{board, dead_letter, integrity_finding};
+
+/// How many rows one statement takes away: the persister writes between two of them.
+const ROWS_MAX: u64 = 5000;
+
+/// How many keys one commit drops.
+const KEYS_MAX: usize = 500;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Marks the board of a slug as deleted; `None` where there is none. The slug is free from here on.
+///
+/// # Errors
+/// What SQL says.
+pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::Model>> {
+    let db = &deployment.db;
+    let row = board::living()
+        .filter(board::Column::Slug.eq(slug))
+        .one(db)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let deleted = board::ActiveModel {
+        // No slug looks like this.
+        slug: Set(format!("~{}", row.no)),
+        deleted_at_ms: Set(Some(crate::now_ms())),
+        ..Default::default()
+    };
+    let still_there = Condition::all()
+        .add(board::Column::No.eq(row.no))
+        .add(board::Column::DeletedAtMs.is_null());
+    let marked = board::Entity::update_many()
+        .set(deleted)
+        .filter(still_there)
+        .exec(db)
+        .await?;
+    Ok((marked.rows_affected == 1).then_some(row))
+}
+
+/// The boards that are marked as deleted and of which something may be left.
+///
+/// # Errors
+/// What SQL says.
+pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
+    let left = Condition::all()
+        .add(board::Column::DeletedAtMs.is_not_null())
+        .add(board::Column::PurgedAtMs.is_null());
+    Ok(board::Entity::find()
+        .filter(left)
+        .all(&deployment.db)
+        .await?)
+}
+
+/// Takes away all that a board marked as deleted had: what is in flight, its history, its standings, its keys.
+///
+/// # Errors
+/// What the stores say; call it again.
+pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
+    let board = row.to_ranking()?;
+    let mut partitions: Vec<Partition> = (0..board.rules.shards)
+        .map(|shard| deployment.store.partitions().of(&board, shard))
+        .collect();
+    partitions.sort_unstable();
+    partitions.dedup();
+    for &partition in &partitions {
+        let mut fence = Fence { no: board.no };
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        carry_out(deployment, partition, &mut fence, deadline).await?;
+        settle(deployment, partition).await?;
+    }
+    purge_sql(deployment, board.no).await?;
+    // Last, as a commit: a rebuild that read the history before it went cannot put anything in its place any more.
+    for &partition in &partitions {
+        drop_keys(deployment, &board, partition).await?;
+    }
+    let purged = board::ActiveModel {
+        no: Set(row.no),
+        title: Set(String::new()),
+        purged_at_ms: Set(Some(crate::now_ms())),
+        ..Default::default()
+    };
+    board::Entity::update(purged)
+        .exec_without_returning(&deployment.db)
+        .await?;
+    Ok(())
+}
+
+async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
+    let db = &deployment.db;
+    let tables = [
+        ("standing", r#""board_no", "segment", "member""#),
+        ("score_event", r#""partition", "seq", "event_index""#),
+    ];
+    for (table, key) in tables {
+        let sql = format!(
+            r#"DELETE FROM "{table}" WHERE ({key}) IN (SELECT {key} FROM "{table}" WHERE "board_no" = $1 LIMIT {ROWS_MAX})"#
+        );
+        loop {
+            let statement =
+                Statement::from_sql_and_values(db.get_database_backend(), &sql, [no.0.into()]);
+            if db.execute_raw(statement).await?.rows_affected() == 0 {
+                break;
+            }
+        }
+    }
+    integrity_finding::Entity::delete_many()
+        .filter(integrity_finding::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
+    for letter in dead_letter::Entity::find().all(db).await? {
+        let of_board = Commit::from_log(letter.seq as u64, &letter.payload)
+            .is_ok_and(|commit| commit.events.iter().all(|event| event.board == no));
+        if of_board {
+            let key = (letter.partition, letter.seq, letter.event_index);
+            dead_letter::Entity::delete_by_id(key).exec(db).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn drop_keys(deployment: &Deployment, board: &Board, partition: Partition) -> Result<()> {
+    loop {
+        let mut drop = Drop {
+            no: board.no,
+            left: false,
+        };
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        carry_out(deployment, partition, &mut drop, deadline).await?;
+        if !drop.left {
+            return Ok(());
+        }
+    }
+}
+
+/// The commit that says in a partition that a board was deleted.
+struct Fence {
+    no: BoardNo,
+}
+
+impl Change for Fence {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let tail = deployment
+            .store
+            .tail(partition, u64::MAX - 1, 1, self.no, None)
+            .await?;
+        let mut writes = Writes::default();
+        writes.mark_board(
+            deployment.store.keys(),
+            partition,
+            self.no,
+            BoardMark::Deleted,
+        );
+        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
+        Ok(Proposal {
+            log_len: 0,
+            commit: (tail.board != BoardMark::Deleted).then_some((commit, writes)),
+            head: tail.head,
+            outcome: (),
+        })
+    }
+}
+
+/// A commit that drops keys of a board.
+struct Drop {
+    no: BoardNo,
+    /// Whether there are more than one commit drops.
+    left: bool,
+}
+
+impl Change for Drop {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        // The head first: whatever is put there after it makes this commit stale.
+        let tail = deployment
+            .store
+            .tail(partition, u64::MAX - 1, 1, self.no, None)
+            .await?;
+        let keys = deployment.store.board_keys(partition, self.no).await?;
+        self.left = keys.len() > KEYS_MAX;
+        let mut writes = Writes::default();
+        for key in keys.iter().take(KEYS_MAX) {
+            writes.drop_key(key);
+        }
+        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
+        Ok(Proposal {
+            log_len: 0,
+            commit: (!keys.is_empty()).then_some((commit, writes)),
+            head: tail.head,
+            outcome: (),
+        })
+    }
+}

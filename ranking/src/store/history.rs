@@ -1,0 +1,197 @@
+//! What a change of a member's history, or of a whole board, needs of Redis: the tail that SQL does not have yet, and the board's keys.
+
+use std::collections::BTreeSet;
+
+use super::read::Standings;
+use super::write::entries_of;
+use super::{Store, decode};
+use crate::commit::{Commit, Head};
+use crate::error::Result;
+use crate::id::{BoardNo, Partition};
+use crate::submission::BoardMark;
+
+/// How many periods are looked at in one round trip.
+const PERIODS_MAX: usize = 500;
+
+/// The end of a partition's history, at one moment.
+#[derive(Debug)]
+pub struct Tail {
+    /// The head.
+    pub head: Head,
+    /// The commits after the one asked for, oldest first.
+    pub commits: Vec<Commit>,
+    /// What became of the board.
+    pub board: BoardMark,
+    /// What the event id asked for was accepted as.
+    pub seen: Option<String>,
+}
+
+/// A period that has entries.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Began {
+    /// Where it starts, in Unix milliseconds.
+    pub start_ms: i64,
+    /// Its label.
+    pub label: String,
+}
+
+/// Which periods are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// Those that start before an instant, newest first.
+    Before(i64),
+    /// Those that start after an instant, oldest first.
+    After(i64),
+}
+
+impl Store {
+    /// The commits after `seq`, at most `count`, with the mark of a board and the value of an event id (a seen hash and its field).
+    /// One round trip: `GET`, `XRANGE`, `HGET`, `HGET` in a transaction.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
+    pub async fn tail(
+        &self,
+        partition: Partition,
+        seq: u64,
+        count: usize,
+        board: BoardNo,
+        seen: Option<(i64, &str)>,
+    ) -> Result<Tail> {
+        let keys = self.keys();
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("GET").arg(keys.head(partition));
+        pipe.cmd("XRANGE")
+            .arg(keys.log(partition))
+            .arg(format!("{}-0", seq + 1))
+            .arg("+")
+            .arg("COUNT")
+            .arg(count);
+        pipe.cmd("HGET")
+            .arg(keys.board_marks(partition))
+            .arg(board.0);
+        if let Some((bucket, field)) = seen {
+            pipe.cmd("HGET")
+                .arg(keys.seen(partition, bucket))
+                .arg(field);
+        }
+        let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
+        let mut answers = answers.into_iter();
+        let head: Option<String> = decode(answers.next())?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let commits = entries_of(partition, decode(answers.next())?)?
+            .into_iter()
+            .map(|(seq, text)| Commit::from_log(seq, &text))
+            .collect::<Result<_>>()?;
+        let mark: Option<String> = decode(answers.next())?;
+        Ok(Tail {
+            head,
+            commits,
+            board: BoardMark::parse(mark.as_deref())?,
+            seen: match seen {
+                Some(_) => decode(answers.next())?,
+                None => None,
+            },
+        })
+    }
+
+    /// The names of all keys that a partition has of a board: standings and lists of periods. `SCAN`: several round trips, O(keys of the server).
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn board_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
+        let mut found = self.standings_keys(partition, Some(board)).await?;
+        found.extend(self.periods_keys(partition, board).await?);
+        Ok(found)
+    }
+
+    /// The names of a board's lists of periods in a partition. `SCAN`: several round trips, O(keys of the server).
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn periods_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
+        self.scan(&self.keys().periods_pattern(partition, Some(board)))
+            .await
+    }
+
+    /// Up to `limit` periods of a standings' board, segment and window that have entries; the standings' own period does not matter.
+    /// Two round trips per 500 periods looked at: a `ZRANGE` by start a shard, then an `EXISTS` a period and shard.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`, `Corrupt`.
+    pub async fn periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Vec<Began>> {
+        let (mut found, mut range) = (vec![], range);
+        loop {
+            let listed = self.listed_periods(standings, range).await?;
+            let Some(last) = listed.last() else {
+                return Ok(found);
+            };
+            range = match range {
+                Range::Before(_) => Range::Before(last.start_ms),
+                Range::After(_) => Range::After(last.start_ms),
+            };
+            let mut reads = super::read::Reads::new(self, standings);
+            for began in &listed {
+                reads.exist(&began.label);
+            }
+            let exist: Vec<usize> = reads.send().await?;
+            let there = exist.chunks(standings.partitions.len());
+            let there = listed.into_iter().zip(there);
+            found.extend(
+                there
+                    .filter(|(_, exist)| exist.iter().any(|&exists| exists > 0))
+                    .map(|(began, _)| began)
+                    .take(limit - found.len()),
+            );
+            if found.len() == limit {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The next periods that any shard has listed, each once, in the order of the range: entries or not.
+    async fn listed_periods(&self, standings: &Standings, range: Range) -> Result<Vec<Began>> {
+        let mut reads = super::read::Reads::new(self, standings);
+        for shard in 0..standings.partitions.len() {
+            reads.periods(shard, range, PERIODS_MAX);
+        }
+        let lists: Vec<Vec<(String, f64)>> = reads.send().await?;
+        // Beyond the end of a list that was cut short, others may have periods that it has too.
+        let mut all = BTreeSet::new();
+        let mut ends = vec![];
+        for list in lists {
+            let list: Vec<Began> = list
+                .into_iter()
+                .map(|(label, start)| Began {
+                    start_ms: start as i64,
+                    label,
+                })
+                .collect();
+            if list.len() == PERIODS_MAX {
+                ends.extend(list.last().map(|began| began.start_ms));
+            }
+            all.extend(list);
+        }
+        Ok(match range {
+            Range::Before(_) => {
+                let end = ends.into_iter().max().unwrap_or(i64::MIN);
+                all.into_iter()
+                    .rev()
+                    .filter(|began| began.start_ms >= end)
+                    .collect()
+            }
+            Range::After(_) => {
+                let end = ends.into_iter().min().unwrap_or(i64::MAX);
+                all.into_iter()
+                    .filter(|began| began.start_ms <= end)
+                    .collect()
+            }
+        })
+    }
+}
