@@ -190,6 +190,7 @@ impl BoardTotal {
 #[derive(Clone)]
 pub struct Board(pub(super) Arc<KnownBoard>);
 
+/// A ranking with fixed rules.
 #[Object]
 impl Board {
     /// Its global id: "board:<slug>".
@@ -356,6 +357,7 @@ impl Window {
     }
 }
 
+/// A rule about time that has standings of its own.
 #[Object]
 impl Window {
     /// Its name: "all", "hourly", "daily", "weekly" or "monthly".

@@ -49,6 +49,7 @@ impl Entry {
     }
 }
 
+/// A member's place in a standings.
 #[Object]
 impl Entry {
     /// Its global id: "entry:<board>:<window>:<period>:<segment>:<member>".

@@ -72,6 +72,7 @@ pub struct VoidEventPayload {
     entry: Option<Entry>,
 }
 
+/// One accepted event of a member's history on a board, kept for good.
 #[Object]
 impl ScoreEvent {
     /// Its global id: "event:<partition>:<seq>:<index>".

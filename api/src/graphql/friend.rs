@@ -54,6 +54,7 @@ pub struct FriendPayload {
     friend: Member,
 }
 
+/// A page of friends in rank order.
 #[Object]
 impl FriendEntryConnection {
     /// Information about this page; its cursors count those without a score too, where they were asked for.

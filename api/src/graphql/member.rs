@@ -121,6 +121,7 @@ impl Member {
     }
 }
 
+/// Whoever is ranked.
 #[Object]
 impl Member {
     /// Its global id: "member:<key>".

@@ -16,13 +16,14 @@ use crate::access::Scope;
 /// What can be written. Every mutation needs an access token.
 pub struct Mutation;
 
+/// What can be written. Every mutation needs an access token.
 #[Object]
 impl Mutation {
     /// Creates a board. Needs the scope admin.
     async fn create_board(
         &self,
         ctx: &Context<'_>,
-        input: CreateBoardInput,
+        #[graphql(desc = "The rules of the board.")] input: CreateBoardInput,
     ) -> Result<BoardPayload> {
         state(ctx).require(Scope::Admin)?;
         let board = Board(create(app(ctx), input).await?);
@@ -33,7 +34,7 @@ impl Mutation {
     async fn update_board(
         &self,
         ctx: &Context<'_>,
-        input: UpdateBoardInput,
+        #[graphql(desc = "What is to change.")] input: UpdateBoardInput,
     ) -> Result<BoardPayload> {
         state(ctx).require(Scope::Admin)?;
         let board = Board(update(app(ctx), input).await?);
@@ -57,7 +58,7 @@ impl Mutation {
     async fn submit_scores(
         &self,
         ctx: &Context<'_>,
-        input: SubmitScoresInput,
+        #[graphql(desc = "The board and the scores.")] input: SubmitScoresInput,
     ) -> Result<SubmitScoresPayload> {
         Ok(submit(ctx, input).await?)
     }
@@ -89,7 +90,7 @@ impl Mutation {
     async fn upsert_members(
         &self,
         ctx: &Context<'_>,
-        input: Vec<MemberInput>,
+        #[graphql(desc = "The members.")] input: Vec<MemberInput>,
     ) -> Result<MembersPayload> {
         state(ctx).require(Scope::Admin)?;
         let members = upsert(app(ctx), input).await?;

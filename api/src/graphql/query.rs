@@ -41,6 +41,7 @@ pub struct Viewer {
 /// What can be read.
 pub struct Query;
 
+/// What can be read.
 #[Object]
 impl Query {
     /// Whatever has that global id; null where nothing has.

@@ -28,6 +28,8 @@ impl Decimal {
     }
 }
 
+/// An exact decimal. Sent as a string ("1234.50"); accepted as a string, or as an integer of at most 15 digits.
+/// A number with a point or an exponent is refused, as it may have been rounded on its way.
 #[Scalar]
 impl ScalarType for Decimal {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -54,6 +56,7 @@ impl ScalarType for Decimal {
     }
 }
 
+/// An instant as RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any offset.
 #[Scalar]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {

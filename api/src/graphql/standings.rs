@@ -315,6 +315,7 @@ impl Total {
     }
 }
 
+/// All entries of a board in one period of one window.
 #[Object]
 impl Standings {
     /// Its global id: "standings:<board>:<window>:<period>:<segment>".

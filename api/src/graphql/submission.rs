@@ -91,6 +91,7 @@ pub struct SubmitResult {
     error: Option<SubmitError>,
 }
 
+/// What became of the scores.
 #[Object]
 impl SubmitScoresPayload {
     /// One for each score sent, in that order.
@@ -125,6 +126,7 @@ impl SubmitScoresPayload {
     }
 }
 
+/// What became of one score.
 #[Object]
 impl SubmitResult {
     /// The member that was sent.
