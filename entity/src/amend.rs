@@ -46,7 +46,7 @@ pub enum Amended {
     NoSuchEvent,
 }
 
-/// Amends a member's history on a board. Tries until `deadline`.
+/// Amends a member's history on a board, and gives it to SQL. Tries until `deadline`.
 ///
 /// # Errors
 /// `OutOfRange` where what is left would leave a range; `BoardGone`; else as [`crate::submit::submit`]. Needs SQL.
@@ -65,6 +65,12 @@ pub async fn amend(
         known: None,
     };
     let done = carry_out(deployment, partition, &mut amending, deadline).await?;
+    if done.commit.is_some()
+        && let Err(error) = settle(deployment, partition).await
+    {
+        // It stands; only whoever looks at the history right away may not see it yet.
+        tracing::debug!(%partition, %error, "an amendment waits for the database");
+    }
     Ok(done.outcome)
 }
 
