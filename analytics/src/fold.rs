@@ -260,7 +260,7 @@ mod tests {
                     Some(Board {
                         no: BoardNo(1),
                         generation: 1,
-                        open: Default::default(),
+                        admission: Default::default(),
                         rules: Arc::new(rules),
                     })
                 },

@@ -98,7 +98,12 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     let boards = board::living().all(&deployment.db).await?;
     let boards: HashMap<String, Board> = boards
         .iter()
-        .map(|row| Ok((row.slug.clone(), row.to_ranking()?)))
+        .map(|row| {
+            let mut board = row.to_ranking()?;
+            // What is brought in afterwards is late by nature.
+            board.admission.lateness_max_ms = None;
+            Ok((row.slug.clone(), board))
+        })
         .collect::<Result<_>>()?;
     let (mut rows, mut bad) = read_rows(arguments, &bytes, &boards, now_ms)?;
     for partition in deployment.store.partitions().each() {

@@ -89,6 +89,7 @@ impl From<ranking::Error> for Error {
     fn from(error: ranking::Error) -> Self {
         match error {
             ranking::Error::Invalid(message) => Self::new(ErrorCode::BadUserInput, message),
+            ranking::Error::LimitExceeded(message) => Self::new(ErrorCode::LimitExceeded, message),
             ranking::Error::BoardGone => Self::new(ErrorCode::NotFound, error.to_string()),
             ranking::Error::OutOfRange(message) => Self::new(ErrorCode::ScoreOutOfRange, message),
             ranking::Error::Unavailable(_) | ranking::Error::NotLevel(_) => {

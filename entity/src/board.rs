@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ranking::board::{Board, Direction, OpenSpan, Policy, Rules, RulesInput, TieBreak};
+use ranking::board::{Admission, Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
 use sea_orm::{NotSet, Set};
@@ -55,6 +55,8 @@ pub struct Model {
     pub opens_at_ms: Option<i64>,
     /// The first instant after it, in Unix milliseconds.
     pub closes_at_ms: Option<i64>,
+    /// How long after they were earned scores are taken, in milliseconds; none for however long.
+    pub lateness_max_ms: Option<i64>,
     /// When it was deleted, in Unix milliseconds; its slug is free from then on.
     pub deleted_at_ms: Option<i64>,
     /// When all that it had was gone, in Unix milliseconds.
@@ -124,7 +126,7 @@ impl Model {
             no: BoardNo(self.no),
             generation,
             rules: Arc::new(rules),
-            open: OpenSpan::new(self.opens_at_ms, self.closes_at_ms)?,
+            admission: Admission::new(self.opens_at_ms, self.closes_at_ms, self.lateness_max_ms)?,
         })
     }
 
@@ -177,6 +179,7 @@ pub fn of_rules(
         created_at_ms: Set(created_at_ms),
         opens_at_ms: Set(None),
         closes_at_ms: Set(None),
+        lateness_max_ms: Set(None),
         deleted_at_ms: Set(None),
         purged_at_ms: Set(None),
     }

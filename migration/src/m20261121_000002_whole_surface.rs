@@ -12,6 +12,7 @@ pub(crate) struct Migration;
 const COLUMNS: &str = r#"
 ALTER TABLE "board" ADD COLUMN "opens_at_ms" BIGINT;
 ALTER TABLE "board" ADD COLUMN "closes_at_ms" BIGINT;
+ALTER TABLE "board" ADD COLUMN "lateness_max_ms" BIGINT;
 ALTER TABLE "board" ADD COLUMN "deleted_at_ms" BIGINT;
 ALTER TABLE "board" ADD COLUMN "purged_at_ms" BIGINT;
 ALTER TABLE "member" ADD COLUMN "name_folded" {text};
@@ -23,6 +24,7 @@ DROP INDEX "member_name";
 ALTER TABLE "member" DROP COLUMN "name_folded";
 ALTER TABLE "board" DROP COLUMN "purged_at_ms";
 ALTER TABLE "board" DROP COLUMN "deleted_at_ms";
+ALTER TABLE "board" DROP COLUMN "lateness_max_ms";
 ALTER TABLE "board" DROP COLUMN "closes_at_ms";
 ALTER TABLE "board" DROP COLUMN "opens_at_ms"
 "#;
@@ -119,14 +121,14 @@ impl MigrationTrait for Migration {
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let db = manager.get_connection();
         let backend = manager.get_database_backend();
-        let kept = r#"SELECT 1 FROM "score_event" WHERE "kind" = 'VOID' UNION ALL SELECT 1 FROM "board" WHERE "deleted_at_ms" IS NOT NULL OR "opens_at_ms" IS NOT NULL OR "closes_at_ms" IS NOT NULL"#;
+        let kept = r#"SELECT 1 FROM "score_event" WHERE "kind" = 'VOID' UNION ALL SELECT 1 FROM "board" WHERE "deleted_at_ms" IS NOT NULL OR "opens_at_ms" IS NOT NULL OR "closes_at_ms" IS NOT NULL OR "lateness_max_ms" IS NOT NULL"#;
         if db
             .query_one_raw(Statement::from_string(backend, kept))
             .await?
             .is_some()
         {
             return Err(DbErr::Migration(
-                "there are voided events, deleted boards or boards that open or close: the schema before this step cannot say so".into(),
+                "there are voided events, deleted boards or boards that open, close or limit lateness: the schema before this step cannot say so".into(),
             ));
         }
         let events = match backend {

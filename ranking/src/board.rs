@@ -141,25 +141,31 @@ pub struct Board {
     pub generation: u32,
     /// Its rules.
     pub rules: Arc<Rules>,
-    /// When it takes scores.
-    pub open: OpenSpan,
+    /// Which scores it takes, by when they were earned.
+    pub admission: Admission,
 }
 
-/// When a board takes scores: those earned from an instant on, and before another. By default always.
+/// Which scores a board takes, by when they were earned. By default all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct OpenSpan {
+pub struct Admission {
     /// The first instant, in Unix milliseconds.
     pub opens_at_ms: Option<i64>,
     /// The first instant after it, in Unix milliseconds.
     pub closes_at_ms: Option<i64>,
+    /// How long ago, in milliseconds.
+    pub lateness_max_ms: Option<i64>,
 }
 
-impl OpenSpan {
-    /// Checks that it holds an instant.
+impl Admission {
+    /// Checks it.
     ///
     /// # Errors
-    /// `Invalid` where it closes before it opens, or an end of it is before 1970.
-    pub fn new(opens_at_ms: Option<i64>, closes_at_ms: Option<i64>) -> Result<Self> {
+    /// `Invalid` where it closes before it opens, an end of it is before 1970, or the lateness is negative.
+    pub fn new(
+        opens_at_ms: Option<i64>,
+        closes_at_ms: Option<i64>,
+        lateness_max_ms: Option<i64>,
+    ) -> Result<Self> {
         if [opens_at_ms, closes_at_ms]
             .into_iter()
             .flatten()
@@ -174,40 +180,49 @@ impl OpenSpan {
         {
             return Err(Error::invalid("opensAt must be before closesAt"));
         }
+        if lateness_max_ms.is_some_and(|lateness_ms| lateness_ms < 0) {
+            return Err(Error::invalid(
+                "latenessMaxSeconds is negative; 0 or more is accepted",
+            ));
+        }
         Ok(Self {
             opens_at_ms,
             closes_at_ms,
+            lateness_max_ms,
         })
     }
-}
 
-impl Board {
-    /// Checks that the board takes scores earned at an instant.
+    /// Checks that a score earned at an instant is taken now.
     ///
     /// # Errors
-    /// `Invalid`, saying when it opens or closed.
-    pub fn check_open(&self, at_ms: i64) -> Result<()> {
+    /// `Invalid`, saying when the board opens or closed; `LimitExceeded` where the score comes too late.
+    pub fn check(self, at_ms: i64, now_ms: i64) -> Result<()> {
         let shown = |at_ms: i64| {
             jiff::Timestamp::from_millisecond(at_ms)
                 .map_or_else(|_| format!("{at_ms} ms"), |instant| instant.to_string())
         };
-        match self.open {
-            OpenSpan {
-                opens_at_ms: Some(opens),
-                ..
-            } if at_ms < opens => Err(Error::invalid(format!(
+        if let Some(opens) = self.opens_at_ms.filter(|&opens| at_ms < opens) {
+            return Err(Error::invalid(format!(
                 "this board takes scores earned from {} on, not {}",
                 shown(opens),
                 shown(at_ms)
-            ))),
-            OpenSpan {
-                closes_at_ms: Some(closes),
-                ..
-            } if at_ms >= closes => Err(Error::invalid(format!(
+            )));
+        }
+        if let Some(closes) = self.closes_at_ms.filter(|&closes| at_ms >= closes) {
+            return Err(Error::invalid(format!(
                 "this board takes scores earned before {}, not {}",
                 shown(closes),
                 shown(at_ms)
-            ))),
+            )));
+        }
+        match self.lateness_max_ms {
+            Some(lateness_ms) if at_ms < now_ms - lateness_ms => {
+                Err(Error::LimitExceeded(format!(
+                    "this board takes scores up to {} s after they were earned; {} is longer ago",
+                    lateness_ms / 1000,
+                    shown(at_ms)
+                )))
+            }
             _ => Ok(()),
         }
     }

@@ -9,6 +9,9 @@ pub enum Error {
     /// The caller's fault: a score, or what it would add up to, leaves its range.
     #[error("{0}")]
     OutOfRange(String),
+    /// The caller's fault: a limit was passed; the message names it.
+    #[error("{0}")]
+    LimitExceeded(String),
     /// The caller's fault: the board was deleted, or laid out anew, since the caller learnt of it.
     #[error("this board was deleted")]
     BoardGone,

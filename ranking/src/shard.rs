@@ -91,7 +91,7 @@ mod tests {
         Board {
             no: BoardNo(no),
             generation: 1,
-            open: Default::default(),
+            admission: Default::default(),
             rules: Arc::new(Rules::new(RulesInput { shards, ..input() }).unwrap()),
         }
     }

@@ -342,7 +342,7 @@ impl Batch {
     ) -> Result<()> {
         let rules = &submission.board.rules;
         let earned_ms = submission.earned_ms(self.now_ms);
-        submission.board.check_open(earned_ms)?;
+        submission.board.admission.check(earned_ms, self.now_ms)?;
         if rules.policy != Policy::Sum {
             // One that would not change anything now might after a removal.
             rules.check_score(submission.score)?;

@@ -102,7 +102,7 @@ fn board(no: i64, shards: u16) -> Board {
     Board {
         no: BoardNo(no),
         generation: 1,
-        open: Default::default(),
+        admission: Default::default(),
         rules: Arc::new(rules.unwrap()),
     }
 }

@@ -298,6 +298,12 @@ impl Board {
         self.0.row.closes_at_ms.map(DateTime)
     }
 
+    /// How many seconds after they were earned it takes scores, by their `at`; null for however long.
+    async fn lateness_max_seconds(&self) -> Option<i32> {
+        let seconds = self.0.row.lateness_max_ms? / 1000;
+        Some(i32::try_from(seconds).unwrap_or(i32::MAX))
+    }
+
     /// The periods of a window that have entries, newest first.
     async fn periods(
         &self,
@@ -383,6 +389,6 @@ impl Window {
             .window
             .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
             .map_err(Error::from)?;
-        Ok(Period::from(&period))
+        Ok(Period::new(&period, state(ctx).now_ms))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
 use entity::{board, delete};
-use ranking::board::{OpenSpan, Rules, RulesInput};
+use ranking::board::{Admission, Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, SqlErr, TransactionTrait};
@@ -70,6 +70,9 @@ pub struct CreateBoardInput {
     opens_at: Option<DateTime>,
     /// The first instant that it takes no scores for any more, by their `at`; never by default.
     closes_at: Option<DateTime>,
+    /// How many seconds after they were earned it takes scores, by their `at`; however long by default. Those that come later are rejected
+    /// with LIMIT_EXCEEDED.
+    lateness_max_seconds: Option<i32>,
 }
 
 /// A window of a new board.
@@ -96,6 +99,8 @@ pub struct UpdateBoardInput {
     opens_at: MaybeUndefined<DateTime>,
     /// The first instant that it takes no scores for any more, by their `at`; null for never.
     closes_at: MaybeUndefined<DateTime>,
+    /// How many seconds after they were earned it takes scores; null for however long.
+    lateness_max_seconds: MaybeUndefined<i32>,
 }
 
 /// A board that was written.
@@ -162,17 +167,15 @@ pub(super) async fn update(
     if let Some(self_submit) = input.self_submit {
         changed.self_submit = Set(self_submit);
     }
-    let end = |asked: MaybeUndefined<DateTime>, present: Option<i64>| match asked {
-        MaybeUndefined::Undefined => present,
-        MaybeUndefined::Null => None,
-        MaybeUndefined::Value(at) => Some(at.0),
-    };
-    let open = OpenSpan::new(
+    let end =
+        |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
+    let lateness_ms = input.lateness_max_seconds.map_value(milliseconds);
+    let admission = Admission::new(
         end(input.opens_at, row.opens_at_ms),
         end(input.closes_at, row.closes_at_ms),
+        or_present(lateness_ms, row.lateness_max_ms),
     )?;
-    changed.opens_at_ms = Set(open.opens_at_ms);
-    changed.closes_at_ms = Set(open.closes_at_ms);
+    set_admission(&mut changed, admission);
     board::Entity::update_many()
         .set(changed)
         .filter(board::Column::No.eq(row.no))
@@ -207,6 +210,24 @@ pub(super) async fn delete(app: &App, slug: &str) -> crate::error::Result<Delete
     Ok(DeleteBoardPayload {
         deleted_board_id: GlobalId::Board(slug.to_owned()).to_text().into(),
     })
+}
+
+fn set_admission(row: &mut board::ActiveModel, admission: Admission) {
+    row.opens_at_ms = Set(admission.opens_at_ms);
+    row.closes_at_ms = Set(admission.closes_at_ms);
+    row.lateness_max_ms = Set(admission.lateness_max_ms);
+}
+
+fn milliseconds(seconds: i32) -> i64 {
+    i64::from(seconds) * 1000
+}
+
+/// What is asked for; null takes it away, absent leaves it.
+fn or_present(asked: MaybeUndefined<i64>, present: Option<i64>) -> Option<i64> {
+    match asked {
+        MaybeUndefined::Undefined => present,
+        asked => asked.take(),
+    }
 }
 
 /// The error where there is no such board.
@@ -291,12 +312,12 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         .name()
         .to_owned());
     row.self_submit = Set(input.self_submit.unwrap_or(false));
-    let open = OpenSpan::new(
+    let admission = Admission::new(
         input.opens_at.map(|at| at.0),
         input.closes_at.map(|at| at.0),
+        input.lateness_max_seconds.map(milliseconds),
     )?;
-    row.opens_at_ms = Set(open.opens_at_ms);
-    row.closes_at_ms = Set(open.closes_at_ms);
+    set_admission(&mut row, admission);
     Ok(row)
 }
 

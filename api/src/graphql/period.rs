@@ -25,17 +25,21 @@ pub struct Period {
     start: Option<DateTime>,
     /// The first instant after it; null for "all".
     end: Option<DateTime>,
+    /// When the next one begins: the end of the period that is on now; null for any other, and for "all".
+    next_reset_at: Option<DateTime>,
     /// Whether its final standings are stored and have left Redis.
     sealed: bool,
 }
 
-impl From<&ranking::window::Period> for Period {
-    fn from(period: &ranking::window::Period) -> Self {
+impl Period {
+    pub(super) fn new(period: &ranking::window::Period, now_ms: i64) -> Self {
+        let is_on = |&end_ms: &i64| period.start_ms <= now_ms && now_ms < end_ms;
         let start = period.end_ms.map(|_| DateTime(period.start_ms));
         Self {
             label: period.label.clone(),
             start,
             end: period.end_ms.map(DateTime),
+            next_reset_at: period.end_ms.filter(is_on).map(DateTime),
             sealed: false,
         }
     }
@@ -107,9 +111,10 @@ pub(super) async fn periods_page(
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for began in found {
         let period = window.period_named(&began.label, &rules.zone)?;
-        connection
-            .edges
-            .push(Edge::new(PageCursor(began.label), Period::from(&period)));
+        connection.edges.push(Edge::new(
+            PageCursor(began.label),
+            Period::new(&period, state(ctx).now_ms),
+        ));
     }
     Ok(connection)
 }

@@ -334,8 +334,8 @@ impl Standings {
     }
 
     /// The period.
-    async fn period(&self) -> Period {
-        Period::from(&self.read.period)
+    async fn period(&self, ctx: &Context<'_>) -> Period {
+        Period::new(&self.read.period, state(ctx).now_ms)
     }
 
     /// The segment; null for everyone.
