@@ -30,7 +30,7 @@ pub struct Entry {
 /// Standings with their entries, in the order of keys and member bytes.
 pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 
-/// The standings of one window of a board, of every period that has entries.
+/// The standings of one window of a board, of every segment and period that has entries.
 ///
 /// # Errors
 /// What polars says; where an event's time is in no period.
@@ -41,7 +41,10 @@ pub fn standings(board: &Board, window: Window, events: &DataFrame) -> Result<En
     let folded = fold(with_period, board);
     let keyed = folded.with_column(key(board, window).alias("key"));
     let sorted = keyed
-        .sort(["period", "key", "member"], SortMultipleOptions::default())
+        .sort(
+            ["segment", "period", "key", "member"],
+            SortMultipleOptions::default(),
+        )
         .collect()?;
     entries(board, window, &periods, &sorted)
 }
@@ -109,7 +112,7 @@ fn in_periods(events: LazyFrame, board: &Board, periods: &[Period]) -> Result<La
     Ok(sorted.join(boundaries.lazy(), [col("at_ms")], [col("start_ms")], join))
 }
 
-/// One row a member and period: its state.
+/// One row a member, segment and period: its state.
 fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
     let rules = &board.rules;
     let best = |scores: Expr| match rules.direction {
@@ -132,7 +135,7 @@ fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
     let ticks = (col("at_ms").floor_div(lit(i64::from(rules.tick_ms)))).alias("tick");
     events
         .with_column(ticks)
-        .group_by([col("member"), col("period")])
+        .group_by([col("member"), col("segment"), col("period")])
         .agg([
             state_score.alias("state_score"),
             state_tick.alias("state_tick"),
@@ -174,6 +177,7 @@ fn entries(
         number("period")?,
     );
     let members = frame.column("member")?.str()?;
+    let segments = frame.column("segment")?.str()?;
     let (low, high) = board.rules.range(window);
     for row in 0..frame.height() {
         let field =
@@ -191,7 +195,7 @@ fn entries(
         let id = StandingsId {
             board: board.no,
             generation: board.generation,
-            segment: String::new(),
+            segment: segments.get(row).context("a fold left a gap")?.to_owned(),
             window,
             period: period.label.clone(),
         };
@@ -293,6 +297,7 @@ mod tests {
             .prop_map(|(turn, hours, seconds)| turn + hours * 1_799_999 + seconds * 1000);
         let event = (
             proptest::sample::select(&["a", "b", "ü", "Z"][..]),
+            proptest::sample::select(&["[]", r#"["region:eu"]"#, r#"["region:ü:%"]"#][..]),
             prop_oneof![
                 16 => (-3_i64..=3, at_ms).prop_map(|(score, at_ms)| Happened::Score(score, at_ms)),
                 2 => Just(Happened::Removal),
@@ -301,7 +306,7 @@ mod tests {
         );
         proptest::collection::vec(event, 0..40).prop_map(|events| {
             let mut rows: Vec<score_event::Model> = vec![];
-            for (index, (member, happened)) in events.into_iter().enumerate() {
+            for (index, (member, segments, happened)) in events.into_iter().enumerate() {
                 let (kind, score, target) = match happened {
                     Happened::Score(score, at_ms) => ("SCORE", Some((score, at_ms)), None),
                     Happened::Void(before) if index > 0 => {
@@ -321,7 +326,7 @@ mod tests {
                     at_ms: score.map(|(_, at_ms)| at_ms),
                     at_sent: false,
                     event_id: None,
-                    segments: "[]".to_owned(),
+                    segments: if kind == "SCORE" { segments } else { "[]" }.to_owned(),
                     void_partition: target.map(|target| target.partition),
                     void_seq: target.map(|target| target.seq),
                     void_index: target.map(|target| target.event_index),

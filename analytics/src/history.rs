@@ -19,9 +19,11 @@ const ROWS_MAX: u64 = 20_000;
 
 /// The history of a board, and the heads of its partitions that it reaches to.
 pub struct History {
-    /// One row an event: `member` (text), `removal` (bool), `score` and `at_ms` (i64, null for a removal), `seq` (i64) and
-    /// `order` (i64): a member's events stand in the order of it.
+    /// One row an event and segment that it counts in, everyone (empty) among them: `member` and `segment` (text), `removal` (bool), `score`
+    /// and `at_ms` (i64, null for a removal), `seq` (i64) and `order` (i64): a member's events stand in the order of it.
     pub events: DataFrame,
+    /// How many events there are.
+    pub count: usize,
     /// The heads.
     pub heads: BTreeMap<Partition, Head>,
 }
@@ -74,6 +76,7 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         }
     }
     Ok(History {
+        count: columns.count,
         events: columns.into_frame()?,
         heads,
     })
@@ -95,7 +98,9 @@ pub async fn settle_to(deployment: &Deployment, partition: Partition, head: &Hea
 /// Columns of events, being filled.
 #[derive(Default)]
 pub struct Columns {
+    count: usize,
     member: Vec<String>,
+    segment: Vec<String>,
     removal: Vec<bool>,
     score: Vec<Option<i64>>,
     at_ms: Vec<Option<i64>>,
@@ -107,7 +112,7 @@ impl Columns {
     /// Adds an event, unless it was voided or is a void.
     ///
     /// # Errors
-    /// Where the row has no place in history.
+    /// Where the row holds what the persister does not write.
     pub fn push(
         &mut self,
         row: score_event::Model,
@@ -116,16 +121,17 @@ impl Columns {
         if row.kind == "VOID" || voided.contains(&row.place()?) {
             return Ok(());
         }
-        self.order.push(order_of(
-            row.generation.into(),
-            row.seq,
-            row.event_index.into(),
-        ));
-        self.removal.push(row.kind == "REMOVAL");
-        self.member.push(row.member);
-        self.score.push(row.score);
-        self.at_ms.push(row.at_ms);
-        self.seq.push(row.seq);
+        self.count += 1;
+        let order = order_of(row.generation.into(), row.seq, row.event_index.into());
+        for segment in std::iter::once(String::new()).chain(row.segments()?) {
+            self.order.push(order);
+            self.segment.push(segment);
+            self.removal.push(row.kind == "REMOVAL");
+            self.member.push(row.member.clone());
+            self.score.push(row.score);
+            self.at_ms.push(row.at_ms);
+            self.seq.push(row.seq);
+        }
         Ok(())
     }
 
@@ -136,6 +142,7 @@ impl Columns {
     pub fn into_frame(self) -> Result<DataFrame> {
         let columns: Vec<Column> = vec![
             Series::new("member".into(), self.member).into(),
+            Series::new("segment".into(), self.segment).into(),
             Series::new("removal".into(), self.removal).into(),
             Series::new("score".into(), self.score).into(),
             Series::new("at_ms".into(), self.at_ms).into(),

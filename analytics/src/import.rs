@@ -4,7 +4,7 @@
 
 mod rows;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
-use ranking::submission::{Batch, StandingsChange, Submission, Verdict};
+use ranking::submission::{Batch, REGION, StandingsChange, Submission, Verdict, segment_of};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
@@ -29,6 +29,9 @@ use rows::{BadRow, Row, read_rows};
 
 /// How long one batch is tried for.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How many members' regions one SELECT asks for: SQLite has 32,766 parameters.
+const MEMBERS_MAX: usize = 1000;
 
 /// How many bad rows are printed.
 const PRINTED_MAX: usize = 20;
@@ -95,8 +98,14 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     let now_ms = entity::now_ms();
     let bytes = std::fs::read(&arguments.file)
         .with_context(|| format!("{} cannot be read", shown(&arguments.file)))?;
-    let boards = board::living().all(&deployment.db).await?;
-    let boards: HashMap<String, Board> = boards
+    let rows = board::living().all(&deployment.db).await?;
+    let mut segmented = HashSet::new();
+    for row in &rows {
+        if !row.segment_attributes()?.is_empty() {
+            segmented.insert(BoardNo(row.no));
+        }
+    }
+    let boards: HashMap<String, Board> = rows
         .iter()
         .map(|row| {
             let mut board = row.to_ranking()?;
@@ -106,6 +115,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         })
         .collect::<Result<_>>()?;
     let (mut rows, mut bad) = read_rows(arguments, &bytes, &boards, now_ms)?;
+    set_segments(deployment, &mut rows, &segmented).await?;
     for partition in deployment.store.partitions().each() {
         settle(deployment, partition).await?;
     }
@@ -158,6 +168,46 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     }
     imported.seconds = began.elapsed().as_secs_f64();
     Ok(imported)
+}
+
+/// Says in which region rows of boards that have standings by region count: the row's own, else the one that its member has.
+async fn set_segments(
+    deployment: &Deployment,
+    rows: &mut [Row],
+    segmented: &HashSet<BoardNo>,
+) -> Result<()> {
+    let is_segmented = |row: &&mut Row| segmented.contains(&row.submission.board.no);
+    let asked: BTreeSet<String> = rows
+        .iter_mut()
+        .filter(is_segmented)
+        .filter(|row| row.region.is_none())
+        .map(|row| row.submission.member.to_string())
+        .collect();
+    let asked: Vec<String> = asked.into_iter().collect();
+    let mut regions: HashMap<String, String> = HashMap::new();
+    for chunk in asked.chunks(MEMBERS_MAX) {
+        use member::Column::{Key, Region};
+        let select = member::Entity::find().select_only().columns([Key, Region]);
+        let known: Vec<(String, Option<String>)> = select
+            .filter(Key.is_in(chunk))
+            .into_tuple()
+            .all(&deployment.db)
+            .await?;
+        regions.extend(
+            known
+                .into_iter()
+                .filter_map(|(key, region)| Some((key, region?))),
+        );
+    }
+    for row in rows.iter_mut().filter(is_segmented) {
+        let of_member = || regions.get(row.submission.member.as_str());
+        let region = row.region.as_ref().or_else(of_member);
+        row.submission.segments = region
+            .map(|region| segment_of(REGION, region))
+            .into_iter()
+            .collect();
+    }
+    Ok(())
 }
 
 /// Drops the rows whose event id the history holds, or an earlier row has; the same id with other content is bad. Says how many were dropped.

@@ -97,7 +97,7 @@ async fn attempts(
             entries.extend(fold::standings(board, window, &history.events)?);
         }
         let rebuilt = Rebuilt {
-            events: history.events.height(),
+            events: history.count,
             standings: entries.len(),
             entries: entries.values().map(Vec::len).sum(),
             seconds: began.elapsed().as_secs_f64(),

@@ -22,6 +22,9 @@ const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many members are remembered that were accepted here and may not be in SQL yet.
 const RECENT_MEMBERS_MAX: u64 = 100_000;
 
+/// How many members' regions are remembered for when SQL is away.
+const LAST_REGIONS_MAX: u64 = 100_000;
+
 /// The API's state.
 pub struct App {
     /// The stores.
@@ -38,6 +41,8 @@ pub struct App {
     pub public_reads: bool,
     /// Members whose first score was accepted here a moment ago: they exist, though their row may be on its way.
     pub recent_members: Cache<MemberId, ()>,
+    /// The regions that members had when they were last asked for: what is used while SQL is away.
+    pub last_regions: Cache<String, Option<String>>,
 }
 
 impl App {
@@ -56,6 +61,7 @@ impl App {
             committers,
             public_reads,
             recent_members,
+            last_regions: Cache::new(LAST_REGIONS_MAX),
         }
     }
 

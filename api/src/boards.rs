@@ -19,6 +19,8 @@ pub struct KnownBoard {
     pub row: board::Model,
     /// Its rules.
     pub board: Board,
+    /// The member attributes that it has standings by.
+    pub segment_by: Vec<String>,
 }
 
 /// Boards by slug.
@@ -30,8 +32,12 @@ impl KnownBoard {
     /// # Errors
     /// `INTERNAL` where the row is broken.
     pub fn new(row: board::Model) -> Result<Arc<Self>> {
-        let board = row.to_ranking()?;
-        Ok(Arc::new(Self { row, board }))
+        let (board, segment_by) = (row.to_ranking()?, row.segment_attributes()?);
+        Ok(Arc::new(Self {
+            row,
+            board,
+            segment_by,
+        }))
     }
 }
 

@@ -17,6 +17,7 @@ pub mod period;
 pub mod query;
 pub mod request;
 pub mod scalar;
+mod segments;
 pub mod standings;
 pub mod submission;
 

@@ -130,6 +130,15 @@ impl Model {
         })
     }
 
+    /// The member attributes that it has standings by.
+    ///
+    /// # Errors
+    /// `Corrupt` where they are no JSON array of texts.
+    pub fn segment_attributes(&self) -> ranking::Result<Vec<String>> {
+        serde_json::from_str(&self.segment_by)
+            .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
+    }
+
     /// Its windows besides `all`.
     ///
     /// # Errors

@@ -31,6 +31,15 @@ pub struct Submission {
     pub segments: Vec<String>,
 }
 
+/// The one member attribute that a board can have standings by.
+pub const REGION: &str = "region";
+
+/// The segment of everyone with an attribute: `region:eu`.
+#[must_use]
+pub fn segment_of(attribute: &str, value: &str) -> String {
+    format!("{attribute}:{value}")
+}
+
 /// What became of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {

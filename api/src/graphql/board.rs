@@ -253,9 +253,9 @@ impl Board {
         self.0.board.rules.shards.into()
     }
 
-    /// Member attributes that have standings of their own. None yet.
-    async fn segment_by(&self) -> Vec<String> {
-        vec![]
+    /// Member attributes that have standings of their own: "region", or none.
+    async fn segment_by(&self) -> &[String] {
+        &self.0.segment_by
     }
 
     /// Who may read it.

@@ -8,6 +8,7 @@ use entity::{board, delete};
 use ranking::board::{Admission, Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
+use ranking::submission::REGION;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, SqlErr, TransactionTrait};
 
 use super::board::{Board, Direction, ScorePolicy, TieBreak, Visibility};
@@ -54,7 +55,8 @@ pub struct CreateBoardInput {
     /// How many sorted sets its standings are split into: a power of two, at most the number of partitions.
     #[graphql(default_with = "Some(1)")]
     shards: Option<i32>,
-    /// Member attributes that have standings of their own. Not available yet: empty is accepted.
+    /// Member attributes that have standings of their own: "region", or none. A score counts in the region that its member has when it is
+    /// accepted, and stays there.
     #[graphql(default_with = "Some(vec![])")]
     segment_by: Option<Vec<String>>,
     /// Who may read it.
@@ -260,13 +262,11 @@ fn check_same_windows(rules: &Rules, windows: &[WindowInput]) -> crate::error::R
 
 fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::ActiveModel> {
     check_slug(&input.slug)?;
-    if input
-        .segment_by
-        .is_some_and(|attributes| !attributes.is_empty())
-    {
-        return Err(Error::bad_input(
-            "segmentBy is not available yet; an empty list is accepted",
-        ));
+    let segment_by = input.segment_by.unwrap_or_default();
+    if !segment_by.is_empty() && segment_by != [REGION] {
+        return Err(Error::bad_input(format!(
+            "segmentBy is {segment_by:?}; [] and [\"{REGION}\"] are accepted"
+        )));
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
     let asked = input.decimals.unwrap_or(0);
@@ -312,6 +312,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         .name()
         .to_owned());
     row.self_submit = Set(input.self_submit.unwrap_or(false));
+    row.segment_by = Set(serde_json::to_string(&segment_by).expect("texts have a JSON form"));
     let admission = Admission::new(
         input.opens_at.map(|at| at.0),
         input.closes_at.map(|at| at.0),

@@ -8,6 +8,7 @@ use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
 use ranking::store::read::{Placed, Split, Standings as Read};
+use ranking::submission::segment_of;
 use ranking::window::Window as RankingWindow;
 
 use super::board::{Board, Window};
@@ -74,11 +75,8 @@ impl Standings {
                 names.join(", ")
             )));
         }
-        if choice.segment.is_some_and(|segment| !segment.is_empty()) {
-            return Err(Error::bad_input(
-                "segments are not available yet; leave segment out for everyone",
-            ));
-        }
+        let segment = choice.segment.unwrap_or_default();
+        check_segment(board, &segment)?;
         let period_chosen = choice.period.is_some() || choice.at_ms.is_some();
         let period = match (choice.period, choice.at_ms) {
             (Some(_), Some(_)) => {
@@ -89,20 +87,28 @@ impl Standings {
             (Some(label), None) => window.period_named(&label, &rules.zone)?,
             (None, at_ms) => window.period_at(at_ms.unwrap_or(now_ms), &rules.zone)?,
         };
-        Ok(Self::of_period(app, board, window, period, period_chosen))
+        Ok(Self::of_period(
+            app,
+            board,
+            window,
+            segment,
+            period,
+            period_chosen,
+        ))
     }
 
     fn of_period(
         app: &App,
         board: &Arc<KnownBoard>,
         window: RankingWindow,
+        segment: String,
         period: ranking::window::Period,
         period_chosen: bool,
     ) -> Self {
         let id = StandingsId {
             board: board.board.no,
             generation: board.board.generation,
-            segment: String::new(),
+            segment,
             window,
             period: period.label.clone(),
         };
@@ -173,7 +179,14 @@ impl Standings {
             .window
             .period_named(cursor.period(), &self.read.rules.zone)?;
         Ok((
-            Self::of_period(app, &self.board, id.window, period, true),
+            Self::of_period(
+                app,
+                &self.board,
+                id.window,
+                id.segment.clone(),
+                period,
+                true,
+            ),
             cursor,
         ))
     }
@@ -512,6 +525,26 @@ impl Standings {
             self.entries(placed, first).collect()
         }))
     }
+}
+
+/// Checks that a board has standings of a segment; the empty one is everyone.
+fn check_segment(board: &KnownBoard, segment: &str) -> crate::error::Result<()> {
+    let is_of = |attribute: &String| {
+        let value = segment.strip_prefix(attribute.as_str());
+        value.is_some_and(|value| value.len() > 1 && value.starts_with(':'))
+    };
+    if segment.is_empty() || board.segment_by.iter().any(is_of) {
+        return Ok(());
+    }
+    let accepted = match board.segment_by.first() {
+        Some(attribute) => format!("one such as {:?} is accepted", segment_of(attribute, "eu")),
+        None => "it has no segments: leave segment out for everyone".to_owned(),
+    };
+    Err(Error::bad_input(format!(
+        "board {} has no segment {:?}; {accepted}",
+        board.row.slug,
+        segment.chars().take(64).collect::<String>()
+    )))
 }
 
 /// Checks a list of members' keys.

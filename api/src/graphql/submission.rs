@@ -13,6 +13,7 @@ use super::durable;
 use super::entry::Entry;
 use super::request::{RequestState, app, state};
 use super::scalar::{DateTime, Decimal, int};
+use super::segments::Segments;
 use super::standings::{Choice, Standings};
 use crate::access::{Principal, Scope};
 use crate::app::App;
@@ -47,7 +48,7 @@ pub struct SubmitScoresInput {
 #[derive(InputObject)]
 pub struct ScoreInput {
     /// Who: 1 to 128 bytes, no control characters. A member unknown so far comes into being with its first accepted score.
-    member: String,
+    pub(super) member: String,
     /// SUM: what is added, may be negative. BEST, LATEST: the value.
     score: Decimal,
     /// When it was earned; now by default. Not in the future, not before 1970.
@@ -252,8 +253,9 @@ async fn place(
 ) -> Vec<(usize, Outcome)> {
     let mut by_partition: BTreeMap<Partition, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
     let mut outcomes: Vec<(usize, Outcome)> = vec![];
+    let segments = Segments::of(app, board, &input.scores).await;
     for index in indices {
-        match read(board, &input.scores[index], state.now_ms) {
+        match read(board, &input.scores[index], &segments, state.now_ms) {
             Ok(submission) => {
                 let partition = app
                     .deployment
@@ -284,7 +286,12 @@ async fn place(
     outcomes
 }
 
-fn read(board: &KnownBoard, score: &ScoreInput, now_ms: i64) -> crate::error::Result<Submission> {
+fn read(
+    board: &KnownBoard,
+    score: &ScoreInput,
+    segments: &Segments,
+    now_ms: i64,
+) -> crate::error::Result<Submission> {
     let at_ms = score.at.map(|at| at.0);
     if at_ms.is_some_and(|at_ms| at_ms > now_ms + SKEW_MS) {
         return Err(Error::bad_input(
@@ -302,7 +309,7 @@ fn read(board: &KnownBoard, score: &ScoreInput, now_ms: i64) -> crate::error::Re
         score: ranking::score::parse(&score.score.0, board.board.rules.decimals)?,
         at_ms,
         event_id: score.event_id.as_deref().map(EventId::new).transpose()?,
-        segments: vec![],
+        segments: segments.of_member(&score.member)?,
     })
 }
 
