@@ -41,6 +41,7 @@ mod redis_server;
 mod refusals;
 mod refusing_stores;
 mod schema;
+mod segments;
 mod tokens;
 mod wait;
 mod windows;
