@@ -32,6 +32,16 @@ const COUNTS: [&str; 3] = ["first", "last", "buckets"];
 const AROUND: [&str; 2] = ["above", "below"];
 const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
 
+/// Fields that look at much to answer with little, and how many fields each counts as besides: all friends of a member are ranked for a page
+/// of them, periods without entries are passed over, a search may count what it finds.
+const WEIGHTS: [(&str, u64); 5] = [
+    ("friends", 500),
+    ("periods", 500),
+    ("distribution", 200),
+    ("events", 100),
+    ("searchMembers", 100),
+];
+
 /// Checks a document.
 ///
 /// # Errors
@@ -90,7 +100,7 @@ impl Costs<'_> {
                     let children = self.of(&field.node.selection_set.node, depth + 1)?;
                     children
                         .saturating_mul(self.objects(&field.node))
-                        .saturating_add(1)
+                        .saturating_add(weight(&field.node))
                 }
                 Selection::InlineFragment(fragment) => {
                     self.of(&fragment.node.selection_set.node, depth + 1)?
@@ -164,6 +174,12 @@ impl Costs<'_> {
     }
 }
 
+fn weight(field: &Field) -> u64 {
+    let name = field.name.node.as_str();
+    let heavy = WEIGHTS.iter().find(|(heavy, _)| *heavy == name);
+    1 + heavy.map_or(0, |(_, weight)| *weight)
+}
+
 fn number(value: &ConstValue) -> Option<u64> {
     match value {
         ConstValue::Number(number) => Some(number.as_u64().unwrap_or(0).min(PAGE_MAX as u64)),
@@ -225,6 +241,19 @@ mod tests {
             fragment u on EntryConnection { nodes { standings { top { ...v } } } }
             fragment v on EntryConnection { nodes { standings { top { nodes { rank score value percentile } } } } }";
         assert!(!is_accepted(hidden, none));
+    }
+
+    #[test]
+    fn what_is_dear_counts_for_more() {
+        let friends = |count: usize| {
+            let aliases: Vec<String> = (0..count)
+                .map(|index| format!("f{index}: friends(member: \"a\") {{ totalCount }}"))
+                .collect();
+            format!("{{ board {{ standings {{ {} }} }} }}", aliases.join(" "))
+        };
+        let none = serde_json::json!({});
+        assert!(is_accepted(&friends(100), none.clone()));
+        assert!(!is_accepted(&friends(250), none));
     }
 
     #[test]
