@@ -10,6 +10,7 @@ SHELL := /bin/bash
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 API := $(CARGO_TARGET_DIR)/release/api
+TOOLS := $(CARGO_TARGET_DIR)/tools
 
 # $(call install,command,Debian package,Homebrew package): installs what a command is missing from.
 define install
@@ -23,6 +24,15 @@ define install
 		else
 			echo "$(1) is missing: install $(2)" >&2; exit 1
 		fi
+	fi
+endef
+
+# $(call tool,crate,version): installs a program of cargo's. It is built in a directory of its own, as its build would disturb ours.
+define tool
+	if [ "$$("$(TOOLS)/bin/$(1)" --version 2>/dev/null | awk '{ print $$NF }')" != $(2) ]; then
+		echo "installing $(1) $(2)"
+		cargo install --quiet --locked --version $(2) --root "$(TOOLS)" --target-dir "$(TOOLS)/target" $(1)
+		rm -rf "$(TOOLS)/target"
 	fi
 endef
 
@@ -43,5 +53,9 @@ test:
 	cargo test --locked --workspace
 
 lint:
+	@$(call tool,cargo-deny,0.20.2)
+	$(call tool,cargo-machete,0.9.2)
+	"$(TOOLS)/bin/cargo-deny" --log-level warn check bans licenses sources
+	"$(TOOLS)/bin/cargo-machete"
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
