@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
-.PHONY: run test lint build
+.PHONY: run test lint build node
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 API := $(CARGO_TARGET_DIR)/release/api
@@ -44,8 +44,14 @@ run: build
 	"$(API)" demo
 	exec "$(API)" serve
 
-test:
+node:
+	@$(call install,npm,nodejs npm,node)
+
+test: node
 	@$(call install,redis-server,redis-server,redis)
+	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
+		(cd tests/web && npm ci --no-audit --no-fund)
+	fi
 	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
 		$(call install,initdb,postgresql,postgresql)
 	fi
