@@ -3,8 +3,9 @@
 //! As the GraphQL-over-HTTP specification has it. Mutations by POST with a JSON body only: a form or a link on another page
 //! cannot send one.
 
+pub(crate) mod preference;
+
 mod parameters;
-mod preference;
 mod response;
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
-use crate::{cost, field_order};
+use crate::{cost, field_order, graphiql};
 use parameters::require_variables;
 use response::{MediaType, answer, refuse, reject, server_error};
 
@@ -51,6 +52,7 @@ pub fn router(app: SharedApp, schema: LaurelSchema) -> Router {
     Router::new()
         .route("/", get(async || Html(include_str!("index.html"))))
         .route("/graphql", get(query_by_get).post(query_by_post))
+        .merge(graphiql::router())
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readiness))
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
