@@ -55,7 +55,7 @@ async function visit(page) {
     await run(page, await tab.textContent());
   }
   await page.getByLabel('New tab').click();
-  await page.locator('.graphiql-query-editor .view-lines').click();
+  await page.locator('.graphiql-query-editor .view-lines', { hasNotText: 'mutation' }).click();
   await page.keyboard.insertText('{ viewer { scopes } }');
   await run(page, 'typed');
   seen.kept = await page.evaluate(() => [{ ...sessionStorage }, { ...localStorage }]);
@@ -69,8 +69,11 @@ async function readManual(page) {
   await page.getByLabel('Hide Documentation Explorer').click();
 }
 
-/** Presses the button, and waits until the answer is on the screen. */
+/** Presses the button once the editors are there, and waits until the answer is on the screen. */
 async function run(page, title) {
+  for (const editor of ['.graphiql-query-editor', '.result-window']) {
+    await page.locator(`${editor} .view-lines`).waitFor({ state: 'attached' });
+  }
   const answered = page.waitForResponse(
     response =>
       response.url() === `${address}/graphql` &&

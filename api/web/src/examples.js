@@ -2,8 +2,9 @@
 
 export const examples = [
   {
-    query: `# Every board, and who leads it. Ctrl-Enter runs this;
-# the book on the left has the manual of each field.
+    query: `# Every board, and who leads it.
+# Ctrl-Enter runs this. The book on the left
+# has the manual of every field.
 query Boards {
   boards {
     totalCount
@@ -32,8 +33,8 @@ query Boards {
 `,
   },
   {
-    query: `# The first ten of all time. For the next page pass
-# endCursor as "after", below.
+    query: `# The first ten of all time. For the next page
+# pass endCursor as "after", below.
 query TopTen($board: String!, $after: String) {
   board(slug: $board) {
     title
@@ -87,8 +88,8 @@ query Neighbors($member: String!) {
 }`,
   },
   {
-    query: `# One month, by its label. With "at" instead of "period"
-# any instant in it would do.
+    query: `# One month, by its label. With "at" instead
+# of "period" any instant in it would do.
 query OneMonth {
   board(slug: "redis") {
     standings(window: "monthly", period: "2024-09") {
@@ -113,7 +114,8 @@ query OneMonth {
 `,
   },
   {
-    query: `# Needs an access token of scope admin, in the box above.
+    query: `# Needs an access token of scope admin,
+# in the box above.
 mutation CreateBoard {
   createBoard(
     input: {
@@ -135,8 +137,9 @@ mutation CreateBoard {
 `,
   },
   {
-    query: `# Needs an access token of scope submit or admin. With an
-# eventId it is safe to send again: run it twice.
+    query: `# Needs an access token of scope submit, or
+# admin. With an eventId it is safe to send
+# again: run it twice.
 mutation SubmitScores($scores: [ScoreInput!]!) {
   submitScores(input: { board: "chess", scores: $scores }) {
     accepted
