@@ -1,30 +1,35 @@
 //! GraphQL over HTTP, and the addresses beside it.
 //!
-//! Mutations by POST with a JSON body only: a form or a link on another page cannot send one. An answer is
-//! `application/graphql-response+json` where the client accepts it, else `application/json`.
+//! As the GraphQL-over-HTTP specification has it. Mutations by POST with a JSON body only: a form or a link on another page
+//! cannot send one.
 
-use std::collections::HashMap;
+pub(crate) mod preference;
+
+mod parameters;
+mod response;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::parser::types::OperationType;
-use async_graphql::{Request, Response, ServerError, Value};
+use async_graphql::parser::types::{ExecutableDocument, OperationType};
+use async_graphql::{Request, ServerError};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response as HttpResponse};
+use axum::response::{Html, Response as HttpResponse};
 use axum::routing::get;
 use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::app::SharedApp;
-use crate::cost;
 use crate::error::{Error, ErrorCode};
-use crate::field_order;
 use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
+use crate::{cost, field_order, graphiql};
+use parameters::require_variables;
+use response::{MediaType, answer, refuse, reject, server_error};
 
 /// The largest body of a request, in bytes: 1,000 scores take about a tenth of it.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -32,13 +37,8 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 /// The longest query, in bytes; its variables come on top.
 const QUERY_BYTES_MAX: usize = 512 << 10;
 
-/// The most errors in one answer.
-const ERRORS_MAX: usize = 20;
-
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-const GRAPHQL_JSON: &str = "application/graphql-response+json";
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -52,6 +52,7 @@ pub fn router(app: SharedApp, schema: LaurelSchema) -> Router {
     Router::new()
         .route("/", get(async || Html(include_str!("index.html"))))
         .route("/graphql", get(query_by_get).post(query_by_post))
+        .merge(graphiql::router())
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readiness))
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
@@ -84,37 +85,19 @@ async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
 async fn query_by_get(
     State(service): State<Service>,
     headers: HeaderMap,
-    Query(parameters): Query<HashMap<String, String>>,
+    pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> HttpResponse {
-    let Some(query) = parameters.get("query") else {
-        return refuse(
-            &headers,
-            StatusCode::BAD_REQUEST,
-            &Error::bad_input("the parameter query is missing"),
-        );
+    let Some(media_type) = MediaType::preferred(&headers) else {
+        return not_acceptable();
     };
-    let mut request = Request::new(query);
-    if let Some(name) = parameters
-        .get("operationName")
-        .filter(|name| !name.is_empty())
-    {
-        request = request.operation_name(name);
+    let request = match pairs {
+        Ok(Query(pairs)) => parameters::of_address(pairs),
+        Err(rejection) => Err(Error::bad_input(rejection.body_text())),
+    };
+    match request {
+        Ok(request) => execute(service, &headers, media_type, request, Method::Get).await,
+        Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
     }
-    if let Some(text) = parameters.get("variables").filter(|text| !text.is_empty()) {
-        match serde_json::from_str::<serde_json::Value>(text) {
-            Ok(variables) if variables.is_object() || variables.is_null() => {
-                request = request.variables(async_graphql::Variables::from_json(variables))
-            }
-            _ => {
-                return refuse(
-                    &headers,
-                    StatusCode::BAD_REQUEST,
-                    &Error::bad_input("the parameter variables is no JSON object"),
-                );
-            }
-        }
-    }
-    answer(service, headers, request, Method::Get).await
 }
 
 async fn query_by_post(
@@ -122,41 +105,49 @@ async fn query_by_post(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> HttpResponse {
-    let content_type = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    if !content_type
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .eq_ignore_ascii_case("application/json")
-    {
-        return refuse(
-            &headers,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            &Error::bad_input("a body of Content-Type: application/json is accepted"),
-        );
+    let Some(media_type) = MediaType::preferred(&headers) else {
+        return not_acceptable();
+    };
+    if !is_json(&headers) {
+        let error =
+            Error::bad_input("a body of Content-Type: application/json is accepted, in UTF-8");
+        return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
     let Ok(body) = body else {
         let error = Error::new(
             ErrorCode::LimitExceeded,
             format!("the body could not be read; at most {BODY_BYTES_MAX} bytes are accepted"),
         );
-        return refuse(&headers, StatusCode::PAYLOAD_TOO_LARGE, &error);
+        return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
     };
-    match serde_json::from_slice::<Request>(&body) {
-        Ok(request) if !request.query.is_empty() => {
-            answer(service, headers, request, Method::Post).await
-        }
-        _ => {
-            let error = Error::bad_input(
-                "the body is accepted as a JSON object with query, and where they are wanted operationName and variables",
-            );
-            refuse(&headers, StatusCode::BAD_REQUEST, &error)
-        }
+    match parameters::of_body(&body) {
+        Ok(request) => execute(service, &headers, media_type, request, Method::Post).await,
+        Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
     }
+}
+
+fn not_acceptable() -> HttpResponse {
+    let error = Error::bad_input(
+        "answers are application/graphql-response+json or application/json; the header Accept wants neither",
+    );
+    refuse(MediaType::Json, StatusCode::NOT_ACCEPTABLE, &error)
+}
+
+/// Whether the body says that it is JSON. A form or a script of another site cannot say so without asking first.
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE);
+    let mut parts = content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .split(';')
+        .map(str::trim);
+    let json = parts
+        .next()
+        .is_some_and(|name| name.eq_ignore_ascii_case("application/json"));
+    let mut charsets = parts
+        .filter_map(|part| part.split_once('='))
+        .filter(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    json && charsets.all(|(_, charset)| charset.trim_matches('"').eq_ignore_ascii_case("utf-8"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,65 +156,30 @@ enum Method {
     Post,
 }
 
-async fn answer(
+async fn execute(
     service: Service,
-    headers: HeaderMap,
+    headers: &HeaderMap,
+    media_type: MediaType,
     mut request: Request,
     method: Method,
 ) -> HttpResponse {
-    if request.query.len() > QUERY_BYTES_MAX {
-        let error = Error::new(
-            ErrorCode::LimitExceeded,
-            format!(
-                "the query has {} bytes; at most {QUERY_BYTES_MAX} are accepted",
-                request.query.len()
-            ),
-        );
-        return refuse(&headers, StatusCode::BAD_REQUEST, &error);
-    }
-    let variables = request.variables.clone();
-    let operation_name = request.operation_name.clone();
-    let document = match request.parsed_query() {
-        Ok(document) => {
-            if let Err(error) = cost::check(document, &variables) {
-                return refuse(&headers, StatusCode::BAD_REQUEST, &error);
-            }
-            let meant = |name: Option<&async_graphql_value::Name>| {
-                operation_name.is_none()
-                    || name.map(|name| name.as_str()) == operation_name.as_deref()
-            };
-            let writes = document.operations.iter().any(|(name, operation)| {
-                meant(name) && operation.node.ty == OperationType::Mutation
-            });
-            if writes && method == Method::Get {
-                let mut response = refuse(
-                    &headers,
-                    StatusCode::METHOD_NOT_ALLOWED,
-                    &Error::bad_input("a mutation is accepted by POST only"),
-                );
-                response
-                    .headers_mut()
-                    .insert(header::ALLOW, HeaderValue::from_static("POST"));
-                return response;
-            }
-            document.clone()
-        }
-        Err(error) if error.message.contains("recursion limit") => {
-            let error = Error::new(
-                ErrorCode::LimitExceeded,
-                "the query is nested deeper than the parser follows; 50 levels are accepted",
-            );
-            return refuse(&headers, StatusCode::BAD_REQUEST, &error);
-        }
-        Err(error) => {
-            return respond(
-                &headers,
-                StatusCode::BAD_REQUEST,
-                Response::from_errors(vec![error]),
-            );
-        }
+    let document = match document(&mut request) {
+        Ok(document) => document,
+        Err(error) => return reject(media_type, vec![error]),
     };
-    let state = match request_state(&service.app, &headers).await {
+    let operation_name = request.operation_name.clone();
+    if let Err(error) = require_variables(&document, operation_name.as_deref(), &request.variables)
+    {
+        return reject(media_type, vec![error]);
+    }
+    if method == Method::Get && writes(&document, operation_name.as_deref()) {
+        let error = Error::bad_input("a mutation is accepted by POST only");
+        let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
+        let allowed = HeaderValue::from_static("POST");
+        answer.headers_mut().insert(header::ALLOW, allowed);
+        return answer;
+    }
+    let state = match request_state(&service.app, headers).await {
         Ok(state) => state,
         Err(error) => {
             let status = if error.code == ErrorCode::Unauthenticated {
@@ -231,7 +187,7 @@ async fn answer(
             } else {
                 StatusCode::SERVICE_UNAVAILABLE
             };
-            return refuse(&headers, status, &error);
+            return refuse(media_type, status, &error);
         }
     };
     // In a task of its own: a client that hangs up must not cancel a look-up that others wait for.
@@ -239,29 +195,15 @@ async fn answer(
     match tokio::time::timeout(REQUEST_TIMEOUT, execution).await {
         Ok(Ok(mut response)) => {
             field_order::restore(&mut response.data, &document, operation_name.as_deref());
-            let never_began = response.data == Value::Null
-                && response.is_err()
-                && response.errors.iter().all(|error| error.path.is_empty());
-            respond(
-                &headers,
-                if never_began {
-                    StatusCode::BAD_REQUEST
-                } else {
-                    StatusCode::OK
-                },
-                response,
-            )
+            answer(media_type, response)
         }
         Ok(Err(error)) => {
             tracing::error!(%error, "a request ended badly");
-            refuse(
-                &headers,
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &Error::new(
-                    ErrorCode::Internal,
-                    "something is wrong on the server; its log has the cause",
-                ),
-            )
+            let error = Error::new(
+                ErrorCode::Internal,
+                "something is wrong on the server; its log has the cause",
+            );
+            refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &error)
         }
         Err(_) => {
             let error = Error::new(
@@ -271,12 +213,45 @@ async fn answer(
                     REQUEST_TIMEOUT.as_secs()
                 ),
             );
-            refuse(&headers, StatusCode::GATEWAY_TIMEOUT, &error)
+            refuse(media_type, StatusCode::GATEWAY_TIMEOUT, &error)
         }
     }
 }
 
-async fn request_state(app: &SharedApp, headers: &HeaderMap) -> crate::error::Result<RequestState> {
+/// The parsed document of a request that may run: neither too long, nor too deep, nor too costly.
+fn document(request: &mut Request) -> Result<ExecutableDocument, ServerError> {
+    if request.query.len() > QUERY_BYTES_MAX {
+        return Err(limit_exceeded(format!(
+            "the query has {} bytes; at most {QUERY_BYTES_MAX} are accepted",
+            request.query.len()
+        )));
+    }
+    let variables = request.variables.clone();
+    match request.parsed_query() {
+        Ok(document) => {
+            cost::check(document, &variables).map_err(server_error)?;
+            Ok(document.clone())
+        }
+        Err(error) if error.message.contains("recursion limit") => Err(limit_exceeded(
+            "the query is nested deeper than the parser follows; 50 levels are accepted",
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+fn limit_exceeded(message: impl Into<String>) -> ServerError {
+    server_error(Error::new(ErrorCode::LimitExceeded, message))
+}
+
+/// Whether the operation that is meant, or one that may be, is a mutation.
+fn writes(document: &ExecutableDocument, operation_name: Option<&str>) -> bool {
+    document.operations.iter().any(|(name, operation)| {
+        let meant = operation_name.is_none() || name.map(|name| name.as_str()) == operation_name;
+        meant && operation.node.ty == OperationType::Mutation
+    })
+}
+
+async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestState, Error> {
     let principal = match headers.get(header::AUTHORIZATION) {
         Some(value) => {
             let token = value
@@ -304,61 +279,4 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> crate::error::Re
         principal,
         loaders: Loaders::new(&Arc::clone(app)),
     })
-}
-
-fn refuse(headers: &HeaderMap, status: StatusCode, error: &Error) -> HttpResponse {
-    let mut answer = ServerError::new(error.message.clone(), None);
-    answer
-        .extensions
-        .get_or_insert_default()
-        .set("code", error.code.name());
-    respond(headers, status, Response::from_errors(vec![answer]))
-}
-
-/// Writes an answer. What async-graphql itself refuses (syntax, types, variables) is the client's fault, and gets a code here.
-fn respond(headers: &HeaderMap, status: StatusCode, mut response: Response) -> HttpResponse {
-    response.errors.truncate(ERRORS_MAX);
-    for error in &mut response.errors {
-        let ours = error.source::<Error>().map(|error| error.code);
-        let extensions = error.extensions.get_or_insert_default();
-        if extensions.get("code").is_none() {
-            extensions.set("code", ours.unwrap_or(ErrorCode::BadUserInput).name());
-        }
-    }
-    let accepts = headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let legacy = !accepts.contains(GRAPHQL_JSON);
-    // In application/json a well-formed request is answered with 200, whatever is in the answer.
-    let status = if legacy
-        && status == StatusCode::BAD_REQUEST
-        && response
-            .errors
-            .iter()
-            .all(|error| !error.locations.is_empty())
-    {
-        StatusCode::OK
-    } else {
-        status
-    };
-    let never_began = response.is_err()
-        && response.data == Value::Null
-        && response.errors.iter().all(|error| error.path.is_empty());
-    // Through a serde_json value its fields would be sorted by name again.
-    let body = match never_began {
-        true => serde_json::to_string(&serde_json::json!({ "errors": response.errors })),
-        false => serde_json::to_string(&response),
-    };
-    let content_type = if legacy {
-        "application/json; charset=utf-8"
-    } else {
-        "application/graphql-response+json; charset=utf-8"
-    };
-    (
-        status,
-        [(header::CONTENT_TYPE, content_type)],
-        body.expect("an answer has a JSON form"),
-    )
-        .into_response()
 }

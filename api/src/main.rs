@@ -5,6 +5,7 @@
 //! | [`serve`] | the processes: start, stop |
 //! | [`http`], [`cost`], [`field_order`] | GraphQL over HTTP, what a query may cost, the order of an answer's fields |
 //! | [`graphql`] | the schema, one file a noun |
+//! | [`graphiql`] | GraphiQL, embedded in the program |
 //! | [`loader`] | the look-ups of one request, gathered |
 //! | [`committer`] | scores on their way into partitions |
 //! | [`worker`] | the log into SQL, and recovery |
@@ -21,6 +22,7 @@ mod demo;
 mod error;
 mod field_order;
 mod friends;
+mod graphiql;
 mod graphql;
 mod http;
 mod known;

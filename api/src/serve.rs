@@ -166,6 +166,7 @@ pub async fn demo(settings: &Settings) -> Result<()> {
 async fn announce(db: &DatabaseConnection, address: SocketAddr) -> Result<()> {
     println!("Laurel is on http://{address}");
     println!("  GraphQL   http://{address}/graphql");
+    println!("  GraphiQL  http://{address}/graphiql");
     println!("  health    http://{address}/healthz  http://{address}/readyz");
     if access_token::Entity::find().count(db).await? == 0 {
         println!(

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`program`], [`postgres`], [`redis_server`] | what runs |
 //! | [`deployment`], [`api`] | a deployment of its own for each test, and the processes that serve it |
+//! | [`node`] | the scripts of tests/web: a browser, an audit |
 //! | [`wait`] | conditions waited for, with a deadline |
 //! | [`oracle`] | a board computed naively, from all its events, by the words of the documentation |
 //! | [`game`], [`load`] | random boards and events, and how they are sent |
@@ -27,11 +28,14 @@ mod durability;
 mod faults;
 mod first_light;
 mod game;
+mod graphiql;
+mod http_audit;
 mod import;
 mod integrity;
 mod limits;
 mod listing;
 mod load;
+mod node;
 mod oracle;
 mod pages;
 mod postgres;

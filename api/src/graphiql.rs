@@ -1,0 +1,118 @@
+//! GraphiQL: a page and its assets, built from `api/web` and embedded in this program.
+//!
+//! npm brings it, so that nothing of it is in the repository, and a program compiled without it says how to build it. The
+//! files are embedded as the build compressed them; for the rare client that takes no gzip they are inflated as they are sent.
+
+use std::io::Read;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use flate2::read::GzDecoder;
+use rust_embed::{Embed, EmbeddedFile};
+
+use crate::http::preference::Preference;
+
+/// `npm run build` of `api/web`; empty where it has not run.
+#[derive(Embed)]
+#[folder = "web/dist"]
+#[allow_missing = true]
+struct Built;
+
+/// Scripts, workers and requests of this server only. Monaco and React style elements by attributes, hence the one `unsafe-inline`.
+const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; \
+    font-src 'self' data:; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Assets have a hash of their content in their name; the page that names them has not.
+const FOR_EVER: &str = "public, max-age=31536000, immutable";
+const ASK_AGAIN: &str = "no-cache";
+
+/// `/graphiql` and its assets.
+pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route("/graphiql", get(page))
+        .route("/graphiql/assets/{name}", get(asset))
+}
+
+async fn page(headers: HeaderMap) -> Response {
+    match Built::get("index.html.gz") {
+        Some(file) => answer(&headers, &file, "text/html; charset=utf-8", ASK_AGAIN),
+        None => (guards(), Html(include_str!("graphiql.html"))).into_response(),
+    }
+}
+
+async fn asset(headers: HeaderMap, Path(name): Path<String>) -> Response {
+    let media_type = match name.rsplit_once('.') {
+        Some((_, "js")) => "text/javascript; charset=utf-8",
+        Some((_, "css")) => "text/css; charset=utf-8",
+        Some((_, "ttf")) => "font/ttf",
+        Some((_, "svg")) => "image/svg+xml",
+        _ => "application/octet-stream",
+    };
+    match Built::get(&format!("assets/{name}.gz")) {
+        Some(file) => answer(&headers, &file, media_type, FOR_EVER),
+        None => (StatusCode::NOT_FOUND, guards()).into_response(),
+    }
+}
+
+fn answer(
+    headers: &HeaderMap,
+    file: &EmbeddedFile,
+    media_type: &'static str,
+    caching: &'static str,
+) -> Response {
+    let gzip = Preference::of(headers, header::ACCEPT_ENCODING)
+        .is_some_and(|preference| preference.welcomes("gzip").is_some());
+    let hash = u128::from_be_bytes(
+        *file
+            .metadata
+            .sha256_hash()
+            .first_chunk()
+            .expect("a hash has 32 bytes"),
+    );
+    // Each coding is a representation of its own, and so is its tag.
+    let tag = format!("\"{hash:032x}-{}\"", if gzip { "gzip" } else { "plain" });
+    let described = [
+        (header::CACHE_CONTROL, HeaderValue::from_static(caching)),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
+        (
+            header::ETAG,
+            HeaderValue::from_str(&tag).expect("a tag is ASCII"),
+        ),
+    ];
+    if knows(headers, &tag) {
+        return (StatusCode::NOT_MODIFIED, guards(), described).into_response();
+    }
+    let media_type = [(header::CONTENT_TYPE, media_type)];
+    if gzip {
+        let coding = [(header::CONTENT_ENCODING, "gzip")];
+        return (guards(), described, media_type, coding, file.data.clone()).into_response();
+    }
+    let mut plain = Vec::new();
+    GzDecoder::new(&*file.data)
+        .read_to_end(&mut plain)
+        .expect("the build wrote gzip");
+    (guards(), described, media_type, plain).into_response()
+}
+
+/// Whether the client has what that tag names.
+fn knows(headers: &HeaderMap, tag: &str) -> bool {
+    headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .map(str::trim)
+        .any(|known| known == "*" || known.trim_start_matches("W/") == tag)
+}
+
+/// What every answer says about how far it is trusted.
+fn guards() -> [(HeaderName, &'static str); 3] {
+    [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ]
+}

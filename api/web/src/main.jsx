@@ -1,0 +1,80 @@
+// The page: GraphiQL below a bar with the access token.
+
+import 'graphiql/setup-workers/vite';
+import 'graphiql/style.css';
+import './page.css';
+
+import { useGraphiQLActions } from '@graphiql/react';
+import { createGraphiQLFetcher } from '@graphiql/toolkit';
+import { GraphiQL } from 'graphiql';
+import { useEffect, useState } from 'react';
+import { createRoot } from 'react-dom/client';
+
+import { examples } from './examples.js';
+import { fetchWithToken, storedToken, storeToken } from './token.js';
+
+const send = createGraphiQLFetcher({ url: '/graphql', fetch: fetchWithToken });
+
+/** GraphiQL learns an operation's name a moment after its text: who changes tabs and runs at once would send the last tab's. */
+function fetcher({ operationName, ...request }, options) {
+  const named = operationName && new RegExp(`\\b${operationName}\\b`).test(request.query);
+  return send(named ? { ...request, operationName } : request, options);
+}
+
+/** Asks for the schema again once the token is another one: a server may show it to nobody else. */
+function SchemaFor({ token }) {
+  const { introspect } = useGraphiQLActions();
+  const [asked, setAsked] = useState(token);
+  useEffect(() => {
+    if (token !== asked) {
+      setAsked(token);
+      introspect();
+    }
+  }, [token, asked, introspect]);
+  return (
+    <>
+      Graph<em>i</em>QL
+    </>
+  );
+}
+
+function Page() {
+  const [typed, setTyped] = useState(storedToken);
+  const [entered, setEntered] = useState(typed);
+  const type = event => {
+    setTyped(event.target.value);
+    storeToken(event.target.value);
+  };
+  const enter = event => {
+    event.preventDefault();
+    setEntered(typed);
+  };
+  return (
+    <>
+      <form className="bar" onSubmit={enter}>
+        <a href="/">Laurel</a>
+        <label>
+          Access token
+          <input
+            name="token"
+            value={typed}
+            onChange={type}
+            onBlur={enter}
+            placeholder="sent as Authorization: Bearer …; kept until this tab is closed"
+            autoComplete="off"
+            spellCheck={false}
+          />
+        </label>
+      </form>
+      <main>
+        <GraphiQL fetcher={fetcher} defaultTabs={examples} defaultEditorToolsVisibility="variables">
+          <GraphiQL.Logo>
+            <SchemaFor token={entered} />
+          </GraphiQL.Logo>
+        </GraphiQL>
+      </main>
+    </>
+  );
+}
+
+createRoot(document.getElementById('page')).render(<Page />);
