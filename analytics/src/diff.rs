@@ -11,6 +11,7 @@ use std::fmt;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use entity::board::WindowState;
 use entity::deployment::Deployment;
 use entity::persist::insert_chunked;
 use entity::recovery::settle;
@@ -192,7 +193,15 @@ async fn compare_boards(
     }
     for row in rows {
         let board = row.to_ranking()?;
-        let keys = keys.remove(&board.no).unwrap_or_default();
+        let mut keys = keys.remove(&board.no).unwrap_or_default();
+        let unfinished = unfinished_windows(row)?;
+        keys.retain(|(partition, key)| {
+            let window = deployment.store.keys().window_of(*partition, key);
+            window.is_none_or(|window| {
+                // What was added since is not in the rules that are compared with.
+                window.1 <= row.generation.unsigned_abs() && !unfinished.contains(&window)
+            })
+        });
         let FirstPass {
             checked: entries,
             suspects,
@@ -218,6 +227,17 @@ async fn compare_boards(
     }
     name_wrong_windows(&mut findings);
     Ok((checked, findings))
+}
+
+/// The windows that are being filled or dropped, with the generations that they came in: nobody reads them.
+fn unfinished_windows(row: &board::Model) -> Result<BTreeSet<(Window, u32)>> {
+    let mut unfinished = BTreeSet::new();
+    for window in row.window_rows()? {
+        if window.state != WindowState::Whole {
+            unfinished.insert((window.name.parse()?, window.since));
+        }
+    }
+    Ok(unfinished)
 }
 
 /// A key that lies where standings do and is none.
@@ -255,7 +275,8 @@ async fn first_pass(
 ) -> Result<FirstPass> {
     let history = history::read(deployment, board, job).await?;
     let mut expected: HashMap<Place, Held> = HashMap::new();
-    for &window in &board.rules.windows {
+    let whole = |window: &&Window| board.is_whole(**window);
+    for &window in board.rules.windows.iter().filter(whole) {
         for (id, entries) in fold::standings(board, window, &history.events)? {
             for entry in entries {
                 let partition = deployment

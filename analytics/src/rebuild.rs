@@ -160,8 +160,8 @@ async fn put(
         writes.drop_key(&key);
     }
     for key in deployment.store.periods_keys(partition, board.no).await? {
-        let window = keys.parse_periods(partition, &key);
-        if window.is_none_or(|window| windows.contains(&window)) {
+        let window = keys.window_of(partition, &key);
+        if window.is_none_or(|(window, _)| windows.contains(&window)) {
             writes.drop_key(&key);
         }
     }

@@ -15,8 +15,10 @@ const IDLE: Duration = Duration::from_millis(200);
 /// How long to wait after a store failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How often deleted boards are looked for whose data was not taken away by the request that deleted them, and how old those are.
-const PURGE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked whether something that a request began is to be finished.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long ago a board was deleted whose data the request that deleted it left.
 const PURGE_AFTER_MS: i64 = 20_000;
 
 /// How long a last round may take when the process stops.
@@ -26,7 +28,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 pub async fn work(deployment: Deployment, committed: Arc<Notify>, stop: watch::Receiver<bool>) {
     tokio::join!(
         persist(&deployment, &committed, stop.clone()),
-        purge(&deployment, stop)
+        upkeep(&deployment, stop)
     );
 }
 
@@ -66,23 +68,26 @@ async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::R
     }
 }
 
-/// Takes away, until it is told to stop, what deleted boards had and the requests that deleted them left.
-async fn purge(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
+/// Finishes, until it is told to stop, what requests began: boards' windows that are to be filled or dropped, and what deleted boards had.
+async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         tokio::select! {
-            purged = purge_left_over(deployment) => if let Err(error) = purged {
-                tracing::debug!(%error, "deleted boards wait for the stores");
+            purged = finish_what_was_begun(deployment) => if let Err(error) = purged {
+                tracing::debug!(%error, "what was begun waits for the stores");
             },
             _ = stop.changed() => return,
         }
         tokio::select! {
-            () = sleep(PURGE_INTERVAL) => {}
+            () = sleep(UPKEEP_INTERVAL) => {}
             _ = stop.changed() => {}
         }
     }
 }
 
-async fn purge_left_over(deployment: &Deployment) -> Result<()> {
+async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
+    for board in entity::windows::unfinished(deployment).await? {
+        entity::windows::finish(deployment, &board).await?;
+    }
     let before_ms = entity::now_ms() - PURGE_AFTER_MS;
     for board in entity::delete::left_over(deployment).await? {
         if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms) {

@@ -257,13 +257,8 @@ impl Amending {
 
 impl Known {
     fn extend(&mut self, board: &Board, member: &MemberId, partition: Partition, commit: &Commit) {
-        for (index, event) in commit.events.iter().enumerate() {
+        for (place, event) in commit.places(partition) {
             if (event.board, &event.member) == (board.no, member) {
-                let place = EventPlace {
-                    partition,
-                    seq: commit.seq,
-                    index: index as u32,
-                };
                 self.events.push((place, event.clone()));
             }
         }
@@ -290,7 +285,7 @@ fn entries(
     for (place, event) in events {
         replay.apply(board, *place, event)?;
     }
-    let changes = replay.into_changes()?.into_iter();
+    let changes = replay.changes()?.into_iter();
     Ok(changes.map(|change| (change.id.clone(), change)).collect())
 }
 

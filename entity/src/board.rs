@@ -1,10 +1,11 @@
 //! Boards, and how a row becomes what ranking needs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ranking::board::{Admission, Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::board::{Added, Admission, Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
+use ranking::window::Window;
 use sea_orm::entity::prelude::*;
 use sea_orm::{NotSet, Set};
 
@@ -72,13 +73,48 @@ impl ActiveModelBehavior for ActiveModel {}
 /// How many past periods stay in Redis: all, until a window can say it.
 const RETAIN_ALL: u32 = u32::MAX;
 
-/// A window of a board, and how many past periods stay in Redis.
+/// A window of a board, besides `all`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WindowRow {
     /// Its name.
     pub name: String,
     /// Past periods kept in Redis.
     pub retain: u32,
+    /// The generation that it came in.
+    #[serde(default = "first_generation")]
+    pub since: u32,
+    /// What is being done to it.
+    #[serde(default)]
+    pub state: WindowState,
+}
+
+/// What is being done to a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum WindowState {
+    /// Nothing: it is whole.
+    #[default]
+    Whole,
+    /// What came before it is being put in.
+    Filling,
+    /// Its standings are being taken away.
+    Dropped,
+}
+
+fn first_generation() -> u32 {
+    1
+}
+
+impl WindowRow {
+    /// A window that came in a generation.
+    #[must_use]
+    pub fn new(window: Window, since: u32, state: WindowState) -> Self {
+        Self {
+            name: window.name().to_owned(),
+            retain: RETAIN_ALL,
+            since,
+            state,
+        }
+    }
 }
 
 impl Model {
@@ -90,11 +126,22 @@ impl Model {
         let broken = |what: &str| {
             ranking::Error::Corrupt(format!("board {} has a broken {what}", self.slug))
         };
-        let windows = self
-            .window_rows()?
-            .iter()
-            .map(|row| row.name.parse())
-            .collect::<ranking::Result<_>>()?;
+        let (mut windows, mut added) = (vec![], BTreeMap::new());
+        for row in self.window_rows()? {
+            if row.state == WindowState::Dropped {
+                continue;
+            }
+            let window: Window = row.name.parse()?;
+            windows.push(window);
+            let is_whole = row.state == WindowState::Whole;
+            added.insert(
+                window,
+                Added {
+                    generation: row.since,
+                    is_whole,
+                },
+            );
+        }
         let tie_break = TieBreak::from_name(&self.tie_break)?;
         let rules = Rules::new(RulesInput {
             direction: Direction::from_name(&self.direction)?,
@@ -127,6 +174,7 @@ impl Model {
             generation,
             rules: Arc::new(rules),
             admission: Admission::new(self.opens_at_ms, self.closes_at_ms, self.lateness_max_ms)?,
+            added: Arc::new(added),
         })
     }
 
@@ -162,10 +210,7 @@ pub fn of_rules(
         .windows
         .iter()
         .skip(1)
-        .map(|window| WindowRow {
-            name: window.name().to_owned(),
-            retain: RETAIN_ALL,
-        })
+        .map(|&window| WindowRow::new(window, 1, WindowState::Whole))
         .collect();
     ActiveModel {
         no: NotSet,
@@ -183,7 +228,7 @@ pub fn of_rules(
         segment_by: Set("[]".to_owned()),
         visibility: Set("PUBLIC".to_owned()),
         self_submit: Set(false),
-        windows: Set(serde_json::to_string(&windows).expect("names and numbers have a JSON form")),
+        windows: Set(windows_text(&windows)),
         generation: Set(1),
         created_at_ms: Set(created_at_ms),
         opens_at_ms: Set(None),
@@ -192,6 +237,12 @@ pub fn of_rules(
         deleted_at_ms: Set(None),
         purged_at_ms: Set(None),
     }
+}
+
+/// Windows as a row holds them.
+#[must_use]
+pub fn windows_text(windows: &[WindowRow]) -> String {
+    serde_json::to_string(windows).expect("names and numbers have a JSON form")
 }
 
 /// The boards that there are: none that was deleted.

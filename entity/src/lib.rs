@@ -5,7 +5,8 @@
 //! | one per table | the entity |
 //! | [`deployment`] | the settings that say where the stores are, and the stores opened |
 //! | [`change`] | a change of a partition, carried out whatever happens on the way |
-//! | [`submit`], [`amend`], [`delete`] | a batch of scores; what takes back; the end of a board |
+//! | [`submit`], [`amend`] | a batch of scores; what takes back |
+//! | [`windows`], [`delete`] | a board's windows added and dropped; the end of a board |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
 //!
@@ -32,6 +33,7 @@ pub mod recovery;
 pub mod score_event;
 pub mod standing;
 pub mod submit;
+pub mod windows;
 
 pub use error::{Error, Result};
 

@@ -320,7 +320,7 @@ async fn load_standings(
         entries,
     });
     let mut standings: Vec<StandingsChange> = all_time.collect();
-    let replayed = replay.into_changes()?.into_iter();
+    let replayed = replay.changes()?.into_iter();
     standings.extend(replayed.filter(|change| change.id.window != Window::All));
     for change in &mut standings {
         // Sorted, they go in twice as fast.

@@ -1,6 +1,6 @@
 //! A board's rules: fixed at its creation, checked there once, and what follows from them for every window.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -137,12 +137,37 @@ pub struct Rules {
 pub struct Board {
     /// Its number.
     pub no: BoardNo,
-    /// Goes up when the layout of its standings changes.
+    /// Goes up when a window is added or dropped: whoever writes has to know.
     pub generation: u32,
     /// Its rules.
     pub rules: Arc<Rules>,
     /// Which scores it takes, by when they were earned.
     pub admission: Admission,
+    /// The windows that were added to it; the others came with it.
+    pub added: Arc<BTreeMap<Window, Added>>,
+}
+
+/// A window that was added to a board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Added {
+    /// The generation that it made.
+    pub generation: u32,
+    /// Whether what came before it is in it.
+    pub is_whole: bool,
+}
+
+impl Board {
+    /// The generation that a window's standings carry: the one in which it was added.
+    #[must_use]
+    pub fn generation_of(&self, window: Window) -> u32 {
+        self.added.get(&window).map_or(1, |added| added.generation)
+    }
+
+    /// Whether a window's standings have all that came before it: not while they are being filled.
+    #[must_use]
+    pub fn is_whole(&self, window: Window) -> bool {
+        self.added.get(&window).is_none_or(|added| added.is_whole)
+    }
 }
 
 /// Which scores a board takes, by when they were earned. By default all.

@@ -170,6 +170,19 @@ struct EventWire {
 const WIRE_VERSION: u8 = 1;
 
 impl Commit {
+    /// Its events and their places in history.
+    pub fn places(&self, partition: Partition) -> impl Iterator<Item = (EventPlace, &Event)> {
+        let place = move |(index, event)| {
+            let place = EventPlace {
+                partition,
+                seq: self.seq,
+                index,
+            };
+            (place, event)
+        };
+        (0..).zip(&self.events).map(place)
+    }
+
     /// Its text in the log.
     #[must_use]
     pub fn to_log(&self) -> String {

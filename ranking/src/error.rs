@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{0}")]
     LimitExceeded(String),
     /// The caller's fault: the board was deleted, or laid out anew, since the caller learnt of it.
-    #[error("this board was deleted")]
+    #[error("this board was deleted or changed a moment ago")]
     BoardGone,
     /// Redis cannot be reached, is loading, or is out of memory: try again later.
     #[error("{0}")]

@@ -11,7 +11,7 @@
 //!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
 //!            │ │  │ │         └ window
 //!            │ │  │ └ segment, empty for everyone
-//!            │ │  └ generation
+//!            │ │  └ generation in which the board got the window
 //!            │ └ board number
 //!            └ partition, the hash tag: all keys of a partition are on one node
 //! laurel:{3}:stage:<commit id>:…          a standings being rebuilt, under its later name; expires
@@ -30,7 +30,7 @@ use crate::window::{Period, Window};
 pub struct StandingsId {
     /// The board.
     pub board: BoardNo,
-    /// The board's generation.
+    /// The generation in which the board got this window.
     pub generation: u32,
     /// A member attribute such as `region:eu`; empty for everyone.
     pub segment: String,
@@ -46,7 +46,7 @@ impl StandingsId {
     pub fn all_time(board: &Board, segment: String) -> Self {
         Self {
             board: board.no,
-            generation: board.generation,
+            generation: board.generation_of(Window::All),
             segment,
             window: Window::All,
             period: Period::all().label,
@@ -189,11 +189,17 @@ impl KeySpace {
         (parts.next().is_none() && self.standings(partition, &id) == key).then_some(id)
     }
 
-    /// The window of a list of periods; `None` for a key that nothing here writes.
+    /// The window of a standings or of a list of periods, and the generation it came in; `None` for a key that nothing here writes.
     #[must_use]
-    pub fn parse_periods(&self, partition: Partition, key: &str) -> Option<Window> {
-        let rest = key.strip_prefix(&self.of(partition, "periods:"))?;
-        rest.rsplit_once(':')?.1.parse().ok()
+    pub fn window_of(&self, partition: Partition, key: &str) -> Option<(Window, u32)> {
+        if let Some(id) = self.parse_standings(partition, key) {
+            return Some((id.window, id.generation));
+        }
+        let mut parts = key
+            .strip_prefix(&self.of(partition, "periods:"))?
+            .split(':');
+        let (_, generation) = parts.next()?.split_once('.')?;
+        Some((parts.nth(1)?.parse().ok()?, generation.parse().ok()?))
     }
 
     fn of(&self, partition: Partition, what: impl fmt::Display) -> String {

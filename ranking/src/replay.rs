@@ -17,6 +17,8 @@ use crate::window::{Period, Window};
 pub struct Replay {
     /// Events that do not count; known before the first one is folded.
     voided: HashSet<EventPlace>,
+    /// The windows that are wanted; none for all.
+    windows: HashSet<Window>,
     periods: Periods,
     /// The board and period of every standings.
     standings: HashMap<StandingsId, (Board, Period)>,
@@ -30,6 +32,15 @@ impl Replay {
         Self {
             voided,
             ..Self::default()
+        }
+    }
+
+    /// Only some windows of each board.
+    #[must_use]
+    pub fn only(self, windows: impl IntoIterator<Item = Window>) -> Self {
+        Self {
+            windows: windows.into_iter().collect(),
+            ..self
         }
     }
 
@@ -58,6 +69,9 @@ impl Replay {
             .entry((board.no, event.member.clone()))
             .or_default();
         for (id, period) in self.periods.standings(board, &event.segments, at_ms)? {
+            if !self.windows.is_empty() && !self.windows.contains(&id.window) {
+                continue;
+            }
             let state = board.rules.fold(states.get(&id).copied(), step);
             if let Some(known) = states.get_mut(&id) {
                 *known = state;
@@ -81,11 +95,24 @@ impl Replay {
             .collect()
     }
 
+    /// The key that a member has in a standings; `None` where it is not there.
+    ///
+    /// # Errors
+    /// `OutOfRange` where the state has no key: no accepted history has such a one.
+    pub fn key_of(&self, id: &StandingsId, member: &MemberId) -> Result<Option<RankKey>> {
+        let states = self.states.get(&(id.board, member.clone()));
+        let Some(state) = states.and_then(|states| states.get(id)) else {
+            return Ok(None);
+        };
+        let (board, period) = &self.standings[id];
+        board.rules.key(id.window, period, *state).map(Some)
+    }
+
     /// Every standings that has entries, with what sets them, by member.
     ///
     /// # Errors
     /// `OutOfRange` where a state has no key: no accepted history has such a one.
-    pub fn into_changes(self) -> Result<Vec<StandingsChange>> {
+    pub fn changes(&self) -> Result<Vec<StandingsChange>> {
         let starts: HashMap<StandingsId, i64> = self
             .standings
             .iter()
@@ -99,20 +126,21 @@ impl Replay {
                 .map(|(member, key)| (member, Some(key)))
                 .collect(),
         };
-        Ok(self.into_entries()?.into_iter().map(change).collect())
+        Ok(self.entries()?.into_iter().map(change).collect())
     }
 
     /// The entries of every standings that has some, by member.
     ///
     /// # Errors
     /// `OutOfRange` where a state has no key: no accepted history has such a one.
-    pub fn into_entries(self) -> Result<BTreeMap<StandingsId, Vec<(MemberId, RankKey)>>> {
+    pub fn entries(&self) -> Result<BTreeMap<StandingsId, Vec<(MemberId, RankKey)>>> {
         let mut entries: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
-        for ((_, member), states) in self.states {
+        for ((_, member), states) in &self.states {
             for (id, state) in states {
-                let (board, period) = &self.standings[&id];
-                let key = board.rules.key(id.window, period, state)?;
-                entries.entry(id).or_default().push((member.clone(), key));
+                let (board, period) = &self.standings[id];
+                let key = board.rules.key(id.window, period, *state)?;
+                let members = entries.entry(id.clone()).or_default();
+                members.push((member.clone(), key));
             }
         }
         for members in entries.values_mut() {

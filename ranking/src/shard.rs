@@ -92,6 +92,7 @@ mod tests {
             no: BoardNo(no),
             generation: 1,
             admission: Default::default(),
+            added: Default::default(),
             rules: Arc::new(Rules::new(RulesInput { shards, ..input() }).unwrap()),
         }
     }

@@ -91,15 +91,15 @@ impl BoardMark {
         }
     }
 
-    /// Checks that whoever knows the board as `board` knows it as it is.
+    /// Checks that whoever knows the board as `board` knows it as it is. One who knows of a later generation than the partition does is ahead
+    /// of the commit that will tell it.
     ///
     /// # Errors
     /// `BoardGone` where it was deleted or laid out anew.
     pub fn check(self, board: &Board) -> Result<()> {
-        if self == Self::Generation(board.generation) {
-            Ok(())
-        } else {
-            Err(Error::BoardGone)
+        match self {
+            Self::Generation(generation) if generation <= board.generation => Ok(()),
+            _ => Err(Error::BoardGone),
         }
     }
 }
@@ -193,7 +193,7 @@ impl Periods {
             for segment in std::iter::once("").chain(segments.iter().map(String::as_str)) {
                 let id = StandingsId {
                     board: board.no,
-                    generation: board.generation,
+                    generation: board.generation_of(window),
                     segment: segment.to_owned(),
                     window,
                     period: period.label.clone(),

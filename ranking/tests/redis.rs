@@ -103,6 +103,7 @@ fn board(no: i64, shards: u16) -> Board {
         no: BoardNo(no),
         generation: 1,
         admission: Default::default(),
+        added: Default::default(),
         rules: Arc::new(rules.unwrap()),
     }
 }

@@ -48,4 +48,5 @@ mod schema;
 mod segments;
 mod tokens;
 mod wait;
+mod window_changes;
 mod windows;

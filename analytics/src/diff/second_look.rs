@@ -109,10 +109,6 @@ impl InSql {
             let score = board.rules.layout(id.window).decode(*key).0;
             Some((id, Held::Key(*key, score)))
         };
-        Ok(replay
-            .into_entries()?
-            .into_iter()
-            .filter_map(held)
-            .collect())
+        Ok(replay.entries()?.into_iter().filter_map(held).collect())
     }
 }

@@ -383,6 +383,11 @@ impl Window {
         }
     }
 
+    /// Whether it has all that came before it; while a new window is being filled from the history, its standings are UNAVAILABLE.
+    async fn ready(&self) -> bool {
+        self.board.board.is_whole(self.window)
+    }
+
     /// The period that is on now.
     async fn current(&self, ctx: &Context<'_>) -> Result<Period> {
         let period = self

@@ -1,15 +1,18 @@
 //! Boards on their way in: created, changed, deleted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
-use entity::{board, delete};
+use entity::board::windows_text;
+use entity::{board, delete, windows};
 use ranking::board::{Admission, Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
 use ranking::submission::REGION;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, SqlErr, TransactionTrait};
+use ranking::window::Window;
+use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, SqlErr};
 
 use super::board::{Board, Direction, ScorePolicy, TieBreak, Visibility};
 use super::global_id::GlobalId;
@@ -17,6 +20,9 @@ use super::scalar::{DateTime, Decimal, text};
 use crate::app::App;
 use crate::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
+
+/// How often a change is made again because others changed the same board at once.
+const UPDATES_MAX: usize = 20;
 
 /// How long the request that deletes a board waits until all of it is gone; what is left then the background work takes away.
 const PURGE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -84,14 +90,15 @@ pub struct WindowInput {
     name: String,
 }
 
-/// What is to change of a board; what is absent stays. Its rules are fixed.
+/// What is to change of a board; what is absent stays. Its rules are fixed, but for its windows.
 #[derive(InputObject)]
 pub struct UpdateBoardInput {
     /// The board's slug.
     slug: String,
     /// Its title, for people.
     title: Option<String>,
-    /// Its windows besides "all". They cannot be changed yet: only those that it has are accepted.
+    /// Its windows besides "all": those that it has and are not named are dropped with their standings, new ones are filled from the history;
+    /// each is ready when its field `ready` says so.
     windows: Option<Vec<WindowInput>>,
     /// Who may read it.
     visibility: Option<Visibility>,
@@ -149,19 +156,56 @@ pub(super) async fn update(
     app: &App,
     input: UpdateBoardInput,
 ) -> crate::error::Result<Arc<KnownBoard>> {
-    let transaction = app.deployment.db.begin().await?;
-    let row = board::living()
-        .filter(board::Column::Slug.eq(&input.slug))
-        .one(&transaction)
-        .await?
-        .ok_or_else(|| no_board(&input.slug))?;
-    let known = row.to_ranking()?;
-    if let Some(windows) = &input.windows {
-        check_same_windows(&known.rules, windows)?;
+    let db = &app.deployment.db;
+    let windows = input.windows.as_ref().map(|windows| {
+        let windows = windows.iter().map(|window| window.name.parse());
+        windows.collect::<ranking::Result<BTreeSet<_>>>()
+    });
+    let windows = windows.transpose()?;
+    for _ in 0..UPDATES_MAX {
+        let row = board::living()
+            .filter(board::Column::Slug.eq(&input.slug))
+            .one(db)
+            .await?
+            .ok_or_else(|| no_board(&input.slug))?;
+        // Not in a transaction: SQLite refuses one that reads first where another one wrote meanwhile.
+        let updated = board::Entity::update_many()
+            .set(changes(&input, windows.as_ref(), &row)?)
+            .filter(is_still(&row))
+            .exec(db)
+            .await?;
+        app.boards.changed(&input.slug);
+        if updated.rows_affected == 1 {
+            let row = board::Entity::find_by_id(row.no).one(db).await?;
+            return KnownBoard::new(row.ok_or_else(|| no_board(&input.slug))?);
+        }
     }
+    Err(Error::new(
+        ErrorCode::Unavailable,
+        "others change this board at the same time; try again",
+    ))
+}
+
+/// What is to be written of a row as it stands.
+fn changes(
+    input: &UpdateBoardInput,
+    windows: Option<&BTreeSet<Window>>,
+    row: &board::Model,
+) -> crate::error::Result<board::ActiveModel> {
     let mut changed = board::ActiveModel::default();
-    if let Some(title) = input.title {
-        changed.title = Set(text("title", title)?);
+    if let Some(windows) = windows
+        && let Some(windows) = windows::change(row, windows)?
+    {
+        let mut later = row.clone();
+        later.windows = windows_text(&windows);
+        later.generation += 1;
+        // Whether the new ones fit beside the board's range and tie-break.
+        later.to_ranking()?;
+        changed.windows = Set(later.windows);
+        changed.generation = Set(later.generation);
+    }
+    if let Some(title) = &input.title {
+        changed.title = Set(text("title", title.clone())?);
     }
     if let Some(visibility) = input.visibility {
         changed.visibility = Set(visibility.name().to_owned());
@@ -169,28 +213,40 @@ pub(super) async fn update(
     if let Some(self_submit) = input.self_submit {
         changed.self_submit = Set(self_submit);
     }
-    let end =
-        |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
-    let lateness_ms = input.lateness_max_seconds.map_value(milliseconds);
+    let end = |asked: &MaybeUndefined<DateTime>, present| {
+        or_present(asked.clone().map_value(|at| at.0), present)
+    };
+    let lateness_ms = input.lateness_max_seconds.clone().map_value(milliseconds);
     let admission = Admission::new(
-        end(input.opens_at, row.opens_at_ms),
-        end(input.closes_at, row.closes_at_ms),
+        end(&input.opens_at, row.opens_at_ms),
+        end(&input.closes_at, row.closes_at_ms),
         or_present(lateness_ms, row.lateness_max_ms),
     )?;
     set_admission(&mut changed, admission);
-    board::Entity::update_many()
-        .set(changed)
-        .filter(board::Column::No.eq(row.no))
-        .exec(&transaction)
-        .await?;
-    let row = board::living()
-        .filter(board::Column::No.eq(row.no))
-        .one(&transaction)
-        .await?
-        .ok_or_else(|| no_board(&input.slug))?;
-    transaction.commit().await?;
-    app.boards.changed(&input.slug);
-    KnownBoard::new(row)
+    Ok(changed)
+}
+
+/// The condition that nobody changed what [`changes`] looked at.
+fn is_still(row: &board::Model) -> Condition {
+    use board::Column::{
+        ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs, Windows,
+    };
+    let mut still = Condition::all()
+        .add(No.eq(row.no))
+        .add(DeletedAtMs.is_null())
+        .add(Generation.eq(row.generation))
+        .add(Windows.eq(&row.windows));
+    for (column, value) in [
+        (OpensAtMs, row.opens_at_ms),
+        (ClosesAtMs, row.closes_at_ms),
+        (LatenessMaxMs, row.lateness_max_ms),
+    ] {
+        still = still.add(match value {
+            Some(value) => column.eq(value),
+            None => column.is_null(),
+        });
+    }
+    still
 }
 
 /// Deletes a board: it is gone for readers and writers when this returns; so is what it had, unless there is very much of it.
@@ -235,29 +291,6 @@ fn or_present(asked: MaybeUndefined<i64>, present: Option<i64>) -> Option<i64> {
 /// The error where there is no such board.
 pub(super) fn no_board(slug: &str) -> Error {
     Error::new(ErrorCode::NotFound, format!("there is no board {slug:?}"))
-}
-
-fn check_same_windows(rules: &Rules, windows: &[WindowInput]) -> crate::error::Result<()> {
-    let mut asked: Vec<ranking::window::Window> = windows
-        .iter()
-        .map(|window| window.name.parse())
-        .collect::<ranking::Result<_>>()?;
-    asked.push(ranking::window::Window::All);
-    asked.sort_unstable();
-    asked.dedup();
-    if asked == rules.windows {
-        return Ok(());
-    }
-    let names: Vec<&str> = rules
-        .windows
-        .iter()
-        .skip(1)
-        .map(|window| window.name())
-        .collect();
-    Err(Error::bad_input(format!(
-        "windows cannot be added or dropped yet; this board has {:?}, and those are accepted",
-        names.join(", ")
-    )))
 }
 
 fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::ActiveModel> {

@@ -371,13 +371,15 @@ async fn amend_now(
     amendment: Amendment,
 ) -> crate::error::Result<Amended> {
     let deadline = Instant::now() + AMEND_TIMEOUT;
-    let deployment = &app(ctx).deployment;
-    let amended = amend(deployment, &board.board, member, amendment, deadline).await;
-    if matches!(
-        amended,
-        Err(entity::Error::Ranking(ranking::Error::BoardGone))
-    ) {
-        app(ctx).boards.changed(&board.row.slug);
+    let (app, gone) = (app(ctx), ranking::Error::BoardGone);
+    let mut amended = amend(&app.deployment, &board.board, member, amendment, deadline).await;
+    if matches!(&amended, Err(entity::Error::Ranking(error)) if *error == gone) {
+        // Another process changed it a moment ago; if it is still the same one, what is meant has not changed.
+        app.boards.changed(&board.row.slug);
+        let now = board::find(app, state(ctx), &board.row.slug).await?;
+        if let Some(now) = now.filter(|now| now.row.no == board.row.no) {
+            amended = amend(&app.deployment, &now.board, member, amendment, deadline).await;
+        }
     }
     state(ctx).loaders.clear().await;
     Ok(amended?)

@@ -75,6 +75,15 @@ impl Standings {
                 names.join(", ")
             )));
         }
+        if !board.board.is_whole(window) {
+            return Err(Error::new(
+                ErrorCode::Unavailable,
+                format!(
+                    "window {window} of board {} is being filled from the history; try again later",
+                    board.row.slug
+                ),
+            ));
+        }
         let segment = choice.segment.unwrap_or_default();
         check_segment(board, &segment)?;
         let period_chosen = choice.period.is_some() || choice.at_ms.is_some();
@@ -107,7 +116,7 @@ impl Standings {
     ) -> Self {
         let id = StandingsId {
             board: board.board.no,
-            generation: board.board.generation,
+            generation: board.board.generation_of(window),
             segment,
             window,
             period: period.label.clone(),
