@@ -68,7 +68,8 @@ async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::R
     }
 }
 
-/// Finishes, until it is told to stop, what requests began: boards' windows that are to be filled or dropped, and what deleted boards had.
+/// Finishes, until it is told to stop, what others began: boards' windows that are to be filled or dropped, what deleted boards had, and what
+/// SQL refused and Redis still counts.
 async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         tokio::select! {
@@ -85,6 +86,7 @@ async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
 }
 
 async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
+    entity::amend::void_dead_letters(deployment).await?;
     for board in entity::windows::unfinished(deployment).await? {
         entity::windows::finish(deployment, &board).await?;
     }

@@ -11,20 +11,23 @@ use ranking::replay::Replay;
 use ranking::store::write::Writes;
 use ranking::submission::{StandingsChange, seen_field, seen_seq};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::persist::descends;
 use crate::recovery::settle;
-use crate::{commit, log_cursor, score_event};
+use crate::{board, commit, dead_letter, log_cursor, score_event};
 
 /// How much of the log is read at once; where there is more, SQL gets it first.
 const TAIL_MAX: usize = 500;
 
 /// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
 const READS_MAX: usize = 20;
+
+/// How long the void of an event that SQL refused is tried for; the next round tries again.
+const VOID_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +75,24 @@ pub async fn amend(
         tracing::debug!(%partition, %error, "an amendment waits for the database");
     }
     Ok(done.outcome)
+}
+
+/// Voids the events that SQL refused: whoever sent them was told, and they count no more.
+///
+/// # Errors
+/// What the stores say.
+pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
+    for letter in dead_letter::pending(&deployment.db, None).await? {
+        let (place, event) = letter.event()?;
+        let boards = board::some(&deployment.db, [event.board].into()).await?;
+        let Some(board) = boards.get(&event.board) else {
+            continue;
+        };
+        let deadline = Instant::now() + VOID_TIMEOUT;
+        let void = Amendment::Void(place);
+        amend(deployment, board, &event.member, void, deadline).await?;
+    }
+    Ok(())
 }
 
 struct Amending {
@@ -171,6 +192,14 @@ impl Amending {
         for row in &rows {
             events.push((row.place()?, row.to_ranking()?));
         }
+        // What SQL refused counts in Redis until it is voided.
+        for letter in dead_letter::pending(db, Some(partition)).await? {
+            let (place, event) = letter.event()?;
+            if (event.board, &event.member) == (self.board.no, &self.member) {
+                events.push((place, event));
+            }
+        }
+        events.sort_by_key(|(place, event)| (event.generation, place.seq, place.index));
         let mut seen = None;
         if let Amendment::Void(target) = self.amendment
             && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)

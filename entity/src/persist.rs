@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ranking::board::Board;
-use ranking::commit::{Commit, Event};
+use ranking::commit::{Commit, Event, EventKind};
 use ranking::id::{BoardNo, Partition};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
@@ -243,6 +243,12 @@ async fn write_events(
         for (index, event) in commit.events.iter().enumerate() {
             // The board was deleted: its history is gone, and so is what was in flight.
             if !boards.contains_key(&event.board) {
+                continue;
+            }
+            if let EventKind::Void { target } = event.kind
+                && dead_letter::void(transaction, target).await?
+            {
+                // History has neither the one nor the other.
                 continue;
             }
             if let Some(reason) = refused.get(&(commit.seq, index)) {

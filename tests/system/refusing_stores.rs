@@ -85,6 +85,24 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody(
         .map(|result| &result["status"])
         .collect();
     assert_eq!(statuses, ["REJECTED", "APPLIED"]);
+
+    // Nothing stays of what was refused, in Redis either, and its event id is free again.
+    let ask = r#"{ board(slug: "b") { standings { rank(member: "poison") { score } ranks(members: ["before", "after"]) { score } } } }"#;
+    let data = until("what SQL refused is voided", async || {
+        let data = api.data(ask, json!({})).await;
+        data["board"]["standings"]["rank"].is_null().then_some(data)
+    })
+    .await;
+    let others = json!([{ "score": "1" }, { "score": "1" }]);
+    assert_eq!(data["board"]["standings"]["ranks"], others);
+    until("both are known to be voided", async || {
+        let voided = "SELECT count(*) FROM dead_letter WHERE state = 'VOIDED'";
+        (deployment.number(voided).await == 2).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.analytics(&["diff"]).status.code(), Some(0));
+    let again = submit(&api, "b", json!([score("poison", "poison-4")])).await;
+    assert_eq!(again["accepted"], 1);
 }
 
 #[tokio::test]
