@@ -6,6 +6,7 @@ pub mod connection;
 pub mod distribution;
 pub mod durable;
 pub mod entry;
+mod entry_page;
 pub mod event;
 pub mod friend;
 pub mod global_id;

@@ -8,8 +8,9 @@ use ranking::commit::{Commit, Event, EventKind, EventPlace, Head};
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::replay::Replay;
+use ranking::seen::{seen_field, seen_seq};
 use ranking::store::write::Writes;
-use ranking::submission::{StandingsChange, seen_field, seen_seq};
+use ranking::submission::StandingsChange;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ranking::board::{Added, Admission, Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::admission::Admission;
+use ranking::board::{Added, Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
 use ranking::window::Window;
 use sea_orm::entity::prelude::*;

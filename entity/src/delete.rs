@@ -3,10 +3,10 @@
 //! history, its standings and its keys go. Each step can be taken again; the row stays, as the number is never used again.
 
 use ranking::board::Board;
+use ranking::board_mark::BoardMark;
 use ranking::commit::Commit;
 use ranking::id::{BoardNo, Partition};
 use ranking::store::write::Writes;
-use ranking::submission::BoardMark;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, Statement,
 };

@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ranking::board_mark::BoardMark;
 use ranking::commit::ROOT_COMMIT;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
+use ranking::seen::seen_entry;
 use ranking::store::recovery::{Found, Recovery};
 use ranking::store::write::{PAIRS_MAX, Writes};
-use ranking::submission::{BoardMark, StandingsChange, seen_entry};
+use ranking::submission::StandingsChange;
 use ranking::window::{Period, Window};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,

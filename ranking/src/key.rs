@@ -95,7 +95,7 @@ impl KeySpace {
         self.of(partition, format_args!("seen:{bucket}"))
     }
 
-    /// Hash: what became of boards, by number; see [`BoardMark`](crate::submission::BoardMark).
+    /// Hash: what became of boards, by number; see [`BoardMark`](crate::board_mark::BoardMark).
     #[must_use]
     pub fn board_marks(&self, partition: Partition) -> String {
         self.of(partition, "gen")

@@ -4,21 +4,24 @@
 //! |---|---|
 //! | [`id`], [`error`] | names of things, and what can go wrong |
 //! | [`score`] | exact decimals as raw integers |
-//! | [`board`] | a board's rules, checked once at its creation |
+//! | [`board`], [`admission`] | a board's rules, checked once at its creation; which scores it takes when |
+//! | [`board_mark`] | what a partition knows of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone |
 //! | [`rank_key`] | score and tie-break as one 62-bit number that a Redis double carries exactly |
 //! | [`fold`] | how an event meets the state that is there |
 //! | [`shard`] | which partition and shard a member is in |
 //! | [`key`] | every Redis key, drawn |
 //! | [`commit`] | commits and their form in the log |
-//! | [`submission`] | a batch of scores folded onto what Redis held at one moment |
+//! | [`submission`], [`seen`] | a batch of scores folded onto what Redis held at one moment; the event ids that it knew |
 //! | [`replay`] | standings from history, event by event |
 //! | [`store`] | Redis: commits, recovery, reads |
 //! | [`private_redis`] | a redis-server of one's own, as a child |
 //!
 //! Nothing here knows SQL, looks at a clock or reads the environment.
 
+pub mod admission;
 pub mod board;
+pub mod board_mark;
 pub mod commit;
 pub mod error;
 pub mod fold;
@@ -28,6 +31,7 @@ pub mod private_redis;
 pub mod rank_key;
 pub mod replay;
 pub mod score;
+pub mod seen;
 pub mod shard;
 pub mod store;
 pub mod submission;

@@ -6,12 +6,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::board::{Board, Policy};
+use crate::board_mark::BoardMark;
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
 use crate::fold::State;
 use crate::id::{BoardNo, EventId, MemberId};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
+use crate::seen::{Seen, seen_field};
 use crate::window::{Period, Window};
 
 /// A score on its way in.
@@ -55,53 +57,6 @@ pub enum Verdict {
     },
     /// It was refused; nothing of it is written.
     Rejected(Error),
-}
-
-/// What became of a board since it was created, as a partition holds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BoardMark {
-    /// It is in this generation.
-    Generation(u32),
-    /// It was deleted: nothing is accepted for it any more.
-    Deleted,
-}
-
-impl BoardMark {
-    /// Reads what a partition holds; nothing is the first generation.
-    ///
-    /// # Errors
-    /// `Corrupt` where it is neither a generation nor `deleted`.
-    pub fn parse(text: Option<&str>) -> Result<Self> {
-        match text {
-            None => Ok(Self::Generation(1)),
-            Some("deleted") => Ok(Self::Deleted),
-            Some(text) => text
-                .parse()
-                .map(Self::Generation)
-                .map_err(|_| Error::corrupt(format!("{text:?} is no mark of a board"))),
-        }
-    }
-
-    /// The text that [`Self::parse`] reads.
-    #[must_use]
-    pub fn to_text(self) -> String {
-        match self {
-            Self::Generation(generation) => generation.to_string(),
-            Self::Deleted => "deleted".to_owned(),
-        }
-    }
-
-    /// Checks that whoever knows the board as `board` knows it as it is. One who knows of a later generation than the partition does is ahead
-    /// of the commit that will tell it.
-    ///
-    /// # Errors
-    /// `BoardGone` where it was deleted or laid out anew.
-    pub fn check(self, board: &Board) -> Result<()> {
-        match self {
-            Self::Generation(generation) if generation <= board.generation => Ok(()),
-            _ => Err(Error::BoardGone),
-        }
-    }
 }
 
 /// What has to be read before a batch can be folded.
@@ -438,87 +393,5 @@ impl Submission {
             event_id: self.event_id.clone(),
             segments: self.segments.clone(),
         }
-    }
-}
-
-/// The field of an event id in a seen hash: ids have no control characters, so a line feed parts them.
-#[must_use]
-pub fn seen_field(board: BoardNo, member: &MemberId, event_id: &EventId) -> String {
-    format!("{board}\n{member}\n{event_id}")
-}
-
-/// The field and value that a seen hash has for an event of a commit; `None` for one without an id, a removal or a void.
-#[must_use]
-pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(String, String)> {
-    let EventKind::Score {
-        score,
-        at_ms,
-        at_sent,
-    } = event.kind
-    else {
-        return None;
-    };
-    let field = seen_field(event.board, &event.member, event.event_id.as_ref()?);
-    let seen = Seen {
-        score,
-        at_ms: at_sent.then_some(at_ms),
-        accepted_at_ms,
-        seq,
-    };
-    Some((field, seen.to_text()))
-}
-
-/// The seq of the commit that accepted an event id, from the value that a seen hash has for it.
-///
-/// # Errors
-/// `Corrupt` where it is no such value.
-pub fn seen_seq(value: &str) -> Result<u64> {
-    Ok(Seen::parse(value)?.seq)
-}
-
-/// What an event id was accepted as: `<raw score> <at or -> <accepted at> <seq>`.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    score: i64,
-    at_ms: Option<i64>,
-    accepted_at_ms: i64,
-    seq: u64,
-}
-
-impl Seen {
-    fn parse(text: &str) -> Result<Self> {
-        let mut parts = text.split(' ');
-        let seen = (|| {
-            let score = parts.next()?.parse().ok()?;
-            let at_ms = match parts.next()? {
-                "-" => None,
-                at => Some(at.parse().ok()?),
-            };
-            Some(Self {
-                score,
-                at_ms,
-                accepted_at_ms: parts.next()?.parse().ok()?,
-                seq: parts.next()?.parse().ok()?,
-            })
-        })();
-        seen.ok_or_else(|| Error::corrupt(format!("{text:?} is no record of an event id")))
-    }
-
-    fn to_text(self) -> String {
-        let at = self
-            .at_ms
-            .map_or_else(|| "-".to_owned(), |at_ms| at_ms.to_string());
-        format!("{} {at} {} {}", self.score, self.accepted_at_ms, self.seq)
-    }
-
-    fn verdict_on(&self, again: &Self) -> Verdict {
-        // The first one's time was no later than its acceptance; the same time sent again must meet that.
-        let at_ms = again.at_ms.map(|at_ms| at_ms.min(self.accepted_at_ms));
-        if (self.score, self.at_ms) == (again.score, at_ms) {
-            return Verdict::Duplicate { seq: self.seq };
-        }
-        Verdict::Rejected(Error::invalid(
-            "this eventId was accepted with another score or time; the same id is accepted with the same content only",
-        ))
     }
 }

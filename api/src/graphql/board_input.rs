@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
 use entity::board::windows_text;
 use entity::{board, delete, windows};
-use ranking::board::{Admission, Rules, RulesInput};
+use ranking::admission::Admission;
+use ranking::board::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
 use ranking::submission::REGION;
@@ -213,13 +214,12 @@ fn changes(
     if let Some(self_submit) = input.self_submit {
         changed.self_submit = Set(self_submit);
     }
-    let end = |asked: &MaybeUndefined<DateTime>, present| {
-        or_present(asked.clone().map_value(|at| at.0), present)
-    };
-    let lateness_ms = input.lateness_max_seconds.clone().map_value(milliseconds);
+    let end =
+        |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
+    let lateness_ms = input.lateness_max_seconds.map_value(milliseconds);
     let admission = Admission::new(
-        end(&input.opens_at, row.opens_at_ms),
-        end(&input.closes_at, row.closes_at_ms),
+        end(input.opens_at, row.opens_at_ms),
+        end(input.closes_at, row.closes_at_ms),
         or_present(lateness_ms, row.lateness_max_ms),
     )?;
     set_admission(&mut changed, admission);

@@ -166,10 +166,6 @@ impl Member {
     }
 
     /// Its history on a board, newest first: what the database has of it, a moment after it was accepted. Null where there is no such board.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "they are the arguments of the field"
-    )]
     async fn events(
         &self,
         ctx: &Context<'_>,

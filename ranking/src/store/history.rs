@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::read::Standings;
 use super::write::entries_of;
 use super::{Store, decode};
+use crate::board_mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};
-use crate::submission::BoardMark;
 
 /// How many periods are looked at in one round trip.
 const PERIODS_MAX: usize = 500;

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use redis::FromRedisValue;
 
 use super::{Failed, Store, decode};
+use crate::board_mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::{KeySpace, StandingsId};
 use crate::rank_key::RankKey;
-use crate::submission::{BoardMark, Folded, Snapshot, StandingsChange, Wanted};
+use crate::submission::{Folded, Snapshot, StandingsChange, Wanted};
 use crate::window::Window;
 
 /// The most pairs in one variadic command: no command runs for long.
