@@ -7,7 +7,7 @@
 //! | [`wait`] | conditions waited for, with a deadline |
 //! | [`oracle`] | a board computed naively, from all its events, by the words of the documentation |
 //! | [`game`], [`load`] | random boards and events, and how they are sent |
-//! | [`listing`] | standings read back, page by page |
+//! | [`listing`], [`connection`] | standings and other lists read back, page by page |
 //! | the rest | the tests, by noun |
 //!
 //! A test starts what it needs and stops all of it, also when it fails; the log of a process is shown then.
@@ -20,6 +20,7 @@
 
 mod api;
 mod commands;
+mod connection;
 mod dedup;
 mod demo;
 mod deployment;
@@ -32,8 +33,10 @@ mod integrity;
 mod limits;
 mod listing;
 mod load;
+mod members;
 mod oracle;
 mod pages;
+mod periods;
 mod postgres;
 mod program;
 mod random;
@@ -41,6 +44,7 @@ mod redis_server;
 mod refusals;
 mod refusing_stores;
 mod schema;
+mod spread;
 mod tokens;
 mod wait;
 mod windows;
