@@ -7,6 +7,7 @@
 //! | [`wait`] | conditions waited for, with a deadline |
 //! | [`oracle`] | a board computed naively, from all its events, by the words of the documentation |
 //! | [`game`], [`load`] | random boards and events, and how they are sent |
+//! | [`history`] | a board whose events are taken back, computed naively too |
 //! | [`listing`], [`connection`] | standings and other lists read back, page by page |
 //! | the rest | the tests, by noun |
 //!
@@ -18,6 +19,7 @@
     reason = "in a test a surprise is a failure, and its place is its best message"
 )]
 
+mod amendments;
 mod api;
 mod commands;
 mod connection;
@@ -28,6 +30,8 @@ mod durability;
 mod faults;
 mod first_light;
 mod game;
+mod histories;
+mod history;
 mod import;
 mod integrity;
 mod limits;
