@@ -29,6 +29,8 @@ mod deployment;
 mod durability;
 mod faults;
 mod first_light;
+mod friend_ranks;
+mod friends;
 mod game;
 mod histories;
 mod history;
