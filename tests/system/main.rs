@@ -21,6 +21,7 @@
 
 mod amendments;
 mod api;
+mod board_lives;
 mod commands;
 mod connection;
 mod dedup;
