@@ -21,7 +21,9 @@
 
 mod amendments;
 mod api;
+mod board_ends;
 mod board_lives;
+mod board_races;
 mod commands;
 mod connection;
 mod dedup;
