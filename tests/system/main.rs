@@ -55,5 +55,6 @@ mod refusing_stores;
 mod schema;
 mod spread;
 mod tokens;
+mod upgrade;
 mod wait;
 mod windows;
