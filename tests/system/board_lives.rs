@@ -1,6 +1,7 @@
 //! Boards that change, open and close.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -288,4 +289,30 @@ async fn rows_from_when_a_board_was_closed_are_bad() {
         api.data(text, json!({})).await["board"]["standings"]["top"]["nodes"],
         nodes
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_is_changed_beside_writers() {
+    let (deployment, api) = board(Sql::Sqlite).await;
+    let other = Api::start(&deployment).await;
+    let stop = AtomicBool::new(false);
+    let write = async |api: &Api| {
+        while !stop.load(Ordering::SeqCst) {
+            assert_eq!(earned(api, OPENS).await, "APPLIED");
+        }
+    };
+    let change = async || {
+        let mut refused = vec![];
+        for round in 0..200 {
+            let title = format!("t{round}");
+            let seen = update(&api, json!({ "title": title })).await;
+            if seen["title"] != title {
+                refused.push(seen);
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        refused
+    };
+    let (refused, (), ()) = futures::join!(change(), write(&api), write(&other));
+    assert_eq!(refused, [Value::Null; 0]);
 }
