@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ranking::id::MemberId;
 use ranking::shard::shard_of;
+use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -173,6 +174,103 @@ async fn a_page_with_its_size_is_one_range_and_one_count() {
             ("zrank", 0),
             ("zcount", 0),
             ("evalsha", 0),
+        ],
+    );
+}
+
+/// How many friends a member has, of whom a page is read.
+const FRIENDS: usize = 5000;
+
+/// How many there are on that page.
+const FRIENDS_PAGE: usize = 100;
+
+/// A board on which m0 has 5,000 friends, of whom 999 have scores.
+async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
+    let (deployment, api) = board_of(shards).await;
+    drop(api);
+    let db = deployment.sql().await;
+    let numbers = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {FRIENDS})"
+    );
+    for insert in [
+        format!(
+            "INSERT INTO member (key, created_at_ms) {numbers} SELECT 'm' || n, 0 FROM n WHERE n >= {MEMBERS}"
+        ),
+        format!(
+            "INSERT INTO friendship (low, high, created_at_ms) {numbers} SELECT 'm0', 'm' || n, 0 FROM n"
+        ),
+    ] {
+        db.execute_unprepared(&insert).await.unwrap();
+    }
+    db.close().await.unwrap();
+    let api = Api::start_with(&deployment, &["--no-workers"]).await;
+    (deployment, api)
+}
+
+/// A page of m0's friends: their keys, with what it took.
+async fn page_of_friends(shards: usize) -> (Vec<String>, BTreeMap<String, usize>) {
+    let (deployment, api) = friends_of(shards).await;
+    redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .query_async::<()>(&mut deployment.redis().await)
+        .await
+        .unwrap();
+    let text = "query($first: Int) { board(slug: \"b\") { standings { friends(member: \"m0\", first: $first, includeMissing: true) {
+        totalCount nodes { position entry { rank score member { key } } } } } } }";
+    let data = api.data(text, json!({ "first": FRIENDS_PAGE })).await;
+    let counts = counts(&deployment).await;
+    let friends = &data["board"]["standings"]["friends"];
+    assert_eq!(friends["totalCount"], FRIENDS + 1);
+    let nodes = friends["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), FRIENDS_PAGE);
+    assert_eq!(
+        (&nodes[99]["position"], &nodes[99]["entry"]["rank"]),
+        (&json!(100), &json!(100))
+    );
+    let keys = crate::connection::texts(nodes, "/entry/member/key");
+    (keys, counts)
+}
+
+#[tokio::test]
+async fn a_page_of_five_thousand_friends_is_one_look_up_and_a_count_each() {
+    let (_, counts) = page_of_friends(1).await;
+    check(
+        &counts,
+        &[
+            ("zmscore", 1),
+            ("zrank", FRIENDS_PAGE),
+            ("get", 2),
+            ("evalsha", 0),
+            ("zcount", 0),
+            ("zrange", 0),
+            ("zscore", 0),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn in_four_shards_it_is_a_look_up_a_shard_and_scripts_for_the_page_alone() {
+    let shards = 4;
+    let (keys, counts) = page_of_friends(shards).await;
+    let mut sizes = vec![0; shards];
+    for key in &keys {
+        sizes[usize::from(shard_of(&MemberId::new(key).unwrap(), shards as u16))] += 1;
+    }
+    let others = || sizes.iter().map(|size| FRIENDS_PAGE - size);
+    check(
+        &counts,
+        &[
+            ("zmscore", shards),
+            ("zrank", FRIENDS_PAGE),
+            ("get", 2 * shards),
+            (
+                "evalsha",
+                others()
+                    .map(|places| places.div_ceil(PLACES_A_SCRIPT))
+                    .sum(),
+            ),
+            ("zcount", 2 * others().sum::<usize>()),
+            ("zrange", 0),
         ],
     );
 }

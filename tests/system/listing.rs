@@ -107,6 +107,12 @@ impl Listing {
 /// Holds every entry of every period of every window against the oracle, and the all-time standings in SQL too.
 /// An answer may be a moment old, so each is waited for.
 pub(crate) async fn check_board(api: &Api, oracle: &Oracle) {
+    check_standings(api, oracle).await;
+    check_sql(api, oracle).await;
+}
+
+/// Holds every entry of every period of every window against the oracle, as [`check_board`].
+pub(crate) async fn check_standings(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     for (number, ((window, period), expected)) in oracle.standings().into_iter().enumerate() {
         let listing = Listing {
@@ -127,7 +133,6 @@ pub(crate) async fn check_board(api: &Api, oracle: &Oracle) {
         assert_eq!(seen, expected, "{listing:?} of {:?}", oracle.board);
         listing.check_ranks(api, &expected).await;
     }
-    check_sql(api, oracle).await;
 }
 
 /// Holds what SQL has of a board against the oracle, as soon as it has all of it: each event once, and the all-time standings.
@@ -153,26 +158,30 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
         [""; 0],
         "event ids of {slug} that SQL has twice"
     );
-    let rows: Vec<String> = deployment
-        .column(&format!(
-            "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE {of_board} ORDER BY rank_key, member"
-        ))
-        .await;
+    check_all_time_in_sql(api, oracle).await;
+}
+
+/// Holds the all-time standings in SQL against the oracle, as soon as they are so.
+pub(crate) async fn check_all_time_in_sql(api: &Api, oracle: &Oracle) {
+    let slug = &oracle.board.slug;
+    let select = format!(
+        "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no FROM board WHERE slug = '{slug}') ORDER BY rank_key, member"
+    );
     let all = oracle
         .standings()
         .remove(&(Window::All, "all".to_owned()))
         .unwrap_or_default();
+    let raw = |row: &Row| row.score.replace('.', "").parse::<i64>().unwrap();
     let expected: Vec<String> = all
         .iter()
-        .map(|row| {
-            format!(
-                "{} {}",
-                row.score.replace('.', "").parse::<i64>().unwrap(),
-                row.member
-            )
-        })
+        .map(|row| format!("{} {}", raw(row), row.member))
         .collect();
-    assert_eq!(rows, expected, "all-time standings of {slug} in SQL");
+    let what = format!("the all-time standings of {slug} are in SQL as {expected:?}");
+    until(&what, async || {
+        let rows: Vec<String> = api.deployment().column(&select).await;
+        (rows == expected).then_some(())
+    })
+    .await;
 }
 
 fn row(node: &Value) -> Row {

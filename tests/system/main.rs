@@ -8,7 +8,8 @@
 //! | [`wait`] | conditions waited for, with a deadline |
 //! | [`oracle`] | a board computed naively, from all its events, by the words of the documentation |
 //! | [`game`], [`load`] | random boards and events, and how they are sent |
-//! | [`listing`] | standings read back, page by page |
+//! | [`history`] | a board whose events are taken back, computed naively too |
+//! | [`listing`], [`connection`] | standings and other lists read back, page by page |
 //! | the rest | the tests, by noun |
 //!
 //! A test starts what it needs and stops all of it, also when it fails; the log of a process is shown then.
@@ -19,25 +20,36 @@
     reason = "in a test a surprise is a failure, and its place is its best message"
 )]
 
+mod amendments;
 mod api;
+mod board_ends;
+mod board_lives;
+mod board_races;
 mod commands;
+mod connection;
 mod dedup;
 mod demo;
 mod deployment;
 mod durability;
 mod faults;
 mod first_light;
+mod friend_ranks;
+mod friends;
 mod game;
 mod graphiql;
+mod histories;
+mod history;
 mod http_audit;
 mod import;
 mod integrity;
 mod limits;
 mod listing;
 mod load;
+mod members;
 mod node;
 mod oracle;
 mod pages;
+mod periods;
 mod postgres;
 mod program;
 mod random;
@@ -46,7 +58,9 @@ mod refusals;
 mod refusing_stores;
 mod schema;
 mod segments;
+mod spread;
 mod tokens;
+mod upgrade;
 mod wait;
 mod window_changes;
 mod windows;

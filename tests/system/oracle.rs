@@ -163,6 +163,14 @@ impl Oracle {
         }
     }
 
+    /// A board for which these events count, whatever became of others.
+    pub(crate) fn of(board: Board, events: Vec<Event>) -> Self {
+        Self {
+            accepted: events,
+            ..Self::new(board)
+        }
+    }
+
     /// The events accepted so far.
     pub(crate) fn accepted(&self) -> &[Event] {
         &self.accepted
@@ -184,29 +192,51 @@ impl Oracle {
         if self.board.policy != "SUM" && !in_range {
             return Verdict::Rejected;
         }
-        for &window in std::iter::once(&Window::All).chain(&self.board.windows) {
-            let label = self.label(window, event);
-            let mut events: Vec<&Event> = self
-                .accepted
-                .iter()
-                .filter(|other| other.member == event.member && self.label(window, other) == label)
-                .collect();
-            events.push(event);
-            let (low, high) = self.board.range(window);
-            if !(low..=high).contains(&self.board.holding(&events).0) {
-                return Verdict::Rejected;
-            }
-        }
         self.accepted.push(event.clone());
+        if !self.fits(&event.member) {
+            self.accepted.pop();
+            return Verdict::Rejected;
+        }
         self.ids
             .extend(event.id.clone().map(|id| (event.member.clone(), id)));
         Verdict::Applied
     }
 
+    /// Whether what a member has is in range, in every period.
+    pub(crate) fn fits(&self, member: &str) -> bool {
+        let held = self.held(|event| event.member == member);
+        held.iter().all(|((window, _), members)| {
+            let (low, high) = self.board.range(*window);
+            let mut scores = members.values().map(|events| self.board.holding(events).0);
+            scores.all(|score| (low..=high).contains(&score))
+        })
+    }
+
     /// Every standings that has entries: its window and its period's label.
     pub(crate) fn standings(&self) -> BTreeMap<(Window, String), Vec<Row>> {
+        self.held(|_| true)
+            .into_iter()
+            .map(|(standings, members)| (standings, self.rows(members)))
+            .collect()
+    }
+
+    /// The labels of a window's periods that have entries, newest first.
+    pub(crate) fn periods(&self, window: Window) -> Vec<String> {
+        let held = self.held(|_| true);
+        let of_window = held.into_keys().filter(|(of, _)| *of == window);
+        let mut labels: Vec<String> = of_window.map(|(_, label)| label).collect();
+        let start_ms = |label: &String| window.period_named(label, &self.zone).unwrap().start_ms;
+        labels.sort_by_key(|label| std::cmp::Reverse(start_ms(label)));
+        labels
+    }
+
+    /// The events of each member in each standings, of those that are meant.
+    fn held(
+        &self,
+        meant: impl Fn(&Event) -> bool,
+    ) -> BTreeMap<(Window, String), BTreeMap<&str, Vec<&Event>>> {
         let mut events: BTreeMap<(Window, String), BTreeMap<&str, Vec<&Event>>> = BTreeMap::new();
-        for event in &self.accepted {
+        for event in self.accepted.iter().filter(|event| meant(event)) {
             for &window in std::iter::once(&Window::All).chain(&self.board.windows) {
                 let members = events
                     .entry((window, self.label(window, event)))
@@ -215,9 +245,6 @@ impl Oracle {
             }
         }
         events
-            .into_iter()
-            .map(|(standings, members)| (standings, self.rows(members)))
-            .collect()
     }
 
     fn rows(&self, members: BTreeMap<&str, Vec<&Event>>) -> Vec<Row> {

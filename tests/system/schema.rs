@@ -18,6 +18,42 @@ fn the_schema_file_is_what_the_program_says() {
 }
 
 #[test]
+fn every_type_field_argument_and_value_has_a_description() {
+    let text = std::fs::read_to_string(program::root().join("schema.graphql")).unwrap();
+    let (mut missing, mut of_type) = (vec![], "");
+    let (mut in_description, mut described) = (false, false);
+    for line in text.lines() {
+        let said = line.trim();
+        if said.starts_with("\"\"\"") {
+            in_description = !in_description;
+            described = true;
+            continue;
+        }
+        let name = said.split([':', '(']).next().unwrap();
+        let built_in = said.starts_with("directive ") || said.starts_with("schema ");
+        if in_description || built_in || said.is_empty() || "})".contains(&said[..1]) {
+            continue;
+        }
+        if !line.starts_with('\t') {
+            of_type = said.trim_end_matches(" {");
+        }
+        let root = of_type == "schema" || said == "query: Query" || said == "mutation: Mutation";
+        if !described && !root {
+            missing.push(match line.starts_with('\t') {
+                true => format!("{of_type}: {name}"),
+                false => of_type.to_owned(),
+            });
+        }
+        // Arguments without descriptions stand in one line.
+        if let Some((_, arguments)) = said.split_once('(').filter(|(_, rest)| !rest.is_empty()) {
+            missing.push(format!("{of_type}: {name}({arguments}"));
+        }
+        described = false;
+    }
+    assert!(missing.is_empty(), "without a description: {missing:#?}");
+}
+
+#[test]
 fn a_setting_that_is_none_stops_the_start_and_is_named() {
     let check = |command: &mut Command, says: &str| {
         let output = command.output().unwrap();
