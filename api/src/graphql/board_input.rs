@@ -158,11 +158,7 @@ pub(super) async fn update(
     input: UpdateBoardInput,
 ) -> crate::error::Result<Arc<KnownBoard>> {
     let db = &app.deployment.db;
-    let windows = input.windows.as_ref().map(|windows| {
-        let windows = windows.iter().map(|window| window.name.parse());
-        windows.collect::<ranking::Result<BTreeSet<_>>>()
-    });
-    let windows = windows.transpose()?;
+    let windows = input.windows.as_deref().map(window_set).transpose()?;
     for _ in 0..UPDATES_MAX {
         let row = board::living()
             .filter(board::Column::Slug.eq(&input.slug))
@@ -185,6 +181,19 @@ pub(super) async fn update(
         ErrorCode::Unavailable,
         "others change this board at the same time; try again",
     ))
+}
+
+fn window_set(windows: &[WindowInput]) -> crate::error::Result<BTreeSet<Window>> {
+    let set = windows
+        .iter()
+        .map(|window| window.name.parse())
+        .collect::<ranking::Result<BTreeSet<Window>>>()?;
+    if set.len() < windows.len() {
+        return Err(Error::bad_input(
+            "a window is named twice; each is accepted once",
+        ));
+    }
+    Ok(set)
 }
 
 /// What is to be written of a row as it stands.
