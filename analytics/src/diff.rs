@@ -24,7 +24,7 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, Query
 
 use crate::finding::{Finding, Held, Kind, name_wrong_windows};
 use crate::fold;
-use crate::history::{self, partitions};
+use crate::history;
 use crate::job::Job;
 use second_look::look_again;
 
@@ -172,7 +172,7 @@ async fn compare_boards(
     job: &Job,
 ) -> Result<(usize, Vec<Finding>)> {
     for row in rows {
-        for partition in partitions(deployment, &row.to_ranking()?) {
+        for partition in deployment.store.partitions().of_board(&row.to_ranking()?) {
             settle(deployment, partition).await?;
         }
     }

@@ -33,20 +33,13 @@ pub fn order_of(generation: i64, seq: i64, index: i64) -> i64 {
     (generation << 48) | (seq << 10) | index
 }
 
-/// The partitions of a board's shards.
-pub fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
-    (0..board.rules.shards)
-        .map(|shard| deployment.store.partitions().of(board, shard))
-        .collect()
-}
-
 /// Waits until SQL is level with the heads of the board's partitions, persisting what is left in their logs, and reads the events up to there.
 ///
 /// # Errors
 /// What the stores say.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
     let mut heads = BTreeMap::new();
-    for partition in partitions(deployment, board) {
+    for partition in deployment.store.partitions().of_board(board) {
         let seq = settle(deployment, partition).await?;
         let head = deployment.store.log_after(partition, seq, 1).await?.head;
         heads.insert(partition, head);

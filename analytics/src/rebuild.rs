@@ -87,8 +87,12 @@ async fn attempts(
     job: &Job,
 ) -> Result<Rebuilt> {
     let began = Instant::now();
-    let mut left: BTreeSet<Partition> =
-        history::partitions(deployment, board).into_iter().collect();
+    let mut left: BTreeSet<Partition> = deployment
+        .store
+        .partitions()
+        .of_board(board)
+        .into_iter()
+        .collect();
     for _ in 0..ATTEMPTS_MAX {
         let history = history::read(deployment, board, job).await?;
         let mut entries = Entries::new();

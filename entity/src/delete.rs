@@ -2,30 +2,20 @@
 //! learns of it by a commit, from which on no score is accepted for it; once SQL has that commit, nothing of the board can follow, and its
 //! history, its standings and its keys go. Each step can be taken again; the row stays, as the number is never used again.
 
-use ranking::board::Board;
 use ranking::board_mark::BoardMark;
 use ranking::commit::Commit;
-use ranking::id::{BoardNo, Partition};
-use ranking::store::write::Writes;
+use ranking::id::BoardNo;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, Statement,
 };
-use tokio::time::{Duration, Instant};
 
-use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
-use crate::{board, dead_letter, integrity_finding};
+use crate::{board, dead_letter, fence, integrity_finding};
 
 /// How many rows one statement takes away: the persister writes between two of them.
 const ROWS_MAX: u64 = 5000;
-
-/// How many keys one commit drops.
-const KEYS_MAX: usize = 500;
-
-/// How long one commit is tried for.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Marks the board of a slug as deleted; `None` where there is none. The slug is free from here on.
 ///
@@ -75,21 +65,15 @@ pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
 /// What the stores say; call it again.
 pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
-    let mut partitions: Vec<Partition> = (0..board.rules.shards)
-        .map(|shard| deployment.store.partitions().of(&board, shard))
-        .collect();
-    partitions.sort_unstable();
-    partitions.dedup();
+    let partitions = deployment.store.partitions().of_board(&board);
     for &partition in &partitions {
-        let mut fence = Fence { no: board.no };
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
-        carry_out(deployment, partition, &mut fence, deadline).await?;
+        fence::mark(deployment, partition, board.no, BoardMark::Deleted).await?;
         settle(deployment, partition).await?;
     }
     purge_sql(deployment, board.no).await?;
     // Last, as a commit: a rebuild that read the history before it went cannot put anything in its place any more.
     for &partition in &partitions {
-        drop_keys(deployment, &board, partition).await?;
+        fence::drop_keys(deployment, partition, &board, |_| true).await?;
     }
     let purged = board::ActiveModel {
         no: Set(row.no),
@@ -134,88 +118,4 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
         }
     }
     Ok(())
-}
-
-async fn drop_keys(deployment: &Deployment, board: &Board, partition: Partition) -> Result<()> {
-    loop {
-        let mut drop = Drop {
-            no: board.no,
-            left: false,
-        };
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
-        carry_out(deployment, partition, &mut drop, deadline).await?;
-        if !drop.left {
-            return Ok(());
-        }
-    }
-}
-
-/// The commit that says in a partition that a board was deleted.
-struct Fence {
-    no: BoardNo,
-}
-
-impl Change for Fence {
-    type Outcome = ();
-
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
-        let tail = deployment
-            .store
-            .tail(partition, u64::MAX - 1, 1, self.no, None)
-            .await?;
-        let mut writes = Writes::default();
-        writes.mark_board(
-            deployment.store.keys(),
-            partition,
-            self.no,
-            BoardMark::Deleted,
-        );
-        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
-        Ok(Proposal {
-            log_len: 0,
-            commit: (tail.board != BoardMark::Deleted).then_some((commit, writes)),
-            head: tail.head,
-            outcome: (),
-        })
-    }
-}
-
-/// A commit that drops keys of a board.
-struct Drop {
-    no: BoardNo,
-    /// Whether there are more than one commit drops.
-    left: bool,
-}
-
-impl Change for Drop {
-    type Outcome = ();
-
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
-        // The head first: whatever is put there after it makes this commit stale.
-        let tail = deployment
-            .store
-            .tail(partition, u64::MAX - 1, 1, self.no, None)
-            .await?;
-        let keys = deployment.store.board_keys(partition, self.no).await?;
-        self.left = keys.len() > KEYS_MAX;
-        let mut writes = Writes::default();
-        for key in keys.iter().take(KEYS_MAX) {
-            writes.drop_key(key);
-        }
-        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
-        Ok(Proposal {
-            log_len: 0,
-            commit: (!keys.is_empty()).then_some((commit, writes)),
-            head: tail.head,
-            outcome: (),
-        })
-    }
 }

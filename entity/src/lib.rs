@@ -6,7 +6,7 @@
 //! | [`deployment`] | the settings that say where the stores are, and the stores opened |
 //! | [`change`] | a change of a partition, carried out whatever happens on the way |
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
-//! | [`windows`], [`fill`], [`delete`] | a board's windows added, filled and dropped; the end of a board |
+//! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
 //!
@@ -22,6 +22,7 @@ pub mod delete;
 pub mod deployment;
 pub mod deployment_row;
 pub mod error;
+mod fence;
 mod fill;
 pub mod friendship;
 pub mod integrity_finding;

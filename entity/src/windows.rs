@@ -6,29 +6,18 @@
 
 use std::collections::BTreeSet;
 
-use ranking::board::Board;
 use ranking::board_mark::BoardMark;
-use ranking::id::Partition;
-use ranking::store::write::Writes;
 use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
-use tokio::time::{Duration, Instant};
 
 use crate::board::{self, WindowRow, WindowState, windows_text};
-use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::fill::fill;
-use crate::job;
+use crate::{fence, job};
 
 /// How long a job of another process is taken to be still at it, in milliseconds. Two at once do no harm.
 const JOB_ALONE_MS: i64 = 60_000;
-
-/// How many keys one commit drops.
-const KEYS_MAX: usize = 500;
-
-/// How long one commit is tried for.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The windows besides `all` that a board is to have, as a new row would say it: those that it has stay as they are, new ones are to be
 /// filled, those that are not named are to be dropped. `None` where nothing changes.
@@ -164,20 +153,10 @@ async fn put_windows(
 
 async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
-    let mut partitions: Vec<Partition> = (0..board.rules.shards)
-        .map(|shard| deployment.store.partitions().of(&board, shard))
-        .collect();
-    partitions.sort_unstable();
-    partitions.dedup();
+    let partitions = deployment.store.partitions().of_board(&board);
+    let generation = BoardMark::Generation(board.generation);
     for &partition in &partitions {
-        let mut fence = Fence { board: &board };
-        carry_out(
-            deployment,
-            partition,
-            &mut fence,
-            Instant::now() + COMMIT_TIMEOUT,
-        )
-        .await?;
+        fence::mark(deployment, partition, board.no, generation).await?;
     }
     let of_state = |state: WindowState| {
         let windows = row.window_rows()?.into_iter();
@@ -195,7 +174,12 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
             fill(deployment, &board, partition, &filling).await?;
         }
         if !dropped.is_empty() {
-            drop_keys(deployment, &board, partition, &dropped).await?;
+            let keys = deployment.store.keys();
+            let is_dropped = |key: &str| {
+                let window = keys.window_of(partition, key);
+                window.is_some_and(|window| dropped.contains(&window))
+            };
+            fence::drop_keys(deployment, partition, &board, is_dropped).await?;
         }
     }
     let whole: Vec<WindowRow> = row
@@ -208,102 +192,4 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
         })
         .collect();
     put_windows(deployment, row, &whole, row.generation).await
-}
-
-/// The commit by which a partition learns of a board's generation.
-struct Fence<'a> {
-    board: &'a Board,
-}
-
-impl Change for Fence<'_> {
-    type Outcome = ();
-
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
-        let tail = deployment
-            .store
-            .tail(partition, u64::MAX - 1, 1, self.board.no, None)
-            .await?;
-        let generation = self.board.generation;
-        let known = match tail.board {
-            BoardMark::Generation(known) if known <= generation => known == generation,
-            _ => return Err(ranking::Error::BoardGone.into()),
-        };
-        let mut writes = Writes::default();
-        let mark = BoardMark::Generation(generation);
-        writes.mark_board(deployment.store.keys(), partition, self.board.no, mark);
-        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
-        Ok(Proposal {
-            log_len: 0,
-            commit: (!known).then_some((commit, writes)),
-            head: tail.head,
-            outcome: (),
-        })
-    }
-}
-
-/// Takes the keys of dropped windows away in one partition.
-async fn drop_keys(
-    deployment: &Deployment,
-    board: &Board,
-    partition: Partition,
-    dropped: &BTreeSet<(Window, u32)>,
-) -> Result<()> {
-    loop {
-        let mut drop = Drop {
-            board,
-            dropped,
-            left: false,
-        };
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
-        carry_out(deployment, partition, &mut drop, deadline).await?;
-        if !drop.left {
-            return Ok(());
-        }
-    }
-}
-
-/// A commit that drops keys of dropped windows.
-struct Drop<'a> {
-    board: &'a Board,
-    dropped: &'a BTreeSet<(Window, u32)>,
-    /// Whether there are more than one commit drops.
-    left: bool,
-}
-
-impl Change for Drop<'_> {
-    type Outcome = ();
-
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
-        let store = &deployment.store;
-        let tail = store
-            .tail(partition, u64::MAX - 1, 1, self.board.no, None)
-            .await?;
-        let mut found = vec![];
-        for key in store.board_keys(partition, self.board.no).await? {
-            let window = store.keys().window_of(partition, &key);
-            if window.is_some_and(|window| self.dropped.contains(&window)) {
-                found.push(key);
-            }
-        }
-        self.left = found.len() > KEYS_MAX;
-        let mut writes = Writes::default();
-        for key in found.iter().take(KEYS_MAX) {
-            writes.drop_key(key);
-        }
-        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
-        Ok(Proposal {
-            log_len: 0,
-            commit: (!found.is_empty()).then_some((commit, writes)),
-            head: tail.head,
-            outcome: (),
-        })
-    }
 }

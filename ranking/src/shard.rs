@@ -1,5 +1,7 @@
 //! Where a member's entries are kept: shards of a standings, and the partitions they lie in.
 
+use std::collections::BTreeSet;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::board::Board;
@@ -46,6 +48,14 @@ impl Partitions {
             (hash_of_board(board.no).wrapping_add(u64::from(shard) * step) % u64::from(self.0))
                 as u16,
         )
+    }
+
+    /// The partitions that a board's shards lie in, each once.
+    #[must_use]
+    pub fn of_board(self, board: &Board) -> Vec<Partition> {
+        let partitions = (0..board.rules.shards).map(|shard| self.of(board, shard));
+        let each_once: BTreeSet<Partition> = partitions.collect();
+        each_once.into_iter().collect()
     }
 
     /// The partition that all of a member's entries on a board lie in.

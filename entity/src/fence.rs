@@ -1,0 +1,151 @@
+//! The two ends of a change to a board: a partition learns of it by a commit, and keys that nobody reads any more go by commits.
+
+use ranking::board::Board;
+use ranking::board_mark::BoardMark;
+use ranking::id::{BoardNo, Partition};
+use ranking::store::write::Writes;
+use tokio::time::{Duration, Instant};
+
+use crate::change::{Change, Proposal, carry_out};
+use crate::deployment::Deployment;
+use crate::error::Result;
+
+/// How many keys one commit drops.
+const KEYS_MAX: usize = 500;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Says in a partition what became of a board: from that commit on, whoever writes without knowing of it is refused.
+///
+/// # Errors
+/// `BoardGone` where the partition knows of something later; else what the stores say.
+pub(crate) async fn mark(
+    deployment: &Deployment,
+    partition: Partition,
+    no: BoardNo,
+    mark: BoardMark,
+) -> Result<()> {
+    let mut marking = Marking { no, mark };
+    let deadline = Instant::now() + COMMIT_TIMEOUT;
+    carry_out(deployment, partition, &mut marking, deadline).await?;
+    Ok(())
+}
+
+/// Drops the keys that a partition has of a board and `is_meant` names. Whoever folded onto an earlier head, and would put something in
+/// their place, is refused.
+///
+/// # Errors
+/// What the stores say.
+pub(crate) async fn drop_keys(
+    deployment: &Deployment,
+    partition: Partition,
+    board: &Board,
+    is_meant: impl Fn(&str) -> bool + Send + Sync,
+) -> Result<()> {
+    let mut dropping = Dropping {
+        no: board.no,
+        is_meant,
+        left: true,
+    };
+    while dropping.left {
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        carry_out(deployment, partition, &mut dropping, deadline).await?;
+    }
+    Ok(())
+}
+
+struct Marking {
+    no: BoardNo,
+    mark: BoardMark,
+}
+
+impl Change for Marking {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let (known, proposal) = look(deployment, partition, self.no).await?;
+        let is_later = match (known, self.mark) {
+            (_, BoardMark::Deleted) => false,
+            (BoardMark::Deleted, _) => true,
+            (BoardMark::Generation(known), BoardMark::Generation(mark)) => known > mark,
+        };
+        if is_later {
+            return Err(ranking::Error::BoardGone.into());
+        }
+        let mut writes = Writes::default();
+        writes.mark_board(deployment.store.keys(), partition, self.no, self.mark);
+        Ok(if known == self.mark {
+            proposal
+        } else {
+            proposal.writing(writes)
+        })
+    }
+}
+
+struct Dropping<F> {
+    no: BoardNo,
+    is_meant: F,
+    /// Whether there are more than one commit drops.
+    left: bool,
+}
+
+impl<F: Fn(&str) -> bool + Send + Sync> Change for Dropping<F> {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        // The head first: whatever is put there after it makes this commit stale.
+        let (_, proposal) = look(deployment, partition, self.no).await?;
+        let mut keys = deployment.store.board_keys(partition, self.no).await?;
+        keys.retain(|key| (self.is_meant)(key));
+        self.left = keys.len() > KEYS_MAX;
+        let mut writes = Writes::default();
+        for key in keys.iter().take(KEYS_MAX) {
+            writes.drop_key(key);
+        }
+        Ok(if keys.is_empty() {
+            proposal
+        } else {
+            proposal.writing(writes)
+        })
+    }
+}
+
+/// What a partition knows of a board, and a proposal that changes nothing.
+async fn look(
+    deployment: &Deployment,
+    partition: Partition,
+    no: BoardNo,
+) -> Result<(BoardMark, Proposal<()>)> {
+    let after_all = u64::MAX - 1;
+    let tail = deployment
+        .store
+        .tail(partition, after_all, 1, no, None)
+        .await?;
+    let proposal = Proposal {
+        head: tail.head,
+        log_len: 0,
+        commit: None,
+        outcome: (),
+    };
+    Ok((tail.board, proposal))
+}
+
+impl Proposal<()> {
+    /// The proposal with a commit of these writes, which brings no event.
+    fn writing(self, writes: Writes) -> Self {
+        let commit = self.head.next(crate::random_id(), crate::now_ms(), vec![]);
+        Self {
+            commit: Some((commit, writes)),
+            ..self
+        }
+    }
+}
