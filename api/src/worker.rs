@@ -71,11 +71,15 @@ async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::R
 /// Finishes, until it is told to stop, what others began: boards' windows that are to be filled or dropped, what deleted boards had, and what
 /// SQL refused and Redis still counts.
 async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
+    let mut well = true;
     while !*stop.borrow() {
         tokio::select! {
-            purged = finish_what_was_begun(deployment) => if let Err(error) = purged {
-                tracing::debug!(%error, "what was begun waits for the stores");
-            },
+            finished = finish_what_was_begun(deployment) => {
+                let was_well = std::mem::replace(&mut well, finished.is_ok());
+                if let Err(error) = finished && was_well {
+                    tracing::warn!(%error, "what was begun cannot be finished yet");
+                }
+            }
             _ = stop.changed() => return,
         }
         tokio::select! {
@@ -87,16 +91,22 @@ async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
 
 async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     entity::amend::void_dead_letters(deployment).await?;
+    // One board's trouble is not the others'.
+    let mut failed = None;
     for board in entity::windows::unfinished(deployment).await? {
-        entity::windows::finish(deployment, &board).await?;
+        if let Err(error) = entity::windows::finish(deployment, &board).await {
+            failed = Some(error);
+        }
     }
     let before_ms = entity::now_ms() - PURGE_AFTER_MS;
     for board in entity::delete::left_over(deployment).await? {
-        if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms) {
-            entity::delete::purge(deployment, &board).await?;
+        if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)
+            && let Err(error) = entity::delete::purge(deployment, &board).await
+        {
+            failed = Some(error);
         }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// Persists every partition whose head is not where SQL was last seen; recovers those that are not level.

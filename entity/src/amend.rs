@@ -84,11 +84,17 @@ pub async fn amend(
 /// What the stores say.
 pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
     for letter in dead_letter::pending(&deployment.db, None).await? {
-        let (place, event) = letter.event()?;
-        let boards = board::some(&deployment.db, [event.board].into()).await?;
-        let Some(board) = boards.get(&event.board) else {
-            continue;
-        };
+        if let Err(error) = void_dead_letter(deployment, &letter).await {
+            tracing::warn!(partition = letter.partition, seq = letter.seq, %error, "what SQL refused cannot be voided yet");
+        }
+    }
+    Ok(())
+}
+
+async fn void_dead_letter(deployment: &Deployment, letter: &dead_letter::Model) -> Result<()> {
+    let (place, event) = letter.event()?;
+    let boards = board::some(&deployment.db, [event.board].into()).await?;
+    if let Some(board) = boards.get(&event.board) {
         let deadline = Instant::now() + VOID_TIMEOUT;
         let void = Amendment::Void(place);
         amend(deployment, board, &event.member, void, deadline).await?;

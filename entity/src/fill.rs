@@ -45,8 +45,8 @@ pub(crate) async fn fill(
         let mut filling = Filling::stage(deployment, board, partition, windows).await?;
         while !filling.left.is_empty() {
             let deadline = Instant::now() + COMMIT_TIMEOUT;
-            let done = carry_out(deployment, partition, &mut filling, deadline).await?;
-            if done.outcome == Filled::Again {
+            carry_out(deployment, partition, &mut filling, deadline).await?;
+            if filling.is_stale {
                 break;
             }
             let some = filling.left.len().min(STANDINGS_MAX);
@@ -56,15 +56,6 @@ pub(crate) async fn fill(
             return Ok(());
         }
     }
-}
-
-/// What an attempt to put staged standings in place came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Filled {
-    /// The first of those left are in place.
-    Some,
-    /// The log went on without us, or something was taken back: stage again.
-    Again,
 }
 
 /// Windows' standings of one partition, staged up to a commit, with what came after it.
@@ -78,6 +69,8 @@ struct Filling<'a> {
     /// The entries that came to differ from what was staged.
     touched: BTreeSet<(StandingsId, MemberId)>,
     periods: Periods,
+    /// The log went on without us, or something was taken back: what is left has to be staged again.
+    is_stale: bool,
 }
 
 impl<'a> Filling<'a> {
@@ -125,6 +118,7 @@ impl<'a> Filling<'a> {
             left,
             touched: BTreeSet::new(),
             periods: Periods::default(),
+            is_stale: false,
         })
     }
 
@@ -161,13 +155,13 @@ impl<'a> Filling<'a> {
 }
 
 impl Change for Filling<'_> {
-    type Outcome = Filled;
+    type Outcome = ();
 
     async fn propose(
         &mut self,
         deployment: &Deployment,
         partition: Partition,
-    ) -> Result<Proposal<Filled>> {
+    ) -> Result<Proposal<()>> {
         let from = self.cursor.seq as u64;
         let tail = deployment
             .store
@@ -175,12 +169,14 @@ impl Change for Filling<'_> {
             .await?;
         tail.board.check(self.board)?;
         let log_len = tail.commits.len() as u64;
-        if !self.catch_up(partition, &tail)? {
+        // Once it could not, the replay may hold a part of the tail: nothing may be folded onto it any more.
+        self.is_stale = self.is_stale || !self.catch_up(partition, &tail)?;
+        if self.is_stale {
             return Ok(Proposal {
                 head: tail.head,
                 log_len,
                 commit: None,
-                outcome: Filled::Again,
+                outcome: (),
             });
         }
         let keys = deployment.store.keys();
@@ -204,7 +200,7 @@ impl Change for Filling<'_> {
             head: tail.head,
             log_len,
             commit: Some((commit, writes)),
-            outcome: Filled::Some,
+            outcome: (),
         })
     }
 }
