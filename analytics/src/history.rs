@@ -28,9 +28,9 @@ pub struct History {
     pub heads: BTreeMap<Partition, Head>,
 }
 
-/// The place of an event in its member's history as one number: generation (15 bits), seq (38 bits), index (10 bits).
-pub fn order_of(generation: i64, seq: i64, index: i64) -> i64 {
-    (generation << 48) | (seq << 10) | index
+/// The place of an event in its member's history as one number: seq, then index (10 bits).
+pub fn order_of(seq: i64, index: i64) -> i64 {
+    (seq << 10) | index
 }
 
 /// Waits until SQL is level with the heads of the board's partitions, persisting what is left in their logs, and reads the events up to there.
@@ -115,7 +115,7 @@ impl Columns {
             return Ok(());
         }
         self.count += 1;
-        let order = order_of(row.generation.into(), row.seq, row.event_index.into());
+        let order = order_of(row.seq, row.event_index.into());
         for segment in std::iter::once(String::new()).chain(row.segments()?) {
             self.order.push(order);
             self.segment.push(segment);

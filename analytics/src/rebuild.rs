@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use entity::deployment::Deployment;
 use entity::persist::{insert_chunked, is_still};
 use entity::recovery::settle;
@@ -69,21 +69,36 @@ pub async fn rebuild(
     row: &board::Model,
     window: Option<Window>,
 ) -> Result<Rebuilt> {
+    let (board, _) = present(deployment, row.no, window).await?;
+    let job = Job::begin(&deployment.db, "REBUILD", Some(row.no)).await?;
+    let outcome = attempts(deployment, &board, window, &job).await;
+    job.end(outcome).await
+}
+
+/// The board as its row says now, and the windows that are meant.
+async fn present(
+    deployment: &Deployment,
+    no: i64,
+    window: Option<Window>,
+) -> Result<(Board, Vec<Window>)> {
+    let row = board::living()
+        .filter(board::Column::No.eq(no))
+        .one(&deployment.db)
+        .await?
+        .context("the board was deleted")?;
     let board = row.to_ranking()?;
-    let windows: Vec<Window> = match window {
+    let windows = match window {
         Some(window) if board.rules.windows.contains(&window) => vec![window],
         Some(window) => bail!("board {} has no window {window}", row.slug),
         None => board.rules.windows.clone(),
     };
-    let job = Job::begin(&deployment.db, "REBUILD", Some(row.no)).await?;
-    let outcome = attempts(deployment, &board, &windows, &job).await;
-    job.end(outcome).await
+    Ok((board, windows))
 }
 
 async fn attempts(
     deployment: &Deployment,
     board: &Board,
-    windows: &[Window],
+    window: Option<Window>,
     job: &Job,
 ) -> Result<Rebuilt> {
     let began = Instant::now();
@@ -94,9 +109,10 @@ async fn attempts(
         .into_iter()
         .collect();
     for _ in 0..ATTEMPTS_MAX {
+        let (board, windows) = &present(deployment, board.no.0, window).await?;
         let history = history::read(deployment, board, job).await?;
         let mut entries = Entries::new();
-        for &window in windows {
+        for &window in windows.iter() {
             job.stage(&format!("folding {window}"), 0);
             entries.extend(fold::standings(board, window, &history.events)?);
         }
@@ -159,13 +175,24 @@ async fn put(
     let commit = head.next(entity::random_id(), entity::now_ms(), vec![]);
     job.stage("loading", part.values().map(Vec::len).sum());
     let mut writes = Writes::default();
+    // Somebody may have changed the board since its row was read: from the commit that says so on, this one is stale, or knows.
+    let tail = deployment
+        .store
+        .tail(partition, u64::MAX - 1, 1, board.no, None)
+        .await?;
+    if tail.board.check(board).is_err() {
+        return Ok(false);
+    }
     let keys = deployment.store.keys();
     for key in live_keys(deployment, board, windows, partition).await? {
         writes.drop_key(&key);
     }
     for key in deployment.store.periods_keys(partition, board.no).await? {
         let window = keys.window_of(partition, &key);
-        if window.is_none_or(|(window, _)| windows.contains(&window)) {
+        let is_meant = |(window, generation)| {
+            windows.contains(&window) && board.generation_of(window) == generation
+        };
+        if window.is_none_or(is_meant) {
             writes.drop_key(&key);
         }
     }
@@ -209,7 +236,9 @@ async fn live_keys(
         store
             .keys()
             .parse_standings(partition, key)
-            .is_none_or(|StandingsId { window, .. }| windows.contains(&window))
+            .is_none_or(|id| {
+                windows.contains(&id.window) && board.generation_of(id.window) == id.generation
+            })
     };
     Ok(keys.into_iter().filter(meant).collect())
 }

@@ -36,10 +36,10 @@ const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
 /// of them, periods without entries are passed over, a search may count what it finds.
 const WEIGHTS: [(&str, u64); 5] = [
     ("friends", 500),
-    ("periods", 500),
+    ("periods", 2000),
     ("distribution", 200),
     ("events", 100),
-    ("searchMembers", 100),
+    ("searchMembers", 2000),
 ];
 
 /// Checks a document.
@@ -150,7 +150,8 @@ impl Costs<'_> {
             .into_iter()
             .find_map(|name| argument(name).and_then(|value| length(&value)))
         {
-            return length;
+            // An empty list of an input does not make the answer free.
+            return length.max(1);
         }
         if field.name.node == "distribution" {
             return BUCKETS_DEFAULT as u64;

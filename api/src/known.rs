@@ -18,6 +18,9 @@ const FRESH: Duration = Duration::from_millis(250);
 /// How long reading a value again may take before the last one known is used instead.
 const REFRESH_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How long reading a value may take of which none is known.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long SQL is left alone after it did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -33,8 +36,10 @@ pub struct Known<K, V> {
 
 #[derive(Clone)]
 struct Value<V> {
-    /// What was read; an error where nothing ever was.
-    read: Result<V>,
+    /// The last value known.
+    last: Option<V>,
+    /// Why it is not to be used.
+    error: Option<Error>,
     /// Until when it is good.
     good_until: Instant,
     /// How many changes of this process had been made before it was read.
@@ -49,7 +54,7 @@ where
     /// Knows nothing yet, and keeps values of a total weight.
     #[must_use]
     pub fn new(weight_max: u64, weigh: fn(&V) -> u32) -> Self {
-        let weigher = move |_: &K, value: &Value<V>| value.read.as_ref().map_or(1, weigh);
+        let weigher = move |_: &K, value: &Value<V>| value.last.as_ref().map_or(1, weigh);
         Self {
             values: Cache::builder()
                 .max_capacity(weight_max)
@@ -70,19 +75,19 @@ where
     {
         let changes = self.changes_of(key).load(Ordering::Acquire);
         let is_old = |value: &Value<V>| {
-            value.read.is_err() || value.good_until <= Instant::now() || value.changes < changes
+            value.error.is_some() || value.good_until <= Instant::now() || value.changes < changes
         };
         loop {
             let last = match self.values.get(key).await {
-                Some(value) if !is_old(&value) => return value.read,
-                last => last.filter(|last| last.read.is_ok()),
+                Some(value) if !is_old(&value) => return value.answer(),
+                last => last.filter(|last| last.last.is_some()),
             };
             let reading = self.read(key, last, read());
             let entry = self.values.entry_by_ref(key);
             let value = entry.or_insert_with_if(reading, is_old).await.into_value();
             // Another one's reading may have begun before a change of ours.
-            if value.read.is_err() || value.changes >= changes {
-                return value.read;
+            if value.error.is_some() || value.changes >= changes {
+                return value.answer();
             }
         }
     }
@@ -95,19 +100,39 @@ where
     ) -> Value<V> {
         // Whoever changes something after this may not be in what is read.
         let changes = self.changes_of(key).load(Ordering::Acquire);
-        let (read, good_for) = match last {
-            None => (read.await, FRESH),
-            Some(last) => match timeout(REFRESH_TIMEOUT, read).await {
-                Ok(Ok(value)) => (Ok(value), FRESH),
-                Ok(Err(error)) if error.code != ErrorCode::Unavailable => (Err(error), FRESH),
-                _ if last.changes < changes => (Err(away()), FRESH),
-                _ => (last.read, RETRY),
-            },
+        let began = Instant::now();
+        let patience = if last.is_some() {
+            REFRESH_TIMEOUT
+        } else {
+            FIRST_TIMEOUT
         };
-        Value {
-            read,
-            good_until: Instant::now() + good_for,
-            changes,
+        let error = match timeout(patience, read).await {
+            Ok(Ok(value)) => {
+                return Value {
+                    last: Some(value),
+                    error: None,
+                    good_until: began + FRESH,
+                    changes,
+                };
+            }
+            Ok(Err(error)) => error,
+            Err(_) => away(),
+        };
+        // The last one known is kept for when SQL is away; after a change of ours it is not what it was.
+        match last {
+            Some(last) if error.code == ErrorCode::Unavailable && last.changes >= changes => {
+                Value {
+                    good_until: Instant::now() + RETRY,
+                    error: None,
+                    ..last
+                }
+            }
+            last => Value {
+                changes: last.as_ref().map_or(changes, |last| last.changes),
+                last: last.and_then(|last| last.last),
+                error: Some(error),
+                good_until: began,
+            },
         }
     }
 
@@ -118,6 +143,15 @@ where
 
     fn changes_of(&self, key: &K) -> &AtomicU64 {
         &self.changes[self.hasher.hash_one(key) as usize % COUNTERS]
+    }
+}
+
+impl<V> Value<V> {
+    fn answer(self) -> Result<V> {
+        match (self.error, self.last) {
+            (None, Some(value)) => Ok(value),
+            (error, _) => Err(error.unwrap_or_else(away)),
+        }
     }
 }
 

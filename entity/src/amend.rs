@@ -17,12 +17,8 @@ use tokio::time::{Duration, Instant};
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::persist::descends;
 use crate::recovery::settle;
-use crate::{board, commit, dead_letter, log_cursor, score_event};
-
-/// How much of the log is read at once; where there is more, SQL gets it first.
-const TAIL_MAX: usize = 500;
+use crate::{board, commit, dead_letter, follow, log_cursor, score_event};
 
 /// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
 const READS_MAX: usize = 20;
@@ -85,7 +81,7 @@ pub async fn amend(
 pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
     for letter in dead_letter::pending(&deployment.db, None).await? {
         if let Err(error) = void_dead_letter(deployment, &letter).await {
-            tracing::warn!(partition = letter.partition, seq = letter.seq, %error, "what SQL refused cannot be voided yet");
+            tracing::debug!(partition = letter.partition, seq = letter.seq, %error, "what SQL refused cannot be voided yet");
         }
     }
     Ok(())
@@ -137,23 +133,22 @@ impl Change for Amending {
             let seen_asked = seen
                 .as_ref()
                 .map(|(bucket, field)| (*bucket, field.as_str()));
-            let from = known.cursor.seq as u64;
-            let tail = deployment
-                .store
-                .tail(partition, from, TAIL_MAX, self.board.no, seen_asked)
-                .await?;
-            tail.board.check(&self.board)?;
-            let end = tail
-                .commits
-                .last()
-                .map_or((from, &known.cursor.commit_id), |commit| {
-                    (commit.seq, &commit.id)
-                });
-            if !descends(&known.cursor, &tail.commits) || end != (tail.head.seq, &tail.head.commit)
-            {
+            let of_board = self.board.no;
+            let tail = follow::tail(deployment, partition, &known.cursor, of_board, seen_asked);
+            let Some(tail) = tail.await? else {
                 // The persister was here, or the log is long: SQL has more now.
+                let of_member = score_event::of_member(of_board, self.member.as_str());
+                let since = follow::since(deployment, partition, &known.cursor, of_member).await?;
+                if let Some((cursor, rows)) = since {
+                    for row in rows {
+                        known.events.push((row.place()?, row.to_ranking()?));
+                    }
+                    known.cursor = cursor;
+                    self.known = Some(known);
+                }
                 continue;
-            }
+            };
+            tail.board.check(&self.board)?;
             let log_len = tail.commits.len() as u64;
             for commit in &tail.commits {
                 known.extend(&self.board, &self.member, partition, commit);
@@ -184,12 +179,7 @@ impl Amending {
     /// The history that SQL has, and the cursor that it reaches to.
     async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Known> {
         let db = &deployment.db;
-        settle(deployment, partition).await?;
-        let not_level = || ranking::Error::NotLevel(partition.0);
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-            .one(db)
-            .await?
-            .ok_or_else(not_level)?;
+        let cursor = follow::present(deployment, partition).await?;
         let rows = score_event::of_member(self.board.no, self.member.as_str())
             .filter(score_event::Column::Partition.eq(cursor.partition))
             .filter(score_event::Column::Seq.lte(cursor.seq))
@@ -202,11 +192,12 @@ impl Amending {
         // What SQL refused counts in Redis until it is voided.
         for letter in dead_letter::pending(db, Some(partition)).await? {
             let (place, event) = letter.event()?;
-            if (event.board, &event.member) == (self.board.no, &self.member) {
+            let is_known = place.seq <= cursor.seq as u64;
+            if is_known && (event.board, &event.member) == (self.board.no, &self.member) {
                 events.push((place, event));
             }
         }
-        events.sort_by_key(|(place, event)| (event.generation, place.seq, place.index));
+        events.sort_by_key(|(place, _)| (place.seq, place.index));
         let mut seen = None;
         if let Amendment::Void(target) = self.amendment
             && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)

@@ -71,7 +71,7 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
         settle(deployment, partition).await?;
     }
     purge_sql(deployment, board.no).await?;
-    // Last, as a commit: a rebuild that read the history before it went cannot put anything in its place any more.
+    // Last: whoever knew the board has been refused since the mark, so nothing can take their place.
     for &partition in &partitions {
         fence::drop_keys(deployment, partition, &board, |_| true).await?;
     }
@@ -97,12 +97,13 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
         let sql = format!(
             r#"DELETE FROM "{table}" WHERE ({key}) IN (SELECT {key} FROM "{table}" WHERE "board_no" = $1 LIMIT {ROWS_MAX})"#
         );
-        loop {
-            let statement =
-                Statement::from_sql_and_values(db.get_database_backend(), &sql, [no.0.into()]);
-            if db.execute_raw(statement).await?.rows_affected() == 0 {
-                break;
-            }
+        let any = format!(r#"SELECT 1 FROM "{table}" WHERE "board_no" = $1 LIMIT 1"#);
+        let statement = |sql: &str| {
+            Statement::from_sql_and_values(db.get_database_backend(), sql, [no.0.into()])
+        };
+        // That nothing was deleted does not say that nothing is left: another process may be at the same rows.
+        while db.query_one_raw(statement(&any)).await?.is_some() {
+            db.execute_raw(statement(&sql)).await?;
         }
     }
     integrity_finding::Entity::delete_many()

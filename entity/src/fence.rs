@@ -32,8 +32,8 @@ pub(crate) async fn mark(
     Ok(())
 }
 
-/// Drops the keys that a partition has of a board and `is_meant` names. Whoever folded onto an earlier head, and would put something in
-/// their place, is refused.
+/// Drops the keys that a partition has of a board and `is_meant` names; nobody writes to them any more. The names are looked up once, as that
+/// takes long where there are many keys.
 ///
 /// # Errors
 /// What the stores say.
@@ -43,12 +43,10 @@ pub(crate) async fn drop_keys(
     board: &Board,
     is_meant: impl Fn(&str) -> bool + Send + Sync,
 ) -> Result<()> {
-    let mut dropping = Dropping {
-        no: board.no,
-        is_meant,
-        left: true,
-    };
-    while dropping.left {
+    let mut keys = deployment.store.board_keys(partition, board.no).await?;
+    keys.retain(|key| is_meant(key));
+    for keys in keys.chunks(KEYS_MAX) {
+        let mut dropping = Dropping { no: board.no, keys };
         let deadline = Instant::now() + COMMIT_TIMEOUT;
         carry_out(deployment, partition, &mut dropping, deadline).await?;
     }
@@ -87,14 +85,12 @@ impl Change for Marking {
     }
 }
 
-struct Dropping<F> {
+struct Dropping<'a> {
     no: BoardNo,
-    is_meant: F,
-    /// Whether there are more than one commit drops.
-    left: bool,
+    keys: &'a [String],
 }
 
-impl<F: Fn(&str) -> bool + Send + Sync> Change for Dropping<F> {
+impl Change for Dropping<'_> {
     type Outcome = ();
 
     async fn propose(
@@ -102,20 +98,12 @@ impl<F: Fn(&str) -> bool + Send + Sync> Change for Dropping<F> {
         deployment: &Deployment,
         partition: Partition,
     ) -> Result<Proposal<()>> {
-        // The head first: whatever is put there after it makes this commit stale.
         let (_, proposal) = look(deployment, partition, self.no).await?;
-        let mut keys = deployment.store.board_keys(partition, self.no).await?;
-        keys.retain(|key| (self.is_meant)(key));
-        self.left = keys.len() > KEYS_MAX;
         let mut writes = Writes::default();
-        for key in keys.iter().take(KEYS_MAX) {
+        for key in self.keys {
             writes.drop_key(key);
         }
-        Ok(if keys.is_empty() {
-            proposal
-        } else {
-            proposal.writing(writes)
-        })
+        Ok(proposal.writing(writes))
     }
 }
 

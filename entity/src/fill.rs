@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ranking::board::Board;
-use ranking::commit::EventKind;
+use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
@@ -12,21 +12,22 @@ use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::{Periods, StandingsChange};
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use tokio::time::{Duration, Instant};
 
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::persist::descends;
-use crate::recovery::settle;
-use crate::{log_cursor, score_event};
+use crate::{follow, log_cursor, score_event};
 
 /// How many events are read from SQL at once.
 const ROWS_MAX: u64 = 10_000;
 
-/// How much of the log is read at once; where there is more, SQL gets it first.
-const TAIL_MAX: usize = 500;
+/// How often the log is looked at again because the persister moved on meanwhile.
+const READS_MAX: usize = 20;
+
+/// How often it is staged again, before the background work does something else first.
+const STAGES_MAX: usize = 5;
 
 /// How many standings one commit puts in place.
 const STANDINGS_MAX: usize = 500;
@@ -41,7 +42,7 @@ pub(crate) async fn fill(
     partition: Partition,
     windows: &BTreeSet<(Window, u32)>,
 ) -> Result<()> {
-    loop {
+    for _ in 0..STAGES_MAX {
         let mut filling = Filling::stage(deployment, board, partition, windows).await?;
         while !filling.left.is_empty() {
             let deadline = Instant::now() + COMMIT_TIMEOUT;
@@ -56,6 +57,10 @@ pub(crate) async fn fill(
             return Ok(());
         }
     }
+    Err(ranking::Error::Unavailable(
+        "too much is taken back while a window is filled; later again".into(),
+    )
+    .into())
 }
 
 /// Windows' standings of one partition, staged up to a commit, with what came after it.
@@ -64,6 +69,8 @@ struct Filling<'a> {
     replay: Replay,
     /// How far the replay reaches.
     cursor: log_cursor::Model,
+    /// The run of Redis that it was staged on.
+    run_id: String,
     /// The staged standings that are not in place yet: where their periods start, and their stages.
     left: Vec<(StandingsId, i64, String)>,
     /// The entries that came to differ from what was staged.
@@ -81,11 +88,8 @@ impl<'a> Filling<'a> {
         windows: &BTreeSet<(Window, u32)>,
     ) -> Result<Self> {
         let Deployment { db, store, .. } = deployment;
-        settle(deployment, partition).await?;
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-            .one(db)
-            .await?
-            .ok_or(ranking::Error::NotLevel(partition.0))?;
+        let cursor = follow::present(deployment, partition).await?;
+        let run_id = store.run_id().await?.to_string();
         let voided = score_event::voided(db, partition, cursor.seq as u64).await?;
         let mut replay = Replay::without(voided).only(windows.iter().map(|(window, _)| *window));
         let mut last = (0, 0);
@@ -115,6 +119,7 @@ impl<'a> Filling<'a> {
             board,
             replay,
             cursor,
+            run_id,
             left,
             touched: BTreeSet::new(),
             periods: Periods::default(),
@@ -122,34 +127,64 @@ impl<'a> Filling<'a> {
         })
     }
 
-    /// Takes in what was committed since; whether it could.
-    fn catch_up(&mut self, partition: Partition, tail: &Tail) -> ranking::Result<bool> {
-        let end = tail.commits.last().map_or(
-            (self.cursor.seq as u64, self.cursor.commit_id.clone()),
-            |commit| (commit.seq, commit.id.clone()),
-        );
-        if !descends(&self.cursor, &tail.commits)
-            || end != (tail.head.seq, tail.head.commit.clone())
-        {
-            return Ok(false);
-        }
-        for commit in &tail.commits {
-            for (place, event) in commit.places(partition) {
-                if event.board != self.board.no {
-                    continue;
+    /// Takes in all that was committed since, from SQL and from the log: the end of the log, or `None` where that cannot be.
+    async fn catch_up(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Option<Tail>> {
+        for _ in 0..READS_MAX {
+            let no = self.board.no;
+            if let Some(tail) = follow::tail(deployment, partition, &self.cursor, no, None).await? {
+                tail.board.check(self.board)?;
+                // Of what was staged on an earlier run a part may be lost.
+                if tail.head.run_id != self.run_id {
+                    return Ok(None);
                 }
-                let EventKind::Score { at_ms, .. } = event.kind else {
-                    return Ok(false);
-                };
-                self.replay.apply(self.board, place, event)?;
-                let standings = self.periods.standings(self.board, &event.segments, at_ms)?;
-                let touched = standings
-                    .into_iter()
-                    .map(|(id, _)| (id, event.member.clone()));
-                self.touched.extend(touched);
+                for commit in &tail.commits {
+                    for (place, event) in commit.places(partition) {
+                        if !self.take(place, event)? {
+                            return Ok(None);
+                        }
+                    }
+                    self.cursor.seq = commit.seq as i64;
+                    self.cursor.commit_id = commit.id.clone();
+                }
+                return Ok(Some(tail));
             }
+            let of_board = score_event::Entity::find()
+                .filter(score_event::Column::BoardNo.eq(no.0))
+                .order_by_asc(score_event::Column::Seq)
+                .order_by_asc(score_event::Column::EventIndex);
+            let since = follow::since(deployment, partition, &self.cursor, of_board).await?;
+            let Some((cursor, rows)) = since else {
+                return Ok(None);
+            };
+            for row in rows {
+                if !self.take(row.place()?, &row.to_ranking()?)? {
+                    return Ok(None);
+                }
+            }
+            self.cursor = cursor;
         }
-        (self.cursor.seq, self.cursor.commit_id) = (end.0 as i64, end.1);
+        Ok(None)
+    }
+
+    /// Takes in an event; whether it could: what takes back is not folded onto a replay.
+    fn take(&mut self, place: EventPlace, event: &Event) -> ranking::Result<bool> {
+        if event.board != self.board.no {
+            return Ok(true);
+        }
+        let EventKind::Score { at_ms, .. } = event.kind else {
+            return Ok(false);
+        };
+        self.replay.apply(self.board, place, event)?;
+        let standings = self
+            .periods
+            .standings(self.board, &event.segments, at_ms)?
+            .into_iter();
+        let touched = standings.map(|(id, _)| (id, event.member.clone()));
+        self.touched.extend(touched);
         Ok(true)
     }
 }
@@ -162,23 +197,26 @@ impl Change for Filling<'_> {
         deployment: &Deployment,
         partition: Partition,
     ) -> Result<Proposal<()>> {
-        let from = self.cursor.seq as u64;
-        let tail = deployment
-            .store
-            .tail(partition, from, TAIL_MAX, self.board.no, None)
-            .await?;
-        tail.board.check(self.board)?;
-        let log_len = tail.commits.len() as u64;
-        // Once it could not, the replay may hold a part of the tail: nothing may be folded onto it any more.
-        self.is_stale = self.is_stale || !self.catch_up(partition, &tail)?;
-        if self.is_stale {
+        let caught_up = match self.is_stale {
+            true => None,
+            false => self.catch_up(deployment, partition).await?,
+        };
+        // Once it could not, the replay may hold a part of what came: nothing may be folded onto it any more.
+        let Some(tail) = caught_up else {
+            self.is_stale = true;
+            let head = deployment
+                .store
+                .log_after(partition, u64::MAX - 1, 1)
+                .await?
+                .head;
             return Ok(Proposal {
-                head: tail.head,
-                log_len,
+                head,
+                log_len: 0,
                 commit: None,
                 outcome: (),
             });
-        }
+        };
+        let log_len = tail.commits.len() as u64;
         let keys = deployment.store.keys();
         let mut writes = Writes::default();
         for (id, start_ms, stage) in self.left.iter().take(STANDINGS_MAX) {

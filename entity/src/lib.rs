@@ -7,6 +7,7 @@
 //! | [`change`] | a change of a partition, carried out whatever happens on the way |
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
 //! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
+//! | [`follow`] | a partition's history from a commit on, from SQL and then the log |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
 //!
@@ -24,6 +25,7 @@ pub mod deployment_row;
 pub mod error;
 mod fence;
 mod fill;
+mod follow;
 pub mod friendship;
 pub mod integrity_finding;
 pub mod integrity_run;

@@ -24,3 +24,9 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// A name as it is searched by: in lower case, character by character, so that the start of a name folds to the start of what it folds to.
+#[must_use]
+pub fn fold_name(name: &str) -> String {
+    name.chars().flat_map(char::to_lowercase).collect()
+}

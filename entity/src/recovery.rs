@@ -302,7 +302,8 @@ async fn load_standings(
         }
     }
     let mut replay =
-        Replay::without(score_event::voided(&deployment.db, partition, i64::MAX as u64).await?);
+        Replay::without(score_event::voided(&deployment.db, partition, i64::MAX as u64).await?)
+            .skipping_unfit();
     let mut last = (0, 0);
     loop {
         let rows = score_event::page_after(partition, last, ROWS_MAX)

@@ -167,7 +167,8 @@ pub async fn voided(
 ) -> Result<HashSet<EventPlace>, DbErr> {
     let voids = Entity::find()
         .filter(Column::Partition.eq(i32::from(partition.0)))
-        .filter(Column::Kind.eq("VOID"))
+        // As the index of voids says it.
+        .filter(Column::VoidSeq.is_not_null())
         .filter(Column::Seq.lte(seq as i64))
         .all(db)
         .await?;
@@ -180,7 +181,6 @@ pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
     Entity::find()
         .filter(Column::BoardNo.eq(board.0))
         .filter(Column::Member.eq(member))
-        .order_by_asc(Column::Generation)
         .order_by_asc(Column::Seq)
         .order_by_asc(Column::EventIndex)
 }
@@ -194,6 +194,8 @@ pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) ->
         .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
     let of_partition = Entity::find()
         .filter(In.eq(i32::from(partition.0)))
+        // Said once more where an index sees it.
+        .filter(Seq.gte(seq))
         .filter(later);
     of_partition
         .order_by_asc(Seq)

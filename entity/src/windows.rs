@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use ranking::board_mark::BoardMark;
 use ranking::window::Window;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
+use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter};
 
 use crate::board::{self, WindowRow, WindowState, windows_text};
 use crate::deployment::Deployment;
@@ -18,6 +18,9 @@ use crate::{fence, job};
 
 /// How long a job of another process is taken to be still at it, in milliseconds. Two at once do no harm.
 const JOB_ALONE_MS: i64 = 60_000;
+
+/// How long after a job failed it is tried again, in milliseconds.
+const JOB_AGAIN_MS: i64 = 10_000;
 
 /// The windows besides `all` that a board is to have, as a new row would say it: those that it has stay as they are, new ones are to be
 /// filled, those that are not named are to be dropped. `None` where nothing changes.
@@ -78,10 +81,17 @@ pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
 pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let db = &deployment.db;
     let now_ms = crate::now_ms();
+    let since = |state: &str, ms: i64| {
+        Condition::all()
+            .add(job::Column::State.eq(state))
+            .add(job::Column::StartedAtMs.gt(now_ms - ms))
+    };
+    let lately = Condition::any()
+        .add(since("RUNNING", JOB_ALONE_MS))
+        .add(since("FAILED", JOB_AGAIN_MS));
     let others = job::Entity::find()
         .filter(job::Column::BoardNo.eq(row.no))
-        .filter(job::Column::State.eq("RUNNING"))
-        .filter(job::Column::StartedAtMs.gt(now_ms - JOB_ALONE_MS));
+        .filter(lately);
     if others.count(db).await? > 0 {
         return Ok(());
     }

@@ -80,8 +80,8 @@ const EVENT_COLUMNS: &str = r#""partition", "seq", "event_index", "board_no", "g
 /// A member's history in its order; the few voids of a partition.
 const INDICES: &str = r#"
 DROP INDEX IF EXISTS "score_event_member";
-CREATE INDEX "score_event_member" ON "score_event" ("board_no", "member", "generation", "seq", "event_index");
-CREATE INDEX "score_event_void" ON "score_event" ("partition") WHERE "kind" = 'VOID'
+CREATE INDEX "score_event_member" ON "score_event" ("board_no", "member", "seq", "event_index");
+CREATE INDEX "score_event_void" ON "score_event" ("partition", "seq") WHERE "void_seq" IS NOT NULL
 "#;
 
 const INDICES_BACK: &str = r#"
@@ -162,7 +162,8 @@ async fn fold_names(db: &SchemaManagerConnection<'_>, backend: DbBackend) -> Res
     {
         let (key, name): (String, String) = (row.try_get("", "key")?, row.try_get("", "name")?);
         let update = r#"UPDATE "member" SET "name_folded" = $1 WHERE "key" = $2"#;
-        let values = [name.to_lowercase().into(), key.into()];
+        let folded: String = name.chars().flat_map(char::to_lowercase).collect();
+        let values = [folded.into(), key.into()];
         db.execute_raw(Statement::from_sql_and_values(backend, update, values))
             .await?;
     }

@@ -17,6 +17,8 @@ use crate::window::{Period, Window};
 pub struct Replay {
     /// Events that do not count; known before the first one is folded.
     voided: HashSet<EventPlace>,
+    /// Whether entries that do not fit into a window that is not whole are left out: history was not checked against it.
+    skips_unfit: bool,
     /// The windows that are wanted; none for all.
     windows: HashSet<Window>,
     periods: Periods,
@@ -32,6 +34,15 @@ impl Replay {
         Self {
             voided,
             ..Self::default()
+        }
+    }
+
+    /// Leaves out what does not fit into windows that are still being filled: recovery must not fail for them.
+    #[must_use]
+    pub fn skipping_unfit(self) -> Self {
+        Self {
+            skips_unfit: true,
+            ..self
         }
     }
 
@@ -138,7 +149,10 @@ impl Replay {
         for ((_, member), states) in &self.states {
             for (id, state) in states {
                 let (board, period) = &self.standings[id];
-                let key = board.rules.key(id.window, period, *state)?;
+                let key = match board.rules.key(id.window, period, *state) {
+                    Err(_) if self.skips_unfit && !board.is_whole(id.window) => continue,
+                    key => key?,
+                };
                 let members = entries.entry(id.clone()).or_default();
                 members.push((member.clone(), key));
             }

@@ -157,6 +157,7 @@ pub(super) async fn update(
     app: &App,
     input: UpdateBoardInput,
 ) -> crate::error::Result<Arc<KnownBoard>> {
+    check_slug(&input.slug).map_err(|_| no_board(&input.slug))?;
     let db = &app.deployment.db;
     let windows = input.windows.as_deref().map(window_set).transpose()?;
     for _ in 0..UPDATES_MAX {
@@ -260,6 +261,7 @@ fn is_still(row: &board::Model) -> Condition {
 
 /// Deletes a board: it is gone for readers and writers when this returns; so is what it had, unless there is very much of it.
 pub(super) async fn delete(app: &App, slug: &str) -> crate::error::Result<DeleteBoardPayload> {
+    check_slug(slug).map_err(|_| no_board(slug))?;
     let row = delete::mark(&app.deployment, slug)
         .await?
         .ok_or_else(|| no_board(slug))?;

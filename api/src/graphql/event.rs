@@ -170,14 +170,14 @@ pub(super) async fn events_page(
         Page::Forward { limit, after } => (*limit, after, true),
         Page::Backward { limit, before } => (*limit, before, false),
     };
-    use score_event::Column::{BoardNo, EventIndex, Generation, Member as Of, Seq};
+    use score_event::Column::{BoardNo, EventIndex, Member as Of, Seq};
     let mut select = score_event::Entity::find()
         .filter(BoardNo.eq(board.row.no))
         .filter(Of.eq(member));
     if let Some(cursor) = cursor {
         select = select.filter(beyond(cursor, forward)?);
     }
-    for column in [Generation, Seq, EventIndex] {
+    for column in [Seq, EventIndex] {
         select = match forward {
             true => select.order_by_desc(column),
             false => select.order_by_asc(column),
@@ -223,7 +223,9 @@ pub(super) async fn find(
     let Some(slug) = board.map(|board| board.slug) else {
         return Ok(None);
     };
-    let Some(board) = board::find(app(ctx), state(ctx), &slug).await? else {
+    let board = board::find(app(ctx), state(ctx), &slug).await?;
+    // For a moment another one of that slug may be known here.
+    let Some(board) = board.filter(|board| board.row.no == row.board_no) else {
         return Ok(None);
     };
     Ok(complete(ctx, &board, vec![row]).await?.pop())
@@ -249,8 +251,10 @@ async fn complete(
         .into_iter()
         .map(|commit| (commit.seq, commit.accepted_at_ms))
         .collect();
-    let voids = score_event::of_member(board.board.no, &first.member)
-        .filter(score_event::Column::Kind.eq("VOID"))
+    let seqs = rows.iter().map(|row| row.seq);
+    let voids = score_event::Entity::find()
+        .filter(score_event::Column::Partition.eq(first.partition))
+        .filter(score_event::Column::VoidSeq.is_in(seqs))
         .all(db)
         .await?;
     let voided: HashSet<EventPlace> = voids.iter().filter_map(score_event::Model::voids).collect();
@@ -267,7 +271,7 @@ async fn complete(
 
 /// An event's place in its member's history, as a page cursor carries it.
 fn cursor_of(row: &score_event::Model) -> String {
-    format!("{}.{}.{}", row.generation, row.seq, row.event_index)
+    format!("{}.{}", row.seq, row.event_index)
 }
 
 /// The events beyond a page cursor: older ones forward, newer ones back.
@@ -279,11 +283,10 @@ fn beyond(cursor: &str, forward: bool) -> crate::error::Result<Condition> {
         .split('.')
         .map(|part| part.parse().map_err(|_| no_cursor()))
         .collect::<crate::error::Result<_>>()?;
-    let [generation, seq, index] = parts[..] else {
+    let [seq, index] = parts[..] else {
         return Err(no_cursor());
     };
     let places = [
-        (score_event::Column::Generation, generation),
         (score_event::Column::Seq, seq),
         (score_event::Column::EventIndex, index),
     ];

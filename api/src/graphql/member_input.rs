@@ -62,7 +62,7 @@ pub(super) async fn upsert(
         };
         if !name.is_undefined() {
             let name = name.take().map(|name| text("name", name)).transpose()?;
-            row.name_folded = Set(name.as_deref().map(str::to_lowercase));
+            row.name_folded = Set(name.as_deref().map(member::fold_name));
             row.name = Set(name);
             changed.extend([member::Column::Name, member::Column::NameFolded]);
         }
@@ -96,5 +96,8 @@ pub(super) async fn upsert(
         rows.extend(member::Entity::find_by_id(key).one(&transaction).await?);
     }
     transaction.commit().await?;
+    for row in &rows {
+        app.last_regions.insert(row.key.clone(), row.region.clone());
+    }
     Ok(rows.into_iter().map(Member::of_row).collect())
 }

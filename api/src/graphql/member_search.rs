@@ -4,7 +4,7 @@ use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use entity::member::{Column, Entity, Model};
+use entity::member::{Column, Entity, Model, fold_name};
 use ranking::id::MemberId;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseConnection, EntityTrait, PaginatorTrait, QueryFilter,
@@ -68,7 +68,7 @@ pub(super) async fn search(
     })?;
     let prefix = Prefix {
         key: prefix.to_owned(),
-        name: prefix.to_lowercase(),
+        name: fold_name(prefix),
     };
     let limit = match Page::new(first, None, None, None)? {
         Page::Forward { limit, .. } | Page::Backward { limit, .. } => limit,
@@ -139,10 +139,22 @@ impl Place {
         PageCursor(URL_SAFE_NO_PAD.encode(json))
     }
 
+    /// Whether every database takes it as text.
+    fn is_text(&self) -> bool {
+        let (Self::Key(key) | Self::Name(_, key)) = self;
+        let name = if let Self::Name(name, _) = self {
+            name
+        } else {
+            key
+        };
+        MemberId::new(key).is_ok() && !name.chars().any(char::is_control)
+    }
+
     fn decode(text: &str) -> crate::error::Result<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok();
         bytes
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .filter(Self::is_text)
             .ok_or_else(|| {
                 Error::bad_input(
                     "this is no page cursor of a search; take one from pageInfo or an edge",

@@ -145,6 +145,10 @@ async fn standings(
     let Some(board) = board::find(app(ctx), state(ctx), &name.board).await? else {
         return Ok(None);
     };
+    let is_kept = |window: ranking::window::Window| board.board.rules.windows.contains(&window);
+    if !name.window.parse().is_ok_and(is_kept) {
+        return Ok(None);
+    }
     let choice = Choice {
         window: name.window,
         at_ms: None,

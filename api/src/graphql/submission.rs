@@ -191,10 +191,12 @@ pub(super) async fn submit(
         matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardGone)))
     };
     if outcomes.iter().any(gone) {
-        // Another process deleted it a moment ago; perhaps there is another one of that slug.
+        // Another process deleted it or changed its windows a moment ago. What was accepted stays accepted, whatever comes of the rest.
         app.boards.changed(&input.board);
-        if let Some(other) = super::board::find(app, state, &input.board).await? {
-            check_member_token(principal, &other, &input.scores)?;
+        let other = super::board::find(app, state, &input.board).await;
+        let is_allowed =
+            |other: &Arc<KnownBoard>| check_member_token(principal, other, &input.scores).is_ok();
+        if let Some(other) = other.ok().flatten().filter(is_allowed) {
             let again: Vec<usize> = outcomes
                 .extract_if(.., |outcome| gone(outcome))
                 .map(|(index, _)| index)
