@@ -106,7 +106,7 @@ impl From<entity::Error> for Error {
             entity::Error::Ranking(error) => error.into(),
             entity::Error::Unknown => Self::new(
                 ErrorCode::Timeout,
-                "no answer in time; send again with the same eventId",
+                "no answer in time: whether it was done is not known; scores are safe to send again with the same eventId",
             ),
             error if error.is_for_now() => Self::unavailable(&error),
             error => Self::internal(&error),

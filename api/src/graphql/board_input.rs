@@ -84,7 +84,7 @@ pub struct CreateBoardInput {
     lateness_max_seconds: Option<i32>,
 }
 
-/// A window of a new board.
+/// A window of a board.
 #[derive(InputObject)]
 pub struct WindowInput {
     /// "hourly", "daily", "weekly" or "monthly".

@@ -30,7 +30,7 @@ impl Mutation {
         Ok(BoardPayload { board })
     }
 
-    /// Changes a board's title, who may read it, whether members submit themselves, when it takes scores. Needs the scope admin.
+    /// Changes a board's title, windows, who may read it, whether members submit themselves, when it takes scores. Needs the scope admin.
     async fn update_board(
         &self,
         ctx: &Context<'_>,
