@@ -313,3 +313,49 @@ async fn a_board_is_changed_beside_writers() {
     let (refused, (), ()) = futures::join!(change(), write(&api), write(&other));
     assert_eq!(refused, [Value::Null; 0]);
 }
+
+#[tokio::test]
+async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_not() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let create = r#"mutation { createBoard(input: { slug: "b", latenessMaxSeconds: 3600 }) { board { latenessMaxSeconds } } }"#;
+    let created = api.data(create, json!({})).await;
+    assert_eq!(created["createBoard"]["board"]["latenessMaxSeconds"], 3600);
+    let ago = |seconds: i64| {
+        (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string()
+    };
+    let score = |seconds: i64| json!([{ "member": "ann", "score": 1, "at": ago(seconds) }]);
+    let late = submit(&api, "b", score(3660)).await;
+    assert_eq!(late["results"][0]["status"], "REJECTED");
+    assert_eq!(late["results"][0]["error"]["code"], "LIMIT_EXCEEDED");
+    assert_eq!(submit(&api, "b", score(3500)).await["accepted"], 1);
+    let file = deployment.new_file("late.csv");
+    std::fs::write(&file, format!("member,score,at\nann,1,{}\n", ago(90_000))).unwrap();
+    let imported = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
+    assert!(imported.status.success());
+    let change = r#"mutation { updateBoard(input: { slug: "b", latenessMaxSeconds: null }) { board { latenessMaxSeconds } } }"#;
+    let changed = api.data(change, json!({})).await;
+    assert!(changed["updateBoard"]["board"]["latenessMaxSeconds"].is_null());
+    assert_eq!(submit(&api, "b", score(90_000)).await["accepted"], 1);
+    let ask = r#"{ board(slug: "b") { standings { rank(member: "ann") { score } } } }"#;
+    let data = api.data(ask, json!({})).await;
+    assert_eq!(data["board"]["standings"]["rank"]["score"], "3");
+}
+
+#[tokio::test]
+async fn only_the_period_that_is_on_says_when_the_next_one_begins() {
+    let (_deployment, api) = board(Sql::Sqlite).await;
+    let ask = r#"{ board(slug: "b") {
+        windows { name current { end nextResetAt } }
+        standings(window: "daily", period: "2020-02-29") { period { end nextResetAt } }
+    } }"#;
+    let data = api.data(ask, json!({})).await;
+    for window in data["board"]["windows"].as_array().unwrap() {
+        let current = &window["current"];
+        assert_eq!(current["nextResetAt"], current["end"], "{window}");
+        assert_eq!(current["end"].is_null(), window["name"] == "all");
+    }
+    let past = &data["board"]["standings"]["period"];
+    assert_eq!(past["end"], "2020-03-01T00:00:00.000Z");
+    assert!(past["nextResetAt"].is_null());
+}
