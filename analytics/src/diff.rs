@@ -19,6 +19,7 @@ use entity::{board, integrity_finding, integrity_run, standing};
 use ranking::board::Board;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
+use ranking::roll::Reach;
 use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
@@ -276,13 +277,22 @@ async fn first_pass(
     let history = history::read(deployment, board, job).await?;
     let mut expected: HashMap<Place, Held> = HashMap::new();
     let whole = |window: &&Window| board.is_whole(**window);
+    let rolls = history::rolls(deployment, board).await?;
     for &window in board.rules.windows.iter().filter(whole) {
-        for (id, entries) in fold::standings(board, window, &history.events)? {
+        let through_ms = history::through_ms(&rolls, deployment.clock.now_ms());
+        for (id, entries) in fold::standings(board, window, &history.events, through_ms)? {
+            let period = window.period_named(&id.period, &board.rules.zone)?;
             for entry in entries {
                 let partition = deployment
                     .store
                     .partitions()
                     .of_member(board, &entry.member);
+                // What is there in part only is looked at again, entry by entry.
+                if window.rolling().is_some()
+                    && rolls[&partition].reach(&id, &period, &board.rules.zone)? != Reach::There
+                {
+                    continue;
+                }
                 expected.insert(
                     (partition, entry.member.to_string(), id.clone()),
                     Held::Key(entry.key, entry.score),

@@ -128,7 +128,7 @@ impl Finding {
             kind,
             board_no: id.board.0,
             member: member.to_owned(),
-            window: id.window.name().to_owned(),
+            window: id.window.to_string(),
             period: id.period.clone(),
             segment: id.segment.clone(),
             history: score(history),

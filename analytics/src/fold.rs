@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use polars::prelude::{
-    AsOfOptions, AsofStrategy, DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom,
-    Series, SortMultipleOptions, col, lit,
+    AsOfOptions, AsofStrategy, Column, DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame,
+    NamedFrom, Series, SortMultipleOptions, UnionArgs, col, concat, lit,
 };
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::id::MemberId;
@@ -30,16 +30,51 @@ pub struct Entry {
 /// Standings with their entries, in the order of keys and member bytes.
 pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 
-/// The standings of one window of a board, of every segment and period that has entries.
+/// The standings of one window of a board, of every segment and period that has entries. Of a rolling window, whose standings there are as time
+/// passes, those up to the period after the one that is present at `through_ms`.
 ///
 /// # Errors
 /// What polars says; where an event's time is in no period.
-pub fn standings(board: &Board, window: Window, events: &DataFrame) -> Result<Entries> {
+pub fn standings(
+    board: &Board,
+    window: Window,
+    events: &DataFrame,
+    through_ms: i64,
+) -> Result<Entries> {
     let counted = counted(events.clone().lazy());
-    let periods = periods(board, window, events)?;
-    let with_period = in_periods(counted, board, &periods)?;
-    let folded = fold(with_period, board);
-    let keyed = folded.with_column(key(board, window).alias("key"));
+    let base = window.rolling().map_or(window, |rolling| rolling.base());
+    let mut periods = periods(board, base, events)?;
+    // Times are not negative: integer division is the floor.
+    let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
+    let with_period = in_periods(counted.with_column(tick.alias("tick")), &periods)?;
+    let mut folded = fold(with_period, board);
+    if let Some(rolling) = window.rolling() {
+        periods = rolling_periods(board, window, &periods, through_ms)?;
+        let parts: Vec<LazyFrame> = (0..i64::from(rolling.count()))
+            .map(|later| folded.clone().with_column(col("period") + lit(later)))
+            .collect();
+        let inside = concat(parts, UnionArgs::default())?;
+        let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
+        folded = fold(inside, board);
+    }
+    let first_ticks = DataFrame::new_infer_height(vec![
+        column("period", (0..periods.len() as i64).collect()),
+        column(
+            "first_tick",
+            periods
+                .iter()
+                .map(|period| board.rules.first_tick(period))
+                .collect(),
+        ),
+    ])?;
+    let keyed = folded
+        .join(
+            first_ticks.lazy(),
+            [col("period")],
+            [col("period")],
+            JoinArgs::new(JoinType::Left),
+        )
+        .with_column(key(board, window).alias("key"));
     let sorted = keyed
         .sort(
             ["segment", "period", "key", "member"],
@@ -85,22 +120,37 @@ fn periods(board: &Board, window: Window, events: &DataFrame) -> Result<Vec<Peri
     Ok(periods)
 }
 
-/// Joins each event's period: its place in the list, and its first tick.
-fn in_periods(events: LazyFrame, board: &Board, periods: &[Period]) -> Result<LazyFrame> {
-    let column = |name: &str, values: Vec<i64>| Series::new(name.into(), values).into();
+/// The periods of a rolling window: for each of its base window the one that ends with it, up to the one after that of `through_ms`.
+fn rolling_periods(
+    board: &Board,
+    window: Window,
+    bases: &[Period],
+    through_ms: i64,
+) -> Result<Vec<Period>> {
+    let zone = &board.rules.zone;
+    let through = window.period_at(through_ms, zone)?.end_ms;
+    let mut periods = vec![];
+    let mut next_ms = bases.first().map(|period| period.start_ms);
+    while let Some(at_ms) = next_ms.filter(|&at_ms| Some(at_ms) <= through) {
+        let period = window.period_at(at_ms, zone)?;
+        next_ms = period.end_ms;
+        periods.push(period);
+    }
+    Ok(periods)
+}
+
+fn column(name: &str, values: Vec<i64>) -> Column {
+    Series::new(name.into(), values).into()
+}
+
+/// Joins each event's period: its place in the list.
+fn in_periods(events: LazyFrame, periods: &[Period]) -> Result<LazyFrame> {
     let boundaries = DataFrame::new_infer_height(vec![
         column(
             "start_ms",
             periods.iter().map(|period| period.start_ms).collect(),
         ),
         column("period", (0..periods.len() as i64).collect()),
-        column(
-            "first_tick",
-            periods
-                .iter()
-                .map(|period| board.rules.first_tick(period))
-                .collect(),
-        ),
     ])?;
     let options = AsOfOptions {
         strategy: AsofStrategy::Backward,
@@ -112,7 +162,7 @@ fn in_periods(events: LazyFrame, board: &Board, periods: &[Period]) -> Result<La
     Ok(sorted.join(boundaries.lazy(), [col("at_ms")], [col("start_ms")], join))
 }
 
-/// One row a member, segment and period: its state.
+/// One row a member, segment and period: its state. States are folded as events are.
 fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
     let rules = &board.rules;
     let best = |scores: Expr| match rules.direction {
@@ -131,15 +181,11 @@ fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
             tick.max(),
         ),
     };
-    // Times are not negative: integer division is the floor.
-    let ticks = (col("at_ms").floor_div(lit(i64::from(rules.tick_ms)))).alias("tick");
     events
-        .with_column(ticks)
         .group_by([col("member"), col("segment"), col("period")])
         .agg([
-            state_score.alias("state_score"),
-            state_tick.alias("state_tick"),
-            col("first_tick").first(),
+            state_score.alias("score"),
+            state_tick.alias("tick"),
             col("seq").max(),
         ])
 }
@@ -150,10 +196,10 @@ fn key(board: &Board, window: Window) -> Expr {
     let (low, high) = rules.range(window);
     let unit = 1_i64 << rules.layout(window).time_bits();
     let score_field = match rules.direction {
-        Direction::HighFirst => lit(high) - col("state_score"),
-        Direction::LowFirst => col("state_score") - lit(low),
+        Direction::HighFirst => lit(high) - col("score"),
+        Direction::LowFirst => col("score") - lit(low),
     };
-    let ticks = col("state_tick") - col("first_tick");
+    let ticks = col("tick") - col("first_tick");
     let time_field = match rules.tie_break {
         TieBreak::Member => lit(0_i64),
         TieBreak::Earliest => ticks,
@@ -172,7 +218,7 @@ fn entries(
     let number = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
     let (keys, scores, seqs, places) = (
         number("key")?,
-        number("state_score")?,
+        number("score")?,
         number("seq")?,
         number("period")?,
     );
@@ -247,7 +293,9 @@ mod tests {
                 "LATEST needs a time",
                 |(direction, policy, tie_break, zone)| {
                     let zone = ranking::window::parse_zone(zone).unwrap();
-                    let windows = Window::EVERY[1..].to_vec();
+                    let rolling = ["1d", "3h", "2d", "4d", "2w", "2mo"];
+                    let rolling = rolling.map(|name| name.parse().unwrap());
+                    let windows = Window::EVERY[1..].iter().copied().chain(rolling).collect();
                     let rules = Rules::new(RulesInput {
                         direction,
                         policy,
@@ -340,9 +388,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows()) {
+        fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows(), later_ms in -9_000_000_000_i64..900_000_000) {
+            let through_ms = 1_762_100_000_000 + later_ms;
             let voided: HashSet<_> = rows.iter().filter_map(score_event::Model::voids).collect();
-            let mut replay = Replay::without(voided.clone());
+            let mut replay = Replay::without(voided.clone(), through_ms);
             let mut columns = Columns::default();
             for row in &rows {
                 replay.apply(&board, row.place().unwrap(), &row.to_ranking().unwrap()).unwrap();
@@ -351,7 +400,7 @@ mod tests {
             let events = columns.into_frame().unwrap();
             let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
             for &window in &board.rules.windows {
-                for (id, entries) in standings(&board, window, &events).unwrap() {
+                for (id, entries) in standings(&board, window, &events, through_ms).unwrap() {
                     let mut pairs: Vec<_> = entries.into_iter().map(|entry| (entry.member, entry.key)).collect();
                     pairs.sort_unstable();
                     by_polars.insert(id, pairs);

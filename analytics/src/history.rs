@@ -10,6 +10,7 @@ use polars::prelude::{Column, DataFrame, NamedFrom, Series};
 use ranking::board::Board;
 use ranking::commit::{EventPlace, Head};
 use ranking::id::Partition;
+use ranking::roll::Rolls;
 use sea_orm::{ColumnTrait, QueryFilter};
 
 use crate::job::Job;
@@ -73,6 +74,26 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         events: columns.into_frame()?,
         heads,
     })
+}
+
+/// How far a board's rolling windows have got in each of its partitions.
+///
+/// # Errors
+/// What Redis says.
+pub async fn rolls(deployment: &Deployment, board: &Board) -> Result<BTreeMap<Partition, Rolls>> {
+    let now_ms = deployment.clock.now_ms();
+    let mut rolls = BTreeMap::new();
+    for partition in deployment.store.partitions().of_board(board) {
+        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
+        rolls.insert(partition, Rolls { marks, now_ms });
+    }
+    Ok(rolls)
+}
+
+/// The latest instant that any of them has got to.
+pub fn through_ms(rolls: &BTreeMap<Partition, Rolls>, now_ms: i64) -> i64 {
+    let marks = rolls.values().flat_map(|rolls| rolls.marks.values());
+    marks.map(|mark| mark.begun_ms).fold(now_ms, i64::max)
 }
 
 /// Waits until SQL has a partition's history up to a head.

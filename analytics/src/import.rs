@@ -14,12 +14,13 @@ use entity::deployment::Deployment;
 use entity::recovery::settle;
 use entity::submit::submit;
 use entity::{board, member, score_event};
+use ranking::batch::Batch;
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
-use ranking::submission::{Batch, REGION, StandingsChange, Submission, Verdict, segment_of};
+use ranking::submission::{Fold, Folded, REGION, StandingsChange, Submission, Verdict, segment_of};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
@@ -317,25 +318,9 @@ async fn simulate(
     let mut refused = BTreeMap::new();
     let mut written: HashMap<(StandingsId, MemberId), RankKey> = HashMap::new();
     for (partition, indices) in batches {
-        let batch = Batch::new(
-            indices
-                .iter()
-                .map(|&index| rows[index].submission.clone())
-                .collect(),
-            now_ms,
-        );
-        let mut snapshot = deployment
-            .store
-            .snapshot(*partition, batch.wanted(), deployment.dedup, now_ms)
-            .await?;
-        for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
-            for (member, key) in members.iter().zip(keys) {
-                if let Some(later) = written.get(&(id.clone(), member.clone())) {
-                    *key = Ok(Some(*later));
-                }
-            }
-        }
-        let folded = batch.fold(&snapshot, deployment.dedup.window_ms, "")?;
+        let submissions = indices.iter().map(|&index| rows[index].submission.clone());
+        let batch = Batch::new(submissions.collect(), now_ms);
+        let folded = fold_after(deployment, *partition, batch, now_ms, &written).await?;
         for StandingsChange { id, entries, .. } in folded.changes {
             written.extend(
                 entries
@@ -351,6 +336,38 @@ async fn simulate(
         job.advance(indices.len());
     }
     Ok(refused)
+}
+
+/// What a batch would come to after those that wrote these keys.
+async fn fold_after(
+    deployment: &Deployment,
+    partition: Partition,
+    mut batch: Batch,
+    now_ms: i64,
+    written: &HashMap<(StandingsId, MemberId), RankKey>,
+) -> Result<Folded> {
+    loop {
+        let mut snapshot = deployment
+            .store
+            .snapshot(partition, batch.wanted(), deployment.dedup, now_ms)
+            .await?;
+        for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
+            for (member, key) in members.iter().zip(keys) {
+                if let Some(later) = written.get(&(id.clone(), member.clone())) {
+                    *key = Ok(Some(*later));
+                }
+            }
+        }
+        match batch.fold(&snapshot, deployment.dedup.window_ms, "")? {
+            Fold::Folded(folded) => return Ok(folded),
+            Fold::Again(again) => batch = again,
+            Fold::Roll(boards) => {
+                for board in boards {
+                    entity::roll::roll_board(deployment, &board, now_ms).await?;
+                }
+            }
+        }
+    }
 }
 
 /// Stops at bad rows, or puts them aside.

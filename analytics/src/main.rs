@@ -65,6 +65,8 @@ enum Command {
         #[arg(long)]
         board: Option<String>,
     },
+    /// Moves rolling windows on to the present and prepares the period after it. The API's background work does it by itself.
+    Roll,
     /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
 }
@@ -142,6 +144,14 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));
             }
+        }
+        Command::Roll => {
+            let job = job::Job::begin(&deployment.db, "ROLL", None).await?;
+            let rolled = entity::roll::roll(deployment, deployment.clock.now_ms()).await;
+            let text =
+                |boards| format!("the rolling windows of {boards} boards are at the present");
+            let done = job.end(rolled.map(text).map_err(Into::into)).await?;
+            report(json, &serde_json::json!({ "done": done }), &done);
         }
         Command::Import(arguments) => {
             let imported = import::import(deployment, &arguments).await?;

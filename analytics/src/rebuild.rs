@@ -9,12 +9,14 @@ use anyhow::{Context, Result, bail};
 use entity::deployment::Deployment;
 use entity::persist::{insert_chunked, is_still};
 use entity::recovery::settle;
+use entity::roll::mark_rolled;
 use entity::{board, log_cursor, standing};
 use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
+use ranking::roll::{Reach, Rolls};
 use ranking::shard::shard_of;
 use ranking::store::write::{Outcome, Writes};
 use ranking::window::Window;
@@ -88,7 +90,11 @@ async fn present(
         .context("the board was deleted")?;
     let board = row.to_ranking()?;
     let windows = match window {
-        Some(window) if board.rules.windows.contains(&window) => vec![window],
+        Some(window) if board.rules.is_shown(window) => {
+            // What it is made of with it: it is carried on from there.
+            let base = window.rolling().map(|rolling| rolling.base());
+            [window].into_iter().chain(base).collect()
+        }
         Some(window) => bail!("board {} has no window {window}", row.slug),
         None => board.rules.windows.clone(),
     };
@@ -111,10 +117,12 @@ async fn attempts(
     for _ in 0..ATTEMPTS_MAX {
         let (board, windows) = &present(deployment, board.no.0, window).await?;
         let history = history::read(deployment, board, job).await?;
+        let rolls = history::rolls(deployment, board).await?;
+        let through_ms = history::through_ms(&rolls, deployment.clock.now_ms());
         let mut entries = Entries::new();
         for &window in windows.iter() {
             job.stage(&format!("folding {window}"), 0);
-            entries.extend(fold::standings(board, window, &history.events)?);
+            entries.extend(fold::standings(board, window, &history.events, through_ms)?);
         }
         let rebuilt = Rebuilt {
             events: history.count,
@@ -172,7 +180,7 @@ async fn put(
     if windows.contains(&Window::All) && !put_sql(deployment, board, partition, head, part).await? {
         return Ok(false);
     }
-    let commit = head.next(entity::random_id(), entity::now_ms(), vec![]);
+    let commit = head.next(entity::random_id(), deployment.clock.now_ms(), vec![]);
     job.stage("loading", part.values().map(Vec::len).sum());
     let mut writes = Writes::default();
     // Somebody may have changed the board since its row was read: from the commit that says so on, this one is stale, or knows.
@@ -196,7 +204,18 @@ async fn put(
             writes.drop_key(&key);
         }
     }
+    let rolls = Rolls {
+        marks: tail.rolls,
+        now_ms: deployment.clock.now_ms(),
+    };
     for (id, entries) in part {
+        let period = id.window.period_named(&id.period, &board.rules.zone)?;
+        if id.window.rolling().is_some() {
+            if rolls.reach(id, &period, &board.rules.zone)? == Reach::NotThere {
+                continue;
+            }
+            mark_rolled(&mut writes, keys, partition, board, id, &rolls)?;
+        }
         let pairs: Vec<(MemberId, RankKey)> = entries
             .iter()
             .map(|entry| (entry.member.clone(), entry.key))
@@ -206,8 +225,7 @@ async fn put(
             .stage(partition, &commit.id, id, &pairs)
             .await?;
         writes.swap_in(&stage, &keys.standings(partition, id));
-        let period = id.window.period_named(&id.period, &board.rules.zone)?;
-        writes.note_period(keys, partition, id, period.start_ms);
+        writes.note_period(keys, partition, id, period.present_from_ms);
         job.advance(pairs.len());
     }
     match deployment

@@ -6,7 +6,7 @@ use std::time::Duration;
 use entity::deployment::Deployment;
 use futures::future::BoxFuture;
 use moka::sync::Cache;
-use ranking::id::MemberId;
+use ranking::id::{BoardNo, MemberId};
 use ranking::store::Store;
 use tokio::time::{Instant, sleep};
 
@@ -65,7 +65,25 @@ impl App {
         }
     }
 
-    /// Reads from Redis. Where a partition is not level, brings it level first, or waits until whoever is at it is done.
+    /// Moves a board's rolling windows on to the present.
+    async fn roll(&self, board: BoardNo) -> Result<()> {
+        let Deployment { db, clock, .. } = &self.deployment;
+        let boards = entity::board::some(db, [board].into()).await?;
+        let Some(board) = boards.get(&board) else {
+            return Ok(());
+        };
+        match entity::roll::roll_board(&self.deployment, board, clock.now_ms()).await {
+            Err(error) if !error.is_for_now() => Err(error.into()),
+            Err(_) => {
+                sleep(Duration::from_millis(50)).await;
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Reads from Redis. Where a partition is not level, brings it level first, or waits until whoever is at it is done; the same
+    /// where a rolling window has not got to the present.
     ///
     /// # Errors
     /// What the read says; `UNAVAILABLE` where a partition does not become level in time.
@@ -79,12 +97,17 @@ impl App {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let ranking::Error::NotLevel(partition) = error else {
-                return Err(error.into());
-            };
             if Instant::now() >= deadline {
                 return Err(error.into());
             }
+            let partition = match error {
+                ranking::Error::NotLevel(partition) => partition,
+                ranking::Error::NotRolled(board) => {
+                    self.roll(board).await?;
+                    continue;
+                }
+                error => return Err(error.into()),
+            };
             match entity::recovery::recover(&self.deployment, ranking::id::Partition(partition))
                 .await
             {

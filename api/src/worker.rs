@@ -92,7 +92,9 @@ async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
 async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     entity::amend::void_dead_letters(deployment).await?;
     // One board's trouble is not the others'.
-    let mut failed = None;
+    let mut failed = entity::roll::roll(deployment, deployment.clock.now_ms())
+        .await
+        .err();
     for board in entity::windows::unfinished(deployment).await? {
         if let Err(error) = entity::windows::finish(deployment, &board).await {
             failed = Some(error);

@@ -8,7 +8,9 @@ use ranking::commit::{Commit, Event, EventKind, EventPlace, Head};
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::replay::Replay;
+use ranking::roll::Rolls;
 use ranking::seen::{seen_field, seen_seq};
+use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
@@ -18,6 +20,7 @@ use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
+use crate::roll::mark_new;
 use crate::{board, commit, dead_letter, follow, log_cursor, score_event};
 
 /// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
@@ -161,7 +164,7 @@ impl Change for Amending {
                 }
                 _ => None,
             };
-            let proposal = self.fold(deployment, partition, tail.head, &known, forget)?;
+            let proposal = self.fold(deployment, partition, &tail, &known, forget)?;
             self.known = Some(known);
             return Ok(Proposal {
                 log_len,
@@ -220,17 +223,22 @@ impl Amending {
         &self,
         deployment: &Deployment,
         partition: Partition,
-        head: Head,
+        tail: &Tail,
         known: &Known,
         forget: Option<&(i64, String)>,
     ) -> Result<Proposal<Amended>> {
+        let (head, now_ms) = (tail.head.clone(), deployment.clock.now_ms());
+        let rolls = Rolls {
+            marks: tail.rolls.clone(),
+            now_ms,
+        };
         let nothing = |head: Head, outcome: Amended| Proposal {
             head,
             log_len: 0,
             commit: None,
             outcome,
         };
-        let before = entries(&self.board, &known.events)?;
+        let before = entries(&self.board, &known.events, &rolls)?;
         let kind = match self.amendment {
             Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
@@ -253,7 +261,7 @@ impl Amending {
             event_id: None,
             segments: vec![],
         };
-        let commit = head.next(crate::random_id(), crate::now_ms(), vec![event.clone()]);
+        let commit = head.next(crate::random_id(), now_ms, vec![event.clone()]);
         let place = EventPlace {
             partition,
             seq: commit.seq,
@@ -265,13 +273,22 @@ impl Amending {
             .cloned()
             .chain([(place, event)])
             .collect();
-        let after = entries(&self.board, &events)?;
+        let after = entries(&self.board, &events, &rolls)?;
         let mut writes = Writes::default();
+        let keys = deployment.store.keys();
         for change in changes(before, after) {
-            writes.change(deployment.store.keys(), partition, &change);
+            writes.change(keys, partition, &change);
+            mark_new(
+                &mut writes,
+                keys,
+                partition,
+                &self.board,
+                &change.id,
+                &rolls,
+            )?;
         }
         if let Some((bucket, field)) = forget {
-            writes.forget_seen(&deployment.store.keys().seen(partition, *bucket), field);
+            writes.forget_seen(&keys.seen(partition, *bucket), field);
         }
         Ok(Proposal {
             head,
@@ -307,8 +324,10 @@ fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
 fn entries(
     board: &Board,
     events: &[(EventPlace, Event)],
+    rolls: &Rolls,
 ) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
-    let mut replay = Replay::without(voided(events));
+    let replay = Replay::without(voided(events), rolls.now_ms);
+    let mut replay = replay.rolled(board.no, rolls.clone());
     for (place, event) in events {
         replay.apply(board, *place, event)?;
     }

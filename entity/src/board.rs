@@ -87,6 +87,9 @@ pub struct WindowRow {
     /// What is being done to it.
     #[serde(default)]
     pub state: WindowState,
+    /// Whether nobody asked for it: a rolling one is made of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
 }
 
 /// What is being done to a window.
@@ -110,10 +113,11 @@ impl WindowRow {
     #[must_use]
     pub fn new(window: Window, since: u32, state: WindowState) -> Self {
         Self {
-            name: window.name().to_owned(),
+            name: window.to_string(),
             retain: RETAIN_ALL,
             since,
             state,
+            hidden: false,
         }
     }
 }
@@ -133,7 +137,9 @@ impl Model {
                 continue;
             }
             let window: Window = row.name.parse()?;
-            windows.push(window);
+            if !row.hidden {
+                windows.push(window);
+            }
             let is_whole = row.state == WindowState::Whole;
             added.insert(
                 window,
@@ -211,7 +217,10 @@ pub fn of_rules(
         .windows
         .iter()
         .skip(1)
-        .map(|&window| WindowRow::new(window, 1, WindowState::Whole))
+        .map(|&window| WindowRow {
+            hidden: !rules.is_shown(window),
+            ..WindowRow::new(window, 1, WindowState::Whole)
+        })
         .collect();
     ActiveModel {
         no: NotSet,

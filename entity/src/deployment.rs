@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ranking::key::KeySpace;
@@ -82,7 +83,29 @@ pub struct Deployment {
     pub dedup: Dedup,
     /// How many commits a log may hold.
     pub log_commits_max: u64,
+    /// What says how late it is.
+    pub clock: Clock,
     private_redis: Option<Arc<PrivateRedis>>,
+}
+
+/// What says how late it is: the server's clock, until it is set.
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    /// Unix milliseconds.
+    #[must_use]
+    pub fn now_ms(&self) -> i64 {
+        match self.0.load(Ordering::Relaxed) {
+            0 => crate::now_ms(),
+            set_ms => set_ms,
+        }
+    }
+
+    /// Stops it at an instant, in Unix milliseconds, for all clones.
+    pub fn set(&self, now_ms: i64) {
+        self.0.store(now_ms, Ordering::Relaxed);
+    }
 }
 
 /// Reads the command line and the environment. A refused value is named by its variable too.
@@ -219,6 +242,7 @@ impl Settings {
             store,
             dedup,
             log_commits_max: self.log_commits_max,
+            clock: Clock::default(),
             private_redis,
         })
     }

@@ -25,7 +25,11 @@ impl Error {
     #[must_use]
     pub fn is_for_now(&self) -> bool {
         match self {
-            Self::Ranking(ranking::Error::Unavailable(_) | ranking::Error::NotLevel(_))
+            Self::Ranking(
+                ranking::Error::Unavailable(_)
+                | ranking::Error::NotLevel(_)
+                | ranking::Error::NotRolled(_),
+            )
             | Self::Unknown => true,
             Self::Ranking(_) => false,
             Self::Sql(error) => !is_refused_content(error),

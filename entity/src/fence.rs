@@ -80,7 +80,7 @@ impl Change for Marking {
         Ok(if known == self.mark {
             proposal
         } else {
-            proposal.writing(writes)
+            proposal.writing(writes, deployment.clock.now_ms())
         })
     }
 }
@@ -103,7 +103,7 @@ impl Change for Dropping<'_> {
         for key in self.keys {
             writes.drop_key(key);
         }
-        Ok(proposal.writing(writes))
+        Ok(proposal.writing(writes, deployment.clock.now_ms()))
     }
 }
 
@@ -129,8 +129,8 @@ async fn look(
 
 impl Proposal<()> {
     /// The proposal with a commit of these writes, which brings no event.
-    fn writing(self, writes: Writes) -> Self {
-        let commit = self.head.next(crate::random_id(), crate::now_ms(), vec![]);
+    pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
+        let commit = self.head.next(crate::random_id(), now_ms, vec![]);
         Self {
             commit: Some((commit, writes)),
             ..self

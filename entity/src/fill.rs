@@ -8,6 +8,7 @@ use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
+use ranking::roll::{RollMark, Rolls};
 use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::{Periods, StandingsChange};
@@ -18,6 +19,7 @@ use tokio::time::{Duration, Instant};
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
+use crate::roll::mark_rolled;
 use crate::{follow, log_cursor, score_event};
 
 /// How many events are read from SQL at once.
@@ -76,6 +78,8 @@ struct Filling<'a> {
     /// The entries that came to differ from what was staged.
     touched: BTreeSet<(StandingsId, MemberId)>,
     periods: Periods,
+    /// How far rolling windows had got when it was staged.
+    rolls: Rolls,
     /// The log went on without us, or something was taken back: what is left has to be staged again.
     is_stale: bool,
 }
@@ -91,7 +95,11 @@ impl<'a> Filling<'a> {
         let cursor = follow::present(deployment, partition).await?;
         let run_id = store.run_id().await?.to_string();
         let voided = score_event::voided(db, partition, cursor.seq as u64).await?;
-        let mut replay = Replay::without(voided).only(windows.iter().map(|(window, _)| *window));
+        let (_, marks) = store.rolls(partition, board.no).await?;
+        let now_ms = deployment.clock.now_ms();
+        let rolls = Rolls { marks, now_ms };
+        let replay = Replay::without(voided, now_ms).rolled(board.no, rolls.clone());
+        let mut replay = replay.only(windows.iter().map(|(window, _)| *window));
         let mut last = (0, 0);
         loop {
             let rows = score_event::page_after(partition, last, ROWS_MAX)
@@ -113,7 +121,7 @@ impl<'a> Filling<'a> {
                 .collect();
             pairs.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
             let stage = store.stage(partition, &id, &change.id, &pairs).await?;
-            left.push((change.id, change.start_ms, stage));
+            left.push((change.id, change.present_from_ms, stage));
         }
         Ok(Self {
             board,
@@ -123,6 +131,7 @@ impl<'a> Filling<'a> {
             left,
             touched: BTreeSet::new(),
             periods: Periods::default(),
+            rolls,
             is_stale: false,
         })
     }
@@ -139,6 +148,15 @@ impl<'a> Filling<'a> {
                 tail.board.check(self.board)?;
                 // Of what was staged on an earlier run a part may be lost.
                 if tail.head.run_id != self.run_id {
+                    return Ok(None);
+                }
+                // What was staged ends where its rolling windows had got then.
+                let has_moved = |(series, mark): (&String, &RollMark)| {
+                    let known = self.rolls.marks.get(series);
+                    known.is_some_and(|known| known.begun_ms != mark.begun_ms)
+                };
+                let windows_moved = tail.rolls.iter().any(has_moved) || self.is_overtaken(&tail)?;
+                if windows_moved {
                     return Ok(None);
                 }
                 for commit in &tail.commits {
@@ -170,6 +188,21 @@ impl<'a> Filling<'a> {
         Ok(None)
     }
 
+    /// Whether a series that had no mark when it was staged has got elsewhere since.
+    fn is_overtaken(&self, tail: &Tail) -> ranking::Result<bool> {
+        for (id, _, _) in &self.left {
+            let Some(mark) = tail.rolls.get(&id.series()) else {
+                continue;
+            };
+            let zone = &self.board.rules.zone;
+            let staged = id.window.period_at(self.rolls.begun_ms(id), zone)?;
+            if id.window.rolling().is_some() && staged.present_from_ms != mark.begun_ms {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes in an event; whether it could: what takes back is not folded onto a replay.
     fn take(&mut self, place: EventPlace, event: &Event) -> ranking::Result<bool> {
         if event.board != self.board.no {
@@ -181,7 +214,7 @@ impl<'a> Filling<'a> {
         self.replay.apply(self.board, place, event)?;
         let standings = self
             .periods
-            .standings(self.board, &event.segments, at_ms)?
+            .standings(self.board, &event.segments, at_ms, &self.rolls)?
             .into_iter();
         let touched = standings.map(|(id, _)| (id, event.member.clone()));
         self.touched.extend(touched);
@@ -219,21 +252,23 @@ impl Change for Filling<'_> {
         let log_len = tail.commits.len() as u64;
         let keys = deployment.store.keys();
         let mut writes = Writes::default();
-        for (id, start_ms, stage) in self.left.iter().take(STANDINGS_MAX) {
+        for (id, present_from_ms, stage) in self.left.iter().take(STANDINGS_MAX) {
             writes.swap_in(stage, &keys.standings(partition, id));
-            writes.note_period(keys, partition, id, *start_ms);
+            writes.note_period(keys, partition, id, *present_from_ms);
+            mark_rolled(&mut writes, keys, partition, self.board, id, &self.rolls)?;
             let touched = self.touched.iter().filter(|(touched, _)| touched == id);
             let entries: Vec<_> = touched
                 .map(|(_, member)| Ok((member.clone(), self.replay.key_of(id, member)?)))
                 .collect::<ranking::Result<_>>()?;
             let change = StandingsChange {
                 id: id.clone(),
-                start_ms: *start_ms,
+                present_from_ms: *present_from_ms,
                 entries,
             };
             writes.change(keys, partition, &change);
         }
-        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
+        let now_ms = deployment.clock.now_ms();
+        let commit = tail.head.next(crate::random_id(), now_ms, vec![]);
         Ok(Proposal {
             head: tail.head,
             log_len,

@@ -7,6 +7,7 @@
 //! | [`change`] | a change of a partition, carried out whatever happens on the way |
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
 //! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
+//! | [`roll`] | rolling windows moved on as time passes |
 //! | [`follow`] | a partition's history from a commit on, from SQL and then the log |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
@@ -34,6 +35,7 @@ pub mod log_cursor;
 pub mod member;
 pub mod persist;
 pub mod recovery;
+pub mod roll;
 pub mod score_event;
 pub mod standing;
 pub mod submit;

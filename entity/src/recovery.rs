@@ -3,15 +3,17 @@
 //! What SQL has is never lost. What only Redis had is lost with it; what of it is still in a log that leads on from SQL's
 //! cursor is written to SQL first. The head is set last: until then nobody writes, and reads say that the partition waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use ranking::board::Board;
 use ranking::board_mark::BoardMark;
 use ranking::commit::ROOT_COMMIT;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
+use ranking::roll::RollMark;
 use ranking::seen::seen_entry;
 use ranking::store::recovery::{Found, Recovery};
 use ranking::store::write::{PAIRS_MAX, Writes};
@@ -204,14 +206,20 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
     }
     recovery.clear().await?;
+    let boards = board::all(&deployment.db).await?;
     load_marks(deployment, partition, recovery).await?;
+    let now_ms = last_known_ms(deployment, &cursor).await?;
+    let mut rolled = BTreeSet::new();
     let keys = deployment.store.keys();
     for StandingsChange {
         id,
-        start_ms,
+        present_from_ms,
         entries,
-    } in load_standings(deployment, partition).await?
+    } in load_standings(deployment, partition, &boards, now_ms).await?
     {
+        if id.window.rolling().is_some() {
+            rolled.insert((id.board, id.series(), id.window));
+        }
         for chunk in entries.chunks(STEP_PAIRS) {
             let mut writes = Writes::default();
             writes.change(
@@ -219,17 +227,38 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
                 partition,
                 &StandingsChange {
                     id: id.clone(),
-                    start_ms,
+                    present_from_ms,
                     entries: chunk.to_vec(),
                 },
             );
             recovery.apply(&writes).await?;
         }
     }
+    let mut writes = Writes::default();
+    for (no, series, window) in rolled {
+        let Some(board) = boards.get(&no) else {
+            continue;
+        };
+        let begun_ms = window.period_at(now_ms, &board.rules.zone)?.present_from_ms;
+        let mark = RollMark {
+            begun_ms,
+            is_ready: true,
+        };
+        writes.mark_roll(keys, partition, no, &series, mark);
+    }
+    recovery.apply(&writes).await?;
     load_seen(deployment, partition, recovery).await?;
     Ok(recovery
         .finish(cursor.seq as u64, &cursor.commit_id)
         .await?)
+}
+
+/// The present, as far as a partition's history may know of it: another clock may have been ahead of this one.
+async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> Result<i64> {
+    let key = (cursor.partition, cursor.seq);
+    let last = commit::Entity::find_by_id(key).one(&deployment.db).await?;
+    let last_ms = last.map_or(0, |commit| commit.accepted_at_ms);
+    Ok(deployment.clock.now_ms().max(last_ms))
 }
 
 /// The boards that were deleted, or are in a later generation than the first.
@@ -261,8 +290,9 @@ async fn load_marks(
 async fn load_standings(
     deployment: &Deployment,
     partition: Partition,
+    boards: &HashMap<BoardNo, Board>,
+    now_ms: i64,
 ) -> Result<Vec<StandingsChange>> {
-    let boards = board::all(&deployment.db).await?;
     let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
     let mut last: Option<(i64, String, String)> = None;
     loop {
@@ -301,9 +331,11 @@ async fn load_standings(
             ));
         }
     }
-    let mut replay =
-        Replay::without(score_event::voided(&deployment.db, partition, i64::MAX as u64).await?)
-            .skipping_unfit();
+    let mut replay = Replay::without(
+        score_event::voided(&deployment.db, partition, i64::MAX as u64).await?,
+        now_ms,
+    )
+    .skipping_unfit();
     let mut last = (0, 0);
     loop {
         let rows = score_event::page_after(partition, last, ROWS_MAX)
@@ -319,7 +351,7 @@ async fn load_standings(
     }
     let all_time = all_time.into_iter().map(|(id, entries)| StandingsChange {
         id,
-        start_ms: Period::all().start_ms,
+        present_from_ms: Period::all().present_from_ms,
         entries,
     });
     let mut standings: Vec<StandingsChange> = all_time.collect();
@@ -340,7 +372,7 @@ async fn load_seen(
     partition: Partition,
     recovery: &Recovery,
 ) -> Result<()> {
-    let since_ms = crate::now_ms() - deployment.dedup.window_ms;
+    let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
     let voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
     let mut last = 0;
     loop {

@@ -147,7 +147,7 @@ async fn refold(
         .all(transaction)
         .await?;
     let voided = rows.iter().filter_map(score_event::Model::voids).collect();
-    let mut replay = Replay::without(voided);
+    let mut replay = Replay::without(voided, 0).only([Window::All]);
     let mut fold = || -> ranking::Result<()> {
         for row in &rows {
             replay.apply(board, row.place()?, &row.to_ranking()?)?;

@@ -1,12 +1,14 @@
 //! A batch of scores into a partition.
 
+use ranking::batch::Batch;
 use ranking::id::Partition;
-use ranking::submission::{Batch, Submission, Verdict};
+use ranking::submission::{Fold, Submission, Verdict};
 use tokio::time::Instant;
 
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
+use crate::roll;
 
 /// What became of a batch.
 #[derive(Debug)]
@@ -54,12 +56,21 @@ impl Change for Submitting {
         partition: Partition,
     ) -> Result<Proposal<Self::Outcome>> {
         let Deployment { store, dedup, .. } = deployment;
-        let snapshot = store
-            .snapshot(partition, self.batch.wanted(), *dedup, self.now_ms)
-            .await?;
-        let folded = self
-            .batch
-            .fold(&snapshot, dedup.window_ms, &crate::random_id())?;
+        let (snapshot, folded) = loop {
+            let snapshot = store
+                .snapshot(partition, self.batch.wanted(), *dedup, self.now_ms)
+                .await?;
+            let id = crate::random_id();
+            match self.batch.fold(&snapshot, dedup.window_ms, &id)? {
+                Fold::Folded(folded) => break (snapshot, folded),
+                Fold::Again(batch) => self.batch = batch,
+                Fold::Roll(boards) => {
+                    for board in boards {
+                        roll::roll_in(deployment, partition, &board, self.now_ms).await?;
+                    }
+                }
+            }
+        };
         let writes = store.writes(partition, &folded, *dedup);
         Ok(Proposal {
             head: snapshot.head,

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use ranking::board::bases;
 use ranking::board_mark::BoardMark;
 use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter};
@@ -30,22 +31,30 @@ const JOB_AGAIN_MS: i64 = 10_000;
 pub fn change(row: &board::Model, windows: &BTreeSet<Window>) -> Result<Option<Vec<WindowRow>>> {
     let generation = row.generation.unsigned_abs() + 1;
     let (mut rows, mut known, mut changes) = (vec![], BTreeSet::new(), false);
+    let needed: BTreeSet<Window> = windows.union(&bases(windows)).copied().collect();
+    let is_hidden = |window: Window| !windows.contains(&window);
     for mut window in row.window_rows()? {
         let named: Window = window.name.parse()?;
         if window.state != WindowState::Dropped {
             known.insert(named);
-            if !windows.contains(&named) {
+            if !needed.contains(&named) {
                 window.state = WindowState::Dropped;
+                changes = true;
+            } else if window.hidden != is_hidden(named) {
+                window.hidden = is_hidden(named);
                 changes = true;
             }
         }
         rows.push(window);
     }
-    for &window in windows
+    for &window in needed
         .difference(&known)
         .filter(|&&window| window != Window::All)
     {
-        rows.push(WindowRow::new(window, generation, WindowState::Filling));
+        rows.push(WindowRow {
+            hidden: is_hidden(window),
+            ..WindowRow::new(window, generation, WindowState::Filling)
+        });
         changes = true;
     }
     Ok(changes.then_some(rows))

@@ -129,8 +129,10 @@ pub struct Rules {
     pub zone: TimeZone,
     /// S, a power of two.
     pub shards: u16,
-    /// Every window it has, `all` first, each once.
+    /// Every window it has standings of, `all` first, each once: those asked for, and those that rolling ones are made of.
     pub windows: Vec<Window>,
+    /// Those that nobody asked for.
+    pub hidden: BTreeSet<Window>,
 }
 
 /// A board, as ranking needs it. Cheap to clone.
@@ -194,8 +196,14 @@ impl Rules {
             max: input.max,
             zone: input.zone,
             shards: input.shards,
-            windows: asked.into_iter().collect(),
+            hidden: bases(&asked).difference(&asked).copied().collect(),
+            windows: asked.union(&bases(&asked)).copied().collect(),
         };
+        if let Some(window) = rules.windows.iter().find(|window| !rules.holds(**window)) {
+            return Err(Error::invalid(format!(
+                "the window {window} would hold sums of more than {KEY_BITS} bits; fewer periods or a narrower score range are accepted"
+            )));
+        }
         if rules.tie_break == TieBreak::Member {
             if rules.policy == Policy::Latest {
                 return Err(Error::invalid(
@@ -217,6 +225,18 @@ impl Rules {
         Ok(rules)
     }
 
+    /// The windows that were asked for, `all` first.
+    pub fn shown(&self) -> impl Iterator<Item = Window> {
+        let shown = |window: &Window| self.is_shown(*window);
+        self.windows.iter().copied().filter(shown)
+    }
+
+    /// Whether a window was asked for.
+    #[must_use]
+    pub fn is_shown(&self, window: Window) -> bool {
+        self.windows.contains(&window) && !self.hidden.contains(&window)
+    }
+
     /// How a window's keys are laid out.
     #[must_use]
     pub fn layout(&self, window: Window) -> KeyLayout {
@@ -225,14 +245,17 @@ impl Rules {
     }
 
     /// The lowest and highest raw score that a window can hold. A SUM over a part of time may be negative, and
-    /// is at most the distance between the ends of the range.
+    /// is at most the distance between the ends of the range; over the N periods of a rolling window, N times that.
     #[must_use]
     pub fn range(&self, window: Window) -> (i64, i64) {
         if window == Window::All || self.policy != Policy::Sum {
             return (self.min, self.max);
         }
         let span = self.max - self.min;
-        (self.min.min(-span), self.max.max(span))
+        let periods = window
+            .rolling()
+            .map_or(1, |rolling| i64::from(rolling.count()));
+        (periods * self.min.min(-span), periods * self.max.max(span))
     }
 
     /// `⌊unix ms / tick⌋`.
@@ -292,6 +315,12 @@ impl Rules {
         }
     }
 
+    /// Whether a window's scores have room in a key.
+    fn holds(&self, window: Window) -> bool {
+        let (low, high) = self.range(window);
+        high.abs_diff(low) < 1 << KEY_BITS
+    }
+
     fn fits(&self, tick_ms: u32) -> bool {
         self.windows.iter().all(|&window| {
             let longest_ms = window.longest_ms().unwrap_or(REACH_MS);
@@ -300,6 +329,13 @@ impl Rules {
             ticks_max < (1 << time_bits)
         })
     }
+}
+
+/// The windows that the rolling ones among some are made of.
+#[must_use]
+pub fn bases(windows: &BTreeSet<Window>) -> BTreeSet<Window> {
+    let rolling = windows.iter().filter_map(|window| window.rolling());
+    rolling.map(|rolling| rolling.base()).collect()
 }
 
 fn check_ranges(input: &RulesInput) -> Result<()> {

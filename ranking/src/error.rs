@@ -1,5 +1,7 @@
 //! What can go wrong, split by what the caller should do about it.
 
+use crate::id::BoardNo;
+
 /// The error of every fallible function of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -18,6 +20,9 @@ pub enum Error {
     /// Redis cannot be reached, is loading, or is out of memory: try again later.
     #[error("{0}")]
     Unavailable(String),
+    /// A rolling window of a board has not got to the period asked for: roll it, then try again.
+    #[error("a rolling window of board {0} waits to be rolled")]
+    NotRolled(BoardNo),
     /// A partition does not stand where SQL says it should (restart, flush, old backup): recover it, then try again.
     #[error("partition {0} waits for recovery")]
     NotLevel(u16),

@@ -6,6 +6,7 @@
 //! laurel:{3}:seen:<bucket>                hash: event ids accepted in one dedup span → what they were
 //! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "deleted"
 //! laurel:{3}:periods:12.1:region%3Aeu:daily   sorted set: label of a period that had an entry → its start in Unix ms
+//! laurel:{3}:rolls:12                     hash: series of a rolling window, as 1:region%3Aeu:7d → how far it has got: "<start in Unix ms> ready"
 //! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
 //! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
 //!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
@@ -41,6 +42,25 @@ pub struct StandingsId {
 }
 
 impl StandingsId {
+    /// The standings of a board's segment in a window's period.
+    #[must_use]
+    pub fn of(board: &Board, segment: &str, window: Window, period: &Period) -> Self {
+        Self {
+            board: board.no,
+            generation: board.generation_of(window),
+            segment: segment.to_owned(),
+            window,
+            period: period.label.clone(),
+        }
+    }
+
+    /// What it has in common with the same window's standings of other periods: `1:region%3Aeu:7d`. The board is not in it.
+    #[must_use]
+    pub fn series(&self) -> String {
+        let (generation, segment) = (self.generation, escape(&self.segment));
+        format!("{generation}:{segment}:{}", self.window)
+    }
+
     /// The all-time standings of a board's segment.
     #[must_use]
     pub fn all_time(board: &Board, segment: String) -> Self {
@@ -104,18 +124,22 @@ impl KeySpace {
     /// Sorted set: the periods of a standings' board, segment and window that had an entry in this partition, by start.
     #[must_use]
     pub fn periods(&self, partition: Partition, id: &StandingsId) -> String {
-        let StandingsId {
-            board,
-            generation,
-            segment,
-            window,
-            ..
-        } = id;
-        let segment = escape(segment);
         self.of(
             partition,
-            format_args!("periods:{board}.{generation}:{segment}:{window}"),
+            format_args!("periods:{}.{}", id.board, id.series()),
         )
+    }
+
+    /// Hash: how far each series of a board's rolling windows has got; see [`RollMark`](crate::roll::RollMark).
+    #[must_use]
+    pub fn rolls(&self, partition: Partition, board: BoardNo) -> String {
+        self.of(partition, format_args!("rolls:{board}"))
+    }
+
+    /// The pattern of the keys of a partition's marks of rolling windows.
+    #[must_use]
+    pub fn rolls_pattern(&self, partition: Partition) -> String {
+        self.of(partition, "rolls:*")
     }
 
     /// The pattern of the keys of a partition's lists of periods, of all boards or one.
@@ -209,18 +233,12 @@ impl KeySpace {
 
 impl fmt::Display for StandingsId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            board,
-            generation,
-            segment,
-            window,
-            period,
-        } = self;
         write!(
             f,
-            "{board}.{generation}:{}:{window}:{}",
-            escape(segment),
-            escape(period)
+            "{}.{}:{}",
+            self.board,
+            self.series(),
+            escape(&self.period)
         )
     }
 }

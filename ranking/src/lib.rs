@@ -9,10 +9,11 @@
 //! | [`window`] | windows of time and their periods, in any IANA zone |
 //! | [`rank_key`] | score and tie-break as one 62-bit number that a Redis double carries exactly |
 //! | [`fold`] | how an event meets the state that is there |
+//! | [`roll`] | what the next standings of a rolling window take over from the present ones |
 //! | [`shard`] | which partition and shard a member is in |
 //! | [`key`] | every Redis key, drawn |
 //! | [`commit`] | commits and their form in the log |
-//! | [`submission`], [`seen`] | a batch of scores folded onto what Redis held at one moment; the event ids that it knew |
+//! | [`submission`], [`batch`], [`seen`] | a batch of scores folded onto what Redis held at one moment; the event ids that it knew |
 //! | [`replay`] | standings from history, event by event |
 //! | [`store`] | Redis: commits, recovery, reads |
 //! | [`private_redis`] | a redis-server of one's own, as a child |
@@ -20,6 +21,7 @@
 //! Nothing here knows SQL, looks at a clock or reads the environment.
 
 pub mod admission;
+pub mod batch;
 pub mod board;
 pub mod board_mark;
 pub mod commit;
@@ -30,6 +32,7 @@ pub mod key;
 pub mod private_redis;
 pub mod rank_key;
 pub mod replay;
+pub mod roll;
 pub mod score;
 pub mod seen;
 pub mod shard;

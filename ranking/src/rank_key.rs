@@ -77,14 +77,14 @@ pub struct KeyLayout {
 }
 
 impl KeyLayout {
-    /// The layout for raw scores from `low` to `high`, at most 2⁵⁵ apart: as few bits for the score as it needs, the rest for time.
+    /// The layout for raw scores from `low` to `high`, less than 2⁶² apart: as few bits for the score as it needs, the rest for time.
     #[must_use]
     pub fn new(direction: Direction, tie_break: TieBreak, low: i64, high: i64) -> Self {
         let score_bits = u64::BITS - high.abs_diff(low).leading_zeros();
         let time_bits = if tie_break == TieBreak::Member {
             0
         } else {
-            KEY_BITS - score_bits
+            KEY_BITS.saturating_sub(score_bits)
         };
         Self {
             direction,

@@ -9,6 +9,7 @@ use crate::fold::State;
 use crate::id::{BoardNo, MemberId};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
+use crate::roll::Rolls;
 use crate::submission::{Periods, StandingsChange};
 use crate::window::{Period, Window};
 
@@ -21,6 +22,9 @@ pub struct Replay {
     skips_unfit: bool,
     /// The windows that are wanted; none for all.
     windows: HashSet<Window>,
+    /// How far each board's rolling windows have got, and those without a mark.
+    rolls: HashMap<BoardNo, Rolls>,
+    rolls_to: Rolls,
     periods: Periods,
     /// The board and period of every standings.
     standings: HashMap<StandingsId, (Board, Period)>,
@@ -28,13 +32,21 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay of a history in which these events were voided.
+    /// A replay of a history in which these events were voided; rolling windows have got to an instant.
     #[must_use]
-    pub fn without(voided: HashSet<EventPlace>) -> Self {
+    pub fn without(voided: HashSet<EventPlace>, now_ms: i64) -> Self {
         Self {
             voided,
+            rolls_to: Rolls::to(now_ms),
             ..Self::default()
         }
+    }
+
+    /// A board's rolling windows have got so far.
+    #[must_use]
+    pub fn rolled(mut self, board: BoardNo, rolls: Rolls) -> Self {
+        self.rolls.insert(board, rolls);
+        self
     }
 
     /// Leaves out what does not fit into windows that are still being filled: recovery must not fail for them.
@@ -79,7 +91,11 @@ impl Replay {
             .states
             .entry((board.no, event.member.clone()))
             .or_default();
-        for (id, period) in self.periods.standings(board, &event.segments, at_ms)? {
+        let rolls = self.rolls.get(&board.no).unwrap_or(&self.rolls_to);
+        for (id, period) in self
+            .periods
+            .standings(board, &event.segments, at_ms, rolls)?
+        {
             if !self.windows.is_empty() && !self.windows.contains(&id.window) {
                 continue;
             }
@@ -127,10 +143,10 @@ impl Replay {
         let starts: HashMap<StandingsId, i64> = self
             .standings
             .iter()
-            .map(|(id, (_, period))| (id.clone(), period.start_ms))
+            .map(|(id, (_, period))| (id.clone(), period.present_from_ms))
             .collect();
         let change = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| StandingsChange {
-            start_ms: starts[&id],
+            present_from_ms: starts[&id],
             id,
             entries: entries
                 .into_iter()

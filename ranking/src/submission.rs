@@ -1,18 +1,19 @@
-//! Submissions: which standings an event belongs to, and how a batch meets what Redis held at one moment.
+//! Submissions: which standings an event belongs to, what has to be read before it is folded, and what comes of it.
 //!
 //! All decisions of the write path are made here, in Rust, from a [`Snapshot`]; Redis only checks that the
 //! partition's head has not moved since and then writes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
-use crate::board::{Board, Policy};
+use crate::batch::Batch;
+use crate::board::Board;
 use crate::board_mark::BoardMark;
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
-use crate::fold::State;
 use crate::id::{BoardNo, EventId, MemberId};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
+use crate::roll::{RollMark, Rolls};
 use crate::seen::{Seen, seen_field};
 use crate::window::{Period, Window};
 
@@ -64,6 +65,8 @@ pub enum Verdict {
 pub struct Wanted {
     /// The boards; never none where there is a submission.
     pub boards: Vec<BoardNo>,
+    /// The marks of rolling windows: a board, and its series.
+    pub rolls: Vec<(BoardNo, Vec<String>)>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The keys, standings by standings; no member twice in one.
@@ -79,6 +82,8 @@ pub struct Snapshot {
     pub log_len: u64,
     /// What became of each board.
     pub boards: Vec<BoardMark>,
+    /// How far each series has got.
+    pub rolls: Vec<Vec<Option<RollMark>>>,
     /// What each event id was accepted as, last.
     pub seen: Vec<Option<String>>,
     /// The keys; an error where an entry is none of ours.
@@ -94,8 +99,21 @@ pub struct Folded {
     pub commit: Option<Commit>,
     /// The new keys, standings by standings.
     pub changes: Vec<StandingsChange>,
+    /// How far series have got from here on: board, series, mark.
+    pub rolls: Vec<(BoardNo, String, RollMark)>,
     /// Fields and values for the present seen hash.
     pub seen: Vec<(String, String)>,
+}
+
+/// What folding a batch onto a snapshot came to.
+#[derive(Debug)]
+pub enum Fold {
+    /// It is folded.
+    Folded(Folded),
+    /// More has to be read: this batch says what, and is to be folded instead.
+    Again(Batch),
+    /// These boards' rolling windows have to be rolled up to the present first.
+    Roll(Vec<Board>),
 }
 
 /// What a commit changes in one standings.
@@ -103,36 +121,43 @@ pub struct Folded {
 pub struct StandingsChange {
     /// Which.
     pub id: StandingsId,
-    /// Where its period starts, in Unix milliseconds.
-    pub start_ms: i64,
+    /// Since when its period is the present one, in Unix milliseconds.
+    pub present_from_ms: i64,
     /// Members and their new keys; `None` for those who leave.
     pub entries: Vec<(MemberId, Option<RankKey>)>,
 }
 
-/// Periods found so far: events come in runs of the same period, and zone arithmetic is not free.
+/// How many periods are remembered for each board and window.
+const PERIODS_MAX: usize = 10_000;
+
+/// Periods found so far: zone arithmetic is not free.
 #[derive(Debug, Default)]
 pub struct Periods {
-    last: HashMap<(BoardNo, Window), Period>,
+    /// By board and window, then by the instant they begin to be the present one.
+    known: HashMap<(BoardNo, Window), BTreeMap<i64, Period>>,
 }
 
 impl Periods {
-    /// [`Window::period_at`] with a memory of one period per board and window.
+    /// [`Window::period_at`] with a memory.
     ///
     /// # Errors
     /// As [`Window::period_at`].
     pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
-        let within = |period: &&Period| {
-            period.start_ms <= at_ms && period.end_ms.is_none_or(|end_ms| at_ms < end_ms)
-        };
-        if let Some(period) = self.last.get(&(board.no, window)).filter(within) {
+        let known = self.known.entry((board.no, window)).or_default();
+        let last = known.range(..=at_ms).next_back();
+        if let Some((_, period)) = last.filter(|(_, period)| period.is_present(at_ms)) {
             return Ok(period.clone());
         }
         let period = window.period_at(at_ms, &board.rules.zone)?;
-        self.last.insert((board.no, window), period.clone());
+        if known.len() >= PERIODS_MAX {
+            known.clear();
+        }
+        known.insert(period.present_from_ms, period.clone());
         Ok(period)
     }
 
-    /// Every standings that an event of that time counts in: for each window its period, for each segment besides everyone again.
+    /// Every standings that an event of that time counts in: for each window its period, for each segment besides everyone again. Of a rolling
+    /// window those that there are: up to the one after the last period begun.
     ///
     /// # Errors
     /// As [`Window::period_at`].
@@ -141,225 +166,38 @@ impl Periods {
         board: &Board,
         segments: &[String],
         at_ms: i64,
+        rolls: &Rolls,
     ) -> Result<Vec<(StandingsId, Period)>> {
         let mut standings = Vec::with_capacity(board.rules.windows.len() * (segments.len() + 1));
         for &window in &board.rules.windows {
-            let period = self.at(board, window, at_ms)?;
             for segment in std::iter::once("").chain(segments.iter().map(String::as_str)) {
-                let id = StandingsId {
-                    board: board.no,
-                    generation: board.generation_of(window),
-                    segment: segment.to_owned(),
-                    window,
-                    period: period.label.clone(),
+                let mut period = self.at(board, window, at_ms)?;
+                let id = StandingsId::of(board, segment, window, &period);
+                let Some(rolling) = window.rolling() else {
+                    standings.push((id, period));
+                    continue;
                 };
-                standings.push((id, period.clone()));
+                let begun = self.at(board, window, rolls.begun_ms(&id))?;
+                for _ in 0..rolling.count() {
+                    if Some(period.present_from_ms) > begun.end_ms {
+                        break;
+                    }
+                    let id = StandingsId {
+                        period: period.label.clone(),
+                        ..id.clone()
+                    };
+                    let next_ms = period.end_ms.unwrap_or(i64::MAX);
+                    standings.push((id, period));
+                    period = self.at(board, window, next_ms)?;
+                }
             }
         }
         Ok(standings)
     }
 }
 
-/// A batch of submissions to one partition, and where in what is read for it each one's entries are.
-#[derive(Debug)]
-pub struct Batch {
-    submissions: Vec<Submission>,
-    now_ms: i64,
-    wanted: Wanted,
-    /// The periods of the wanted standings.
-    periods: Vec<Period>,
-    /// For each submission the indices (standings, member) of what it touches, or why it cannot be accepted.
-    places: Vec<Result<Vec<(usize, usize)>>>,
-}
-
-impl Batch {
-    /// Works out which standings each submission touches; those without a time of their own are taken as of `now_ms`.
-    #[must_use]
-    pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
-        let (mut wanted, mut standings_periods, mut places) = (Wanted::default(), vec![], vec![]);
-        let mut periods = Periods::default();
-        let boards: BTreeSet<BoardNo> = submissions
-            .iter()
-            .map(|submission| submission.board.no)
-            .collect();
-        wanted.boards = boards.into_iter().collect();
-        let mut standings_index: HashMap<StandingsId, usize> = HashMap::new();
-        let mut member_index: HashMap<(usize, MemberId), usize> = HashMap::new();
-        for submission in &submissions {
-            wanted.seen.extend(submission.seen_field());
-            let touched = periods.standings(
-                &submission.board,
-                &submission.segments,
-                submission.earned_ms(now_ms),
-            );
-            places.push(touched.map(|touched| {
-                let place = |(id, period): (StandingsId, Period)| {
-                    let standings = *standings_index.entry(id).or_insert_with_key(|id| {
-                        wanted.standings.push((id.clone(), vec![]));
-                        standings_periods.push(period);
-                        wanted.standings.len() - 1
-                    });
-                    let members = &mut wanted.standings[standings].1;
-                    let member = *member_index
-                        .entry((standings, submission.member.clone()))
-                        .or_insert_with(|| {
-                            members.push(submission.member.clone());
-                            members.len() - 1
-                        });
-                    (standings, member)
-                };
-                touched.into_iter().map(place).collect()
-            }));
-        }
-        Self {
-            submissions,
-            now_ms,
-            wanted,
-            periods: standings_periods,
-            places,
-        }
-    }
-
-    /// What has to be read before it can be folded.
-    #[must_use]
-    pub fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
-    /// Folds the batch, in order, onto what was read for [`Self::wanted`].
-    ///
-    /// A submission is rejected where it would leave the range of any standings it touches; those after it go on from
-    /// what it found. An event id that was accepted within the last `dedup_ms`, or earlier in the batch, makes a
-    /// duplicate. `commit` is the id that the commit gets.
-    ///
-    /// # Errors
-    /// `Corrupt` where the snapshot holds what this program does not write.
-    pub fn fold(&self, snapshot: &Snapshot, dedup_ms: i64, commit: &str) -> Result<Folded> {
-        let mut seen: HashMap<String, Seen> = HashMap::new();
-        for (field, value) in self.wanted.seen.iter().zip(&snapshot.seen) {
-            let Some(first) = value.as_deref().map(Seen::parse).transpose()? else {
-                continue;
-            };
-            if first.accepted_at_ms > self.now_ms - dedup_ms {
-                seen.insert(field.clone(), first);
-            }
-        }
-        let marks: HashMap<BoardNo, BoardMark> = self
-            .wanted
-            .boards
-            .iter()
-            .copied()
-            .zip(snapshot.boards.iter().copied())
-            .collect();
-        let is_there = |board: &Board| {
-            let mark = marks.get(&board.no).copied();
-            mark.unwrap_or(BoardMark::Deleted).check(board)
-        };
-        let mut keys = snapshot.keys.clone();
-        let seq = snapshot.head.seq + 1;
-        let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
-        for (submission, places) in self.submissions.iter().zip(&self.places) {
-            if let Err(error) = is_there(&submission.board) {
-                verdicts.push(Verdict::Rejected(error));
-                continue;
-            }
-            let (field, this) = (
-                submission.seen_field(),
-                submission.as_seen(self.now_ms, seq),
-            );
-            if let Some(first) = field.as_ref().and_then(|field| seen.get(field)) {
-                verdicts.push(first.verdict_on(&this));
-                continue;
-            }
-            if let Err(error) = places
-                .clone()
-                .and_then(|places| self.admit(submission, &places, &mut keys))
-            {
-                verdicts.push(Verdict::Rejected(error));
-                continue;
-            }
-            verdicts.push(Verdict::Accepted {
-                index: events.len() as u32,
-            });
-            events.push(submission.to_event(self.now_ms));
-            if let Some(field) = field {
-                seen_now.push((field.clone(), this.to_text()));
-                seen.insert(field, this);
-            }
-        }
-        let commit = (!events.is_empty())
-            .then(|| snapshot.head.next(commit.to_owned(), self.now_ms, events));
-        Ok(Folded {
-            verdicts,
-            commit,
-            changes: self.changes(&snapshot.keys, &keys),
-            seen: seen_now,
-        })
-    }
-
-    /// Moves a member in all the standings it touches, or in none.
-    fn admit(
-        &self,
-        submission: &Submission,
-        places: &[(usize, usize)],
-        keys: &mut [Vec<Result<Option<RankKey>>>],
-    ) -> Result<()> {
-        let rules = &submission.board.rules;
-        let earned_ms = submission.earned_ms(self.now_ms);
-        submission.board.admission.check(earned_ms, self.now_ms)?;
-        if rules.policy != Policy::Sum {
-            // One that would not change anything now might after a removal.
-            rules.check_score(submission.score)?;
-        }
-        let event = State {
-            score: submission.score,
-            tick: rules.tick(earned_ms),
-        };
-        let mut moved = Vec::with_capacity(places.len());
-        for &(standings, member) in places {
-            let (window, period) = (
-                self.wanted.standings[standings].0.window,
-                &self.periods[standings],
-            );
-            let state = keys[standings][member]
-                .clone()?
-                .map(|key| rules.state(window, period, key));
-            moved.push(rules.key(window, period, rules.fold(state, event))?);
-        }
-        for (&(standings, member), key) in places.iter().zip(moved) {
-            keys[standings][member] = Ok(Some(key));
-        }
-        Ok(())
-    }
-
-    fn changes(
-        &self,
-        before: &[Vec<Result<Option<RankKey>>>],
-        after: &[Vec<Result<Option<RankKey>>>],
-    ) -> Vec<StandingsChange> {
-        let keys = before.iter().zip(after);
-        let standings = self.wanted.standings.iter().zip(&self.periods).zip(keys);
-        let changes = standings.map(|(((id, members), period), (before, after))| {
-            let keys = members.iter().zip(before.iter().zip(after));
-            let moved = keys.filter(|(_, (before, after))| before != after);
-            StandingsChange {
-                id: id.clone(),
-                start_ms: period.start_ms,
-                entries: moved
-                    .filter_map(|(member, (_, after))| {
-                        Some((member.clone(), Some(after.clone().ok().flatten()?)))
-                    })
-                    .collect(),
-            }
-        });
-        changes
-            .filter(|change| !change.entries.is_empty())
-            .collect()
-    }
-}
-
 impl Submission {
-    fn seen_field(&self) -> Option<String> {
+    pub(crate) fn seen_field(&self) -> Option<String> {
         Some(seen_field(
             self.board.no,
             &self.member,
@@ -367,11 +205,11 @@ impl Submission {
         ))
     }
 
-    fn earned_ms(&self, now_ms: i64) -> i64 {
+    pub(crate) fn earned_ms(&self, now_ms: i64) -> i64 {
         self.at_ms.map_or(now_ms, |at_ms| at_ms.min(now_ms))
     }
 
-    fn as_seen(&self, now_ms: i64, seq: u64) -> Seen {
+    pub(crate) fn as_seen(&self, now_ms: i64, seq: u64) -> Seen {
         Seen {
             score: self.score,
             at_ms: self.at_ms.map(|at_ms| at_ms.min(now_ms)),
@@ -380,7 +218,7 @@ impl Submission {
         }
     }
 
-    fn to_event(&self, now_ms: i64) -> Event {
+    pub(crate) fn to_event(&self, now_ms: i64) -> Event {
         Event {
             board: self.board.no,
             generation: self.board.generation,

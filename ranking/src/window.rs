@@ -17,7 +17,10 @@ pub const AT_MS_MAX: i64 = 221_845_391_999_999;
 
 const HOUR_S: i64 = 3600;
 
-/// A rule about time that has standings of its own. Rolling and decaying windows are not there yet.
+/// How many periods a rolling window may have.
+pub const ROLLING_MAX: u16 = 366;
+
+/// A rule about time that has standings of its own. Decaying windows are not there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Window {
     /// Everything since the board began; every board has it.
@@ -30,9 +33,60 @@ pub enum Window {
     Weekly,
     /// A calendar month.
     Monthly,
+    /// The present period and some before it: `7d`, `24h`, `12w`, `3mo`.
+    Rolling(Rolling),
 }
 
-/// One concrete span of a window: `2025-09-03`, `2025-W36`, `2025-09`, `2025-10-26T02+01:00`, `all`.
+/// A rolling window: so many periods of a kind, the present one the last of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rolling {
+    unit: Unit,
+    count: u16,
+}
+
+/// What a rolling window counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Unit {
+    Hour,
+    Day,
+    Week,
+    Month,
+}
+
+impl Rolling {
+    /// The window of its periods.
+    #[must_use]
+    pub fn base(self) -> Window {
+        match self.unit {
+            Unit::Hour => Window::Hourly,
+            Unit::Day => Window::Daily,
+            Unit::Week => Window::Weekly,
+            Unit::Month => Window::Monthly,
+        }
+    }
+
+    /// N: how many periods, the present one among them.
+    #[must_use]
+    pub fn count(self) -> u16 {
+        self.count
+    }
+}
+
+impl Unit {
+    const EVERY: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Month];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Hour => "h",
+            Self::Day => "d",
+            Self::Week => "w",
+            Self::Month => "mo",
+        }
+    }
+}
+
+/// One concrete span of a window: `2025-09-03`, `2025-W36`, `2025-09`, `2025-10-26T02+01:00`, `all`. That of a rolling window is named by
+/// the last period in it: `2025-09-03` of `7d` begins on 28 August.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Period {
     /// Its name, unique within the window and zone.
@@ -41,6 +95,8 @@ pub struct Period {
     pub start_ms: i64,
     /// The first instant after it, in Unix milliseconds; `None` for `all`.
     pub end_ms: Option<i64>,
+    /// Since when it is the present one, in Unix milliseconds: its start, or where the last period of a rolling one starts.
+    pub present_from_ms: i64,
 }
 
 impl Period {
@@ -51,12 +107,19 @@ impl Period {
             label: "all".into(),
             start_ms: 0,
             end_ms: None,
+            present_from_ms: 0,
         }
+    }
+
+    /// Whether it is the present one at an instant.
+    #[must_use]
+    pub fn is_present(&self, at_ms: i64) -> bool {
+        self.present_from_ms <= at_ms && self.end_ms.is_none_or(|end_ms| at_ms < end_ms)
     }
 }
 
 impl Window {
-    /// Every window there is, `all` first.
+    /// Every window without a number in its name, `all` first.
     pub const EVERY: [Self; 5] = [
         Self::All,
         Self::Hourly,
@@ -65,15 +128,12 @@ impl Window {
         Self::Monthly,
     ];
 
-    /// The window's name, as users type it.
+    /// What it is a rolling window of; `None` unless it is one.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn rolling(self) -> Option<Rolling> {
         match self {
-            Self::All => "all",
-            Self::Hourly => "hourly",
-            Self::Daily => "daily",
-            Self::Weekly => "weekly",
-            Self::Monthly => "monthly",
+            Self::Rolling(rolling) => Some(rolling),
+            _ => None,
         }
     }
 
@@ -87,6 +147,10 @@ impl Window {
             Self::Daily => 2 * 24,
             Self::Weekly => 8 * 24,
             Self::Monthly => 32 * 24,
+            Self::Rolling(rolling) => {
+                let each_ms = rolling.base().longest_ms()?;
+                return Some(i64::from(rolling.count) * each_ms);
+            }
         };
         Some(hours * HOUR_S * 1000)
     }
@@ -107,7 +171,30 @@ impl Window {
             Self::All => Ok(Period::all()),
             Self::Hourly => Ok(hour_at(at, zone)),
             Self::Daily | Self::Weekly | Self::Monthly => self.dated_period_at(at, zone),
+            Self::Rolling(rolling) => {
+                let last = rolling.base().period_at(at_ms, zone)?;
+                let mut start_ms = last.start_ms;
+                // No event is older than 1970, and no window reaches beyond.
+                for _ in 1..rolling.count {
+                    if start_ms == 0 {
+                        break;
+                    }
+                    start_ms = rolling.base().period_at(start_ms - 1, zone)?.start_ms;
+                }
+                Ok(Period { start_ms, ..last })
+            }
         }
+    }
+
+    /// The period that follows one of this window; `None` after that of `all`.
+    ///
+    /// # Errors
+    /// As [`Self::period_at`].
+    pub fn period_after(self, period: &Period, zone: &TimeZone) -> Result<Option<Period>> {
+        period
+            .end_ms
+            .map(|end_ms| self.period_at(end_ms, zone))
+            .transpose()
     }
 
     /// The period of that label, as [`Self::period_at`] writes it.
@@ -120,8 +207,7 @@ impl Window {
                 .period_at(1_756_900_000_000, zone)
                 .map_or_else(|_| String::new(), |period| period.label);
             Error::invalid(format!(
-                "{label:?} is no period of the window {}; a label such as {example:?} is accepted",
-                self.name()
+                "{label:?} is no period of the window {self}; a label such as {example:?} is accepted"
             ))
         };
         let instants_ms: Vec<i64> = match self {
@@ -130,6 +216,10 @@ impl Window {
             Self::Daily | Self::Weekly | Self::Monthly => {
                 let first = self.first_date_of(label).ok_or_else(refused)?;
                 vec![start_ms(first, zone).ok_or_else(refused)?.max(0)]
+            }
+            Self::Rolling(rolling) => {
+                let last = rolling.base().period_named(label, zone);
+                vec![last.map_err(|_| refused())?.start_ms]
             }
         };
         let mut periods = instants_ms
@@ -164,6 +254,7 @@ impl Window {
                     label: self.date_label(first),
                     start_ms: start.max(0),
                     end_ms: Some(end),
+                    present_from_ms: start.max(0),
                 });
             }
             first = next;
@@ -236,7 +327,14 @@ impl Window {
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Hourly => f.write_str("hourly"),
+            Self::Daily => f.write_str("daily"),
+            Self::Weekly => f.write_str("weekly"),
+            Self::Monthly => f.write_str("monthly"),
+            Self::Rolling(Rolling { unit, count }) => write!(f, "{count}{}", unit.suffix()),
+        }
     }
 }
 
@@ -244,23 +342,33 @@ impl FromStr for Window {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        if let Some(window) = Self::EVERY.into_iter().find(|window| window.name() == name) {
+        let named = Self::EVERY
+            .into_iter()
+            .find(|window| window.to_string() == name);
+        if let Some(window) = named.or_else(|| rolling_named(name)) {
             return Ok(window);
         }
-        let digits = name.len() - name.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let rolling = digits > 0 && ["h", "d", "w", "mo"].contains(&&name[digits..]);
-        let what = if rolling {
-            "rolling windows are not available yet"
-        } else if name.starts_with("decay:") {
+        let what = if name.starts_with("decay:") {
             "decaying windows are not available yet"
         } else {
             "there is no such window"
         };
         let shown: String = name.chars().take(64).collect();
         Err(Error::invalid(format!(
-            "{shown:?}: {what}; all, hourly, daily, weekly and monthly are accepted"
+            "{shown:?}: {what}; all, hourly, daily, weekly, monthly and rolling ones of 1 to {ROLLING_MAX} hours, days, weeks or months such as 24h, 7d, 12w and 3mo are accepted"
         )))
     }
+}
+
+/// A rolling window by its one name: no sign, no zeros in front.
+fn rolling_named(name: &str) -> Option<Window> {
+    let suffix = name.trim_start_matches(|c: char| c.is_ascii_digit());
+    let unit = Unit::EVERY
+        .into_iter()
+        .find(|unit| unit.suffix() == suffix)?;
+    let count = name[..name.len() - suffix.len()].parse().ok()?;
+    let window = Window::Rolling(Rolling { unit, count });
+    ((1..=ROLLING_MAX).contains(&count) && window.to_string() == name).then_some(window)
 }
 
 /// Reads an IANA zone name.
@@ -324,6 +432,7 @@ fn hour_at(at: Timestamp, zone: &TimeZone) -> Period {
         label,
         start_ms: (start_s * 1000).max(0),
         end_ms: Some(end_s * 1000),
+        present_from_ms: (start_s * 1000).max(0),
     }
 }
 
@@ -502,11 +611,16 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_later_versions_are_refused_by_name() {
+    fn a_name_that_is_no_window_s_is_refused_with_some_that_are() {
         for (name, reason) in [
-            ("7d", "rolling"),
-            ("12w", "rolling"),
-            ("3mo", "rolling"),
+            ("0d", "no such"),
+            ("07d", "no such"),
+            ("367d", "1 to 366"),
+            ("99999999999d", "no such"),
+            ("7", "no such"),
+            ("d", "no such"),
+            ("3m", "3mo"),
+            ("+7d", "no such"),
             ("decay:7d", "decaying"),
             ("yearly", "no such"),
             ("", "no such"),
@@ -521,21 +635,62 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_rolling_window_is_named_by_its_last_period() {
+        let zone = parse_zone("Europe/London").unwrap();
+        let check = |window: &str, at: &str, label: &str, start: &str, end: &str| {
+            let window: Window = window.parse().unwrap();
+            let period = window.period_at(ms(at), &zone).unwrap();
+            let expected = (label.to_owned(), ms(start), Some(ms(end)));
+            assert_eq!((period.label, period.start_ms, period.end_ms), expected);
+        };
+        check(
+            "7d",
+            "2025-10-28T12:00:00Z",
+            "2025-10-28",
+            "2025-10-21T23:00:00Z",
+            "2025-10-29T00:00:00Z",
+        );
+        // Of the three hours one comes twice.
+        check(
+            "3h",
+            "2025-10-26T02:30:00Z",
+            "2025-10-26T02+00:00",
+            "2025-10-26T00:00:00Z",
+            "2025-10-26T03:00:00Z",
+        );
+        check(
+            "3mo",
+            "2025-02-01T00:00:00Z",
+            "2025-02",
+            "2024-12-01T00:00:00Z",
+            "2025-03-01T00:00:00Z",
+        );
+        check(
+            "9d",
+            "1970-01-03T00:00:00Z",
+            "1970-01-03",
+            "1970-01-01T00:00:00Z",
+            "1970-01-03T23:00:00Z",
+        );
+    }
+
     proptest! {
         #[test]
         fn periods_are_contiguous_and_hold_their_instants(at_ms in 0_i64..4_200_000_000_000, zone in proptest::sample::select(&ZONES[..])) {
             let zone = parse_zone(zone).unwrap();
-            for window in Window::EVERY {
+            let rolling = ["1d", "7d", "24h", "5w", "3mo"].map(|name| name.parse().unwrap());
+            for window in Window::EVERY.into_iter().chain(rolling) {
                 let period = window.period_at(at_ms, &zone).unwrap();
-                prop_assert!(period.start_ms <= at_ms);
+                prop_assert!(period.start_ms <= period.present_from_ms && period.present_from_ms <= at_ms);
                 prop_assert_eq!(window.period_named(&period.label, &zone).unwrap(), period.clone());
-                prop_assert_eq!(&window.period_at(period.start_ms, &zone).unwrap(), &period);
+                prop_assert_eq!(&window.period_at(period.present_from_ms, &zone).unwrap(), &period);
                 let Some(end_ms) = period.end_ms else { continue };
                 prop_assert!(at_ms < end_ms);
                 prop_assert!(end_ms - period.start_ms <= window.longest_ms().unwrap());
                 prop_assert_eq!(&window.period_at(end_ms - 1, &zone).unwrap(), &period);
                 let next = window.period_at(end_ms, &zone).unwrap();
-                prop_assert_eq!(next.start_ms, end_ms);
+                prop_assert_eq!(next.present_from_ms, end_ms);
                 prop_assert_ne!(next.label, period.label);
             }
         }

@@ -158,7 +158,8 @@ impl Deployment {
             .await
     }
 
-    fn redis_url(&self) -> String {
+    /// Where its Redis is.
+    pub(crate) fn redis_url(&self) -> String {
         self.own_redis.as_ref().map_or_else(
             || {
                 format!(

@@ -159,7 +159,7 @@ async fn friends_stand_in_rank_order_with_their_ranks_among_everybody() {
             for ((window, period), rows) in standings.sample(&mut rng, 5) {
                 let (me, friends) = circles.iter().choose(&mut rng).unwrap();
                 for (own, missing) in [(true, false), (false, false), (true, true), (false, true)] {
-                    let variables = json!({ "slug": oracle.board.slug, "window": window.name(), "period": period, "member": me, "own": own, "missing": missing });
+                    let variables = json!({ "slug": oracle.board.slug, "window": window.to_string(), "period": period, "member": me, "own": own, "missing": missing });
                     let expected = expected(&rows, me, friends, own, missing);
                     let page = [1, 3, 4, 1000][rng.random_range(0..4)];
                     check_pages(&api, variables, page, &expected).await;
@@ -179,7 +179,7 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
         text += &format!(
             "q{number}: board(slug: {slug:?}) {{ standings(window: {:?}, period: {period:?}) {{ friends(member: {me:?}, first: 100) {{
                 nodes {{ position isSelf entry {{ rank competition: rank(method: COMPETITION) score member {{ key }} }} }} }} }} }} ",
-            window.name()
+            window.to_string()
         );
         results.push(expected(&rows, me, friends, true, false).nodes);
         if window == Window::Monthly {

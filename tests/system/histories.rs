@@ -190,7 +190,7 @@ async fn check(api: &Api, history: &History) {
     check_all_time_in_sql(api, &oracle).await;
     let text = "query($slug: String!, $window: String!) { board(slug: $slug) { periods(window: $window, first: 1000) { nodes { label } } } }";
     for &window in [Window::All].iter().chain(&oracle.board.windows) {
-        let variables = json!({ "slug": oracle.board.slug, "window": window.name() });
+        let variables = json!({ "slug": oracle.board.slug, "window": window.to_string() });
         let data = api.data(text, variables).await;
         let label = |label: String| json!({ "label": label });
         let expected: Vec<Value> = oracle.periods(window).into_iter().map(label).collect();

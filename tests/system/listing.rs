@@ -100,7 +100,7 @@ impl Listing {
     }
 
     fn variables(&self) -> Value {
-        json!({ "slug": self.slug, "window": self.window.name(), "period": self.period })
+        json!({ "slug": self.slug, "window": self.window.to_string(), "period": self.period })
     }
 }
 

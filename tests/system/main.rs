@@ -56,6 +56,7 @@ mod random;
 mod redis_server;
 mod refusals;
 mod refusing_stores;
+mod rolling;
 mod schema;
 mod segments;
 mod spread;

@@ -68,7 +68,7 @@ impl Board {
         let windows: Vec<Value> = self
             .windows
             .iter()
-            .map(|window| json!({ "name": window.name() }))
+            .map(|window| json!({ "name": window.to_string() }))
             .collect();
         let mut input = json!({
             "slug": self.slug, "direction": self.direction, "policy": self.policy, "tieBreak": self.tie_break,

@@ -27,7 +27,7 @@ const VOID: &str = "mutation($id: ID!) { voidEvent(id: $id) { voided } }";
 async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
     let connection = Connection {
         text: PERIODS,
-        variables: json!({ "slug": slug, "window": window.name() }),
+        variables: json!({ "slug": slug, "window": window.to_string() }),
         pointer: "/board/periods",
     };
     let nodes = connection.nodes(api).await;

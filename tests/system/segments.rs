@@ -34,7 +34,7 @@ async fn check(api: &Api, slug: &str, regional: &Regional) {
     for (segment, oracle) in regional {
         for ((window, period), rows) in oracle.standings() {
             let variables = json!({
-                "slug": slug, "window": window.name(), "period": period, "segment": segment,
+                "slug": slug, "window": window.to_string(), "period": period, "segment": segment,
             });
             let entry = |row: &crate::oracle::Row| json!({ "rank": row.rank, "score": row.score, "member": { "key": row.member } });
             let expected: Vec<Value> = rows.iter().map(entry).collect();

@@ -116,7 +116,8 @@ async fn ranks_percentiles_and_buckets_are_those_of_all_entries() {
                     let (percentile, billionths) =
                         PERCENTILES[rng.random_range(0..PERCENTILES.len())];
                     let buckets = [1, 2, 3, 7, 20, 1000][rng.random_range(0..6)];
-                    let standings = (window.name(), &*period);
+                    let window = window.to_string();
+                    let standings = (&*window, &*period);
                     let seen = ask(
                         &api,
                         &oracle.board.slug,

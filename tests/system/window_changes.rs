@@ -21,7 +21,7 @@ const WINDOWS: &str = "query($slug: String!) { board(slug: $slug) { windows { na
 async fn set_windows(api: &Api, slug: &str, windows: &[Window]) {
     let windows: Vec<Value> = windows
         .iter()
-        .map(|window| json!({ "name": window.name() }))
+        .map(|window| json!({ "name": window.to_string() }))
         .collect();
     api.data(UPDATE, json!({ "slug": slug, "windows": windows }))
         .await;
@@ -29,14 +29,14 @@ async fn set_windows(api: &Api, slug: &str, windows: &[Window]) {
 
 /// Waits until a board has just these windows besides "all", all of them ready.
 async fn wait_until_ready(api: &Api, slug: &str, windows: &[Window]) {
-    let names = windows.iter().map(|window| window.name());
-    let expected: BTreeSet<&str> = names.chain(["all"]).collect();
+    let names = windows.iter().map(|window| window.to_string());
+    let expected: BTreeSet<String> = names.chain(["all".to_owned()]).collect();
     until("the windows are ready", async || {
         let data = api.data(WINDOWS, json!({ "slug": slug })).await;
         let windows = data["board"]["windows"].as_array().unwrap();
-        let names: BTreeSet<&str> = windows
+        let names: BTreeSet<String> = windows
             .iter()
-            .map(|window| window["name"].as_str().unwrap())
+            .map(|window| window["name"].as_str().unwrap().to_owned())
             .collect();
         (names == expected && windows.iter().all(|window| window["ready"] == true)).then_some(())
     })

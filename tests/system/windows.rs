@@ -142,7 +142,7 @@ async fn an_event_lands_in_the_period_of_its_local_clock() {
 async fn check(api: &Api, slug: &str, at: &str, window: Window, label: &str, events: &[Event]) {
     let by = async |at: Option<&str>, period: Option<&str>| {
         let variables =
-            json!({ "slug": slug, "window": window.name(), "at": at, "period": period });
+            json!({ "slug": slug, "window": window.to_string(), "at": at, "period": period });
         api.data(STANDINGS, variables).await["board"]["standings"].take()
     };
     let standings = by(Some(at), None).await;

@@ -11,6 +11,7 @@ use ranking::id::MemberId;
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
+use ranking::roll::{Reach, Rolls};
 use sea_orm::{
     AccessMode, ColumnTrait, Condition, DbBackend, EntityTrait, IsolationLevel, QueryFilter,
     TransactionTrait,
@@ -35,14 +36,18 @@ pub(super) async fn look_again(
         .iter()
         .map(|id| deployment.store.keys().standings(*partition, id))
         .collect();
-    let (head, doubles) = deployment
+    let (head, marks, doubles) = deployment
         .store
-        .probe(*partition, &keys, member.as_bytes())
+        .probe(*partition, board.no, &keys, member.as_bytes())
         .await?;
+    let rolls = Rolls {
+        marks,
+        now_ms: deployment.clock.now_ms(),
+    };
     settle_to(deployment, *partition, &head).await?;
     let in_sql = InSql::read(deployment, board, member).await?;
-    let then = in_sql.standings(board, head.seq)?;
-    let now = in_sql.standings(board, u64::MAX)?;
+    let then = in_sql.standings(board, head.seq, &rolls)?;
+    let now = in_sql.standings(board, u64::MAX, &rolls)?;
     // Only in its own partition is a member's history fenced by the head that was read.
     let is_home = MemberId::new(member)
         .is_ok_and(|member| deployment.store.partitions().of_member(board, &member) == *partition);
@@ -51,12 +56,23 @@ pub(super) async fn look_again(
         if !is_home {
             return Finding::at(id, member, None, None, redis);
         }
-        let (then, now) = (then.get(id).copied(), now.get(id).copied());
+        let (mut then, now) = (then.get(id).copied(), now.get(id).copied());
+        if redis.is_none() && is_on_its_way(board, id, &rolls) {
+            then = None;
+        }
         // SQL's row is right when it is what all of SQL's history adds up to.
         let row = in_sql.rows.get(&id.segment).copied();
         Finding::at(id, member, then, if row == now { then } else { row }, redis)
     };
     Ok(ids.into_iter().zip(doubles).filter_map(finding).collect())
+}
+
+/// Whether a standings is being prepared for the period that comes next.
+fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> bool {
+    let zone = &board.rules.zone;
+    let period = id.window.period_named(&id.period, zone);
+    let reach = period.and_then(|period| rolls.reach(id, &period, zone));
+    id.window.rolling().is_some() && reach == Ok(Reach::InPart)
 }
 
 /// What SQL has of a member on a board, at one moment.
@@ -98,9 +114,16 @@ impl InSql {
     }
 
     /// What the events up to a seq give the member.
-    fn standings(&self, board: &Board, seq: u64) -> Result<HashMap<StandingsId, Held>> {
+    fn standings(
+        &self,
+        board: &Board,
+        seq: u64,
+        rolls: &Rolls,
+    ) -> Result<HashMap<StandingsId, Held>> {
         let events = || self.events.iter().filter(|row| row.seq as u64 <= seq);
-        let mut replay = Replay::without(events().filter_map(score_event::Model::voids).collect());
+        let voided = events().filter_map(score_event::Model::voids).collect();
+        let replay = Replay::without(voided, rolls.now_ms);
+        let mut replay = replay.rolled(board.no, rolls.clone());
         for row in events() {
             replay.apply(board, row.place()?, &row.to_ranking()?)?;
         }

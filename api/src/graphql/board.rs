@@ -73,6 +73,8 @@ pub enum WindowKind {
     Weekly,
     /// Calendar months.
     Monthly,
+    /// The present hour, day, week or month and some before it.
+    Rolling,
 }
 
 impl Visibility {
@@ -277,9 +279,8 @@ impl Board {
         self.0
             .board
             .rules
-            .windows
-            .iter()
-            .map(|&window| Window::new(&self.0, window))
+            .shown()
+            .map(|window| Window::new(&self.0, window))
             .collect()
     }
 
@@ -366,9 +367,9 @@ impl Window {
 /// A rule about time that has standings of its own.
 #[Object]
 impl Window {
-    /// Its name: "all", "hourly", "daily", "weekly" or "monthly".
-    async fn name(&self) -> &str {
-        self.window.name()
+    /// Its name: "all", "hourly", "daily", "weekly", "monthly", or of a rolling one "24h", "7d" (today and the six days before), "12w", "3mo".
+    async fn name(&self) -> String {
+        self.window.to_string()
     }
 
     /// What kind of rule it is.
@@ -380,6 +381,7 @@ impl Window {
             Rule::Daily => WindowKind::Daily,
             Rule::Weekly => WindowKind::Weekly,
             Rule::Monthly => WindowKind::Monthly,
+            Rule::Rolling(_) => WindowKind::Rolling,
         }
     }
 

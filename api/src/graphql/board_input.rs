@@ -87,7 +87,8 @@ pub struct CreateBoardInput {
 /// A window of a board.
 #[derive(InputObject)]
 pub struct WindowInput {
-    /// "hourly", "daily", "weekly" or "monthly".
+    /// "hourly", "daily", "weekly", "monthly", or a rolling one of 1 to 366 hours, days, weeks or months, the present one among them: "24h",
+    /// "7d", "12w", "3mo".
     name: String,
 }
 

@@ -33,7 +33,7 @@ pub struct Period {
 
 impl Period {
     pub(super) fn new(period: &ranking::window::Period, now_ms: i64) -> Self {
-        let is_on = |&end_ms: &i64| period.start_ms <= now_ms && now_ms < end_ms;
+        let is_on = |_: &i64| period.is_present(now_ms);
         let start = period.end_ms.map(|_| DateTime(period.start_ms));
         Self {
             label: period.label.clone(),
@@ -52,13 +52,13 @@ pub struct PeriodTotal(Standings);
 impl PeriodTotal {
     /// How many periods have entries.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let (mut count, mut range) = (0, Range::Before(i64::MAX));
+        let (mut count, mut range) = (0, begun(state(ctx).now_ms));
         loop {
             let periods = periods(app(ctx), &self.0, range, COUNTED_MAX).await?;
             count += periods.len();
             match periods.last() {
                 Some(last) if periods.len() == COUNTED_MAX => {
-                    range = Range::Before(last.start_ms);
+                    range = Range::Before(last.present_from_ms);
                 }
                 _ => return Ok(int(count as u64)?),
             }
@@ -82,12 +82,13 @@ pub(super) async fn periods_page(
                 cursor.chars().take(64).collect::<String>()
             ))
         });
-        period.map(|period| period.start_ms)
+        period.map(|period| period.present_from_ms)
     };
     let (limit, range, cursor) = match &page {
         Page::Forward { limit, after } => {
             let start_ms = after.as_ref().map(start_of).transpose()?;
-            (*limit, Range::Before(start_ms.unwrap_or(i64::MAX)), after)
+            let after_ms = start_ms.map_or(begun(state(ctx).now_ms), Range::Before);
+            (*limit, after_ms, after)
         }
         Page::Backward { limit, before } => {
             let start_ms = before.as_ref().map(start_of).transpose()?;
@@ -119,6 +120,11 @@ pub(super) async fn periods_page(
     Ok(connection)
 }
 
+/// The periods that have begun: of rolling windows the next one is there ahead of time.
+fn begun(now_ms: i64) -> Range {
+    Range::Before(now_ms.saturating_add(1))
+}
+
 async fn periods(
     app: &App,
     standings: &Standings,
@@ -133,7 +139,7 @@ async fn periods(
     }
     let size = app.read(|store| store.size(read).boxed()).await?;
     let all = Began {
-        start_ms: read.period.start_ms,
+        present_from_ms: read.period.present_from_ms,
         label: read.period.label.clone(),
     };
     Ok(if size > 0 { vec![all] } else { vec![] })

@@ -145,7 +145,7 @@ async fn standings(
     let Some(board) = board::find(app(ctx), state(ctx), &name.board).await? else {
         return Ok(None);
     };
-    let is_kept = |window: ranking::window::Window| board.board.rules.windows.contains(&window);
+    let is_kept = |window: ranking::window::Window| board.board.rules.is_shown(window);
     if !name.window.parse().is_ok_and(is_kept) {
         return Ok(None);
     }

@@ -67,8 +67,8 @@ impl Standings {
     ) -> crate::error::Result<Self> {
         let window: RankingWindow = choice.window.parse()?;
         let rules = &board.board.rules;
-        if !rules.windows.contains(&window) {
-            let names: Vec<&str> = rules.windows.iter().map(|window| window.name()).collect();
+        if !rules.is_shown(window) {
+            let names: Vec<String> = rules.shown().map(|window| window.to_string()).collect();
             return Err(Error::bad_input(format!(
                 "board {} has no window {window}; it has {}",
                 board.row.slug,
@@ -96,6 +96,12 @@ impl Standings {
             (Some(label), None) => window.period_named(&label, &rules.zone)?,
             (None, at_ms) => window.period_at(at_ms.unwrap_or(now_ms), &rules.zone)?,
         };
+        if window.rolling().is_some() && period.present_from_ms > now_ms {
+            return Err(Error::bad_input(format!(
+                "the period {} of the rolling window {window} has not begun yet",
+                period.label
+            )));
+        }
         Ok(Self::of_period(
             app,
             board,
@@ -133,7 +139,7 @@ impl Standings {
         let id = &self.read.id;
         StandingsName {
             board: self.board.row.slug.clone(),
-            window: id.window.name().to_owned(),
+            window: id.window.to_string(),
             period: id.period.clone(),
             segment: id.segment.clone(),
         }
@@ -168,7 +174,7 @@ impl Standings {
         let cursor = EntryCursor::decode(cursor)?;
         let id = &self.read.id;
         if cursor.board() != (id.board, id.generation)
-            || cursor.list() != (&id.segment, id.window.name())
+            || cursor.list() != (&id.segment, &id.window.to_string())
         {
             return Err(Error::bad_input(
                 "this page cursor is of another list; take one from this list",

@@ -1,16 +1,19 @@
 //! What batch jobs need of Redis: entries as they are, right or wrong, and standings staged beside the live ones.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::Pipeline;
 
 use super::Store;
+use super::roll::marks_of;
 use super::write::PAIRS_MAX;
 use crate::commit::Head;
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
+use crate::roll::RollMark;
 
 /// How long a staged standings outlives a job that crashed.
 const STAGE_LIFETIME: Duration = Duration::from_secs(3600);
@@ -71,26 +74,29 @@ impl Store {
         Ok(kinds.into_iter().map(of_kind).collect())
     }
 
-    /// A partition's head and one member's doubles in sorted sets, at one moment; none where a key is no sorted set. Two round trips:
-    /// a `TYPE` a key; `GET` and a `ZSCORE` a key, in a transaction.
+    /// A partition's head, how far a board's rolling windows have got in it, and one member's doubles in sorted sets, at one moment; none where
+    /// a key is no sorted set. Two round trips: a `TYPE` a key; `GET`, `HGETALL` and a `ZSCORE` a key, in a transaction.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`.
     pub async fn probe(
         &self,
         partition: Partition,
+        board: BoardNo,
         keys: &[String],
         member: &[u8],
-    ) -> Result<(Head, Vec<Option<f64>>)> {
+    ) -> Result<(Head, HashMap<String, RollMark>, Vec<Option<f64>>)> {
         let kinds = self.kinds(keys).await?;
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(self.keys().head(partition));
+        pipe.cmd("HGETALL").arg(self.keys().rolls(partition, board));
         for (key, _) in keys.iter().zip(&kinds).filter(|(_, kind)| *kind == "zset") {
             pipe.cmd("ZSCORE").arg(key).arg(member);
         }
         let (mut answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
-        let doubles = answers.split_off(1);
+        let doubles = answers.split_off(2);
+        let marks = marks_of(super::decode(answers.pop())?)?;
         let head: Option<String> = super::decode(answers.pop())?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let mut doubles = doubles.into_iter();
@@ -101,7 +107,8 @@ impl Store {
                 Ok(None)
             }
         };
-        Ok((head, kinds.iter().map(double).collect::<Result<_>>()?))
+        let doubles = kinds.iter().map(double).collect::<Result<_>>()?;
+        Ok((head, marks, doubles))
     }
 
     async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {

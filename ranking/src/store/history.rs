@@ -1,14 +1,16 @@
 //! What a change of a member's history, or of a whole board, needs of Redis: the tail that SQL does not have yet, and the board's keys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::read::Standings;
+use super::roll::marks_of;
 use super::write::entries_of;
 use super::{Store, decode};
 use crate::board_mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};
+use crate::roll::RollMark;
 
 /// How many periods are looked at in one round trip.
 const PERIODS_MAX: usize = 500;
@@ -22,6 +24,8 @@ pub struct Tail {
     pub commits: Vec<Commit>,
     /// What became of the board.
     pub board: BoardMark,
+    /// How far its rolling windows have got, by series.
+    pub rolls: HashMap<String, RollMark>,
     /// What the event id asked for was accepted as.
     pub seen: Option<String>,
 }
@@ -29,8 +33,8 @@ pub struct Tail {
 /// A period that has entries.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Began {
-    /// Where it starts, in Unix milliseconds.
-    pub start_ms: i64,
+    /// Since when it is the present one, in Unix milliseconds.
+    pub present_from_ms: i64,
     /// Its label.
     pub label: String,
 }
@@ -38,15 +42,15 @@ pub struct Began {
 /// Which periods are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
-    /// Those that start before an instant, newest first.
+    /// Those that became the present one before an instant, newest first.
     Before(i64),
-    /// Those that start after an instant, oldest first.
+    /// Those that became the present one after an instant, oldest first.
     After(i64),
 }
 
 impl Store {
-    /// The commits after `seq`, at most `count`, with the mark of a board and the value of an event id (a seen hash and its field).
-    /// One round trip: `GET`, `XRANGE`, `HGET`, `HGET` in a transaction.
+    /// The commits after `seq`, at most `count`, with the marks of a board and the value of an event id (a seen hash and its field).
+    /// One round trip: `GET`, `XRANGE`, `HGET`, `HGETALL`, `HGET` in a transaction.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
@@ -71,6 +75,7 @@ impl Store {
         pipe.cmd("HGET")
             .arg(keys.board_marks(partition))
             .arg(board.0);
+        pipe.cmd("HGETALL").arg(keys.rolls(partition, board));
         if let Some((bucket, field)) = seen {
             pipe.cmd("HGET")
                 .arg(keys.seen(partition, bucket))
@@ -89,6 +94,7 @@ impl Store {
             head,
             commits,
             board: BoardMark::parse(mark.as_deref())?,
+            rolls: marks_of(decode(answers.next())?)?,
             seen: match seen {
                 Some(_) => decode(answers.next())?,
                 None => None,
@@ -96,13 +102,14 @@ impl Store {
         })
     }
 
-    /// The names of all keys that a partition has of a board: standings and lists of periods. `SCAN`: several round trips, O(keys of the server).
+    /// The names of all keys that a partition has of a board: standings, lists of periods, marks of rolling windows. `SCAN`: several round trips, O(keys of the server).
     ///
     /// # Errors
     /// `Unavailable`.
     pub async fn board_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
         let mut found = self.standings_keys(partition, Some(board)).await?;
         found.extend(self.periods_keys(partition, board).await?);
+        found.push(self.keys().rolls(partition, board));
         Ok(found)
     }
 
@@ -133,8 +140,8 @@ impl Store {
                 return Ok(found);
             };
             range = match range {
-                Range::Before(_) => Range::Before(last.start_ms),
-                Range::After(_) => Range::After(last.start_ms),
+                Range::Before(_) => Range::Before(last.present_from_ms),
+                Range::After(_) => Range::After(last.present_from_ms),
             };
             let mut reads = super::read::Reads::new(self, standings);
             for began in &listed {
@@ -168,13 +175,13 @@ impl Store {
         for list in lists {
             let list: Vec<Began> = list
                 .into_iter()
-                .map(|(label, start)| Began {
-                    start_ms: start as i64,
+                .map(|(label, from)| Began {
+                    present_from_ms: from as i64,
                     label,
                 })
                 .collect();
             if list.len() == PERIODS_MAX {
-                ends.extend(list.last().map(|began| began.start_ms));
+                ends.extend(list.last().map(|began| began.present_from_ms));
             }
             all.extend(list);
         }
@@ -183,13 +190,13 @@ impl Store {
                 let end = ends.into_iter().max().unwrap_or(i64::MIN);
                 all.into_iter()
                     .rev()
-                    .filter(|began| began.start_ms >= end)
+                    .filter(|began| began.present_from_ms >= end)
                     .collect()
             }
             Range::After(_) => {
                 let end = ends.into_iter().min().unwrap_or(i64::MAX);
                 all.into_iter()
-                    .filter(|began| began.start_ms <= end)
+                    .filter(|began| began.present_from_ms <= end)
                     .collect()
             }
         })

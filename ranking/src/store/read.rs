@@ -3,7 +3,7 @@
 //! All of them share one order: rank key, then member bytes. A *split* is a place in that order, said as the number of
 //! entries before it in each shard; pages are merged from there, forward or back. Positions are 0-based.
 //! S shards are read in one pipeline; each read adds a `GET` of the heads, so that no answer comes from a partition
-//! that is not level.
+//! that is not level; of a rolling window how far it has got is read with them.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
+use crate::roll::{Reach, RollMark, Rolls};
 use crate::shard::shard_of;
 use crate::window::Period;
 
@@ -82,6 +83,19 @@ impl Standings {
     #[must_use]
     pub fn partitions(&self) -> &[Partition] {
         &self.partitions
+    }
+
+    /// Checks that a partition whose series has this mark has all that is in the period: where there is none, nothing is.
+    fn check_rolled(&self, mark: Option<RollMark>) -> Result<()> {
+        let Some(mark) = mark else { return Ok(()) };
+        let rolls = Rolls {
+            marks: [(self.id.series(), mark)].into(),
+            now_ms: 0,
+        };
+        match rolls.reach(&self.id, &self.period, &self.rules.zone)? {
+            Reach::There => Ok(()),
+            _ => Err(Error::NotRolled(self.id.board)),
+        }
     }
 
     fn shard(&self, member: &MemberId) -> usize {
@@ -412,6 +426,13 @@ impl<'a> Reads<'a> {
         for &partition in &standings.partitions {
             pipe.cmd("GET").arg(store.keys().head(partition));
         }
+        if standings.id.window.rolling().is_some() {
+            for &partition in &standings.partitions {
+                pipe.cmd("HGET")
+                    .arg(store.keys().rolls(partition, standings.id.board))
+                    .arg(standings.id.series());
+            }
+        }
         Self {
             store,
             standings,
@@ -475,10 +496,22 @@ impl<'a> Reads<'a> {
 
     pub(super) async fn send<T: FromRedisValue>(self) -> Result<Vec<T>> {
         let (mut answers, run_id): (Vec<redis::Value>, _) = self.store.read(&self.pipe).await?;
-        let rest = answers.split_off(self.standings.partitions.len());
+        let mut rest = answers.split_off(self.standings.partitions.len());
+        let marks = match self.standings.id.window.rolling() {
+            Some(_) => {
+                let answers = rest.split_off(self.standings.partitions.len());
+                std::mem::replace(&mut rest, answers)
+            }
+            None => vec![],
+        };
         for (&partition, head) in self.standings.partitions.iter().zip(answers) {
             let head: Option<String> = decode(Some(head))?;
             Store::check_level(partition, head.as_deref(), &run_id)?;
+        }
+        for mark in marks {
+            let mark: Option<String> = decode(Some(mark))?;
+            let mark = mark.as_deref().map(RollMark::parse).transpose()?;
+            self.standings.check_rolled(mark)?;
         }
         rest.into_iter()
             .map(|answer| decode(Some(answer)))

@@ -185,6 +185,7 @@ impl Recovery {
         for pattern in [
             keys.seen_pattern(self.partition),
             keys.periods_pattern(self.partition, None),
+            keys.rolls_pattern(self.partition),
         ] {
             found.extend(self.store.scan(&pattern).await?);
         }

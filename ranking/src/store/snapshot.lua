@@ -1,25 +1,16 @@
 -- What a partition holds at this moment, for a fold.
--- KEYS  head, log, board marks, buckets of seen event ids, then standings
--- ARGV  number of boards, boards, number of buckets, number of event ids, event ids, then for each standings: number of members, members
--- returns run id, head, length of the log, marks of the boards, then (where there are event ids) an array of values a bucket, then an array of scores a standings
+-- KEYS  head, log, then what is looked into
+-- ARGV  for each key after the log: HMGET or ZMSCORE, number of fields or members, these
+-- returns run id, head, length of the log, then an array for each key after it
 local answer = {
   string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'),
   redis.call('GET', KEYS[1]),
   redis.call('XLEN', KEYS[2]),
 }
-local boards = tonumber(ARGV[1])
-answer[#answer + 1] = redis.call('HMGET', KEYS[3], unpack(ARGV, 2, 1 + boards))
-local buckets, ids = tonumber(ARGV[2 + boards]), tonumber(ARGV[3 + boards])
-local i = 4 + boards
-if ids > 0 then
-  for k = 4, 3 + buckets do
-    answer[#answer + 1] = redis.call('HMGET', KEYS[k], unpack(ARGV, i, i + ids - 1))
-  end
-end
-i = i + ids
-for k = 4 + buckets, #KEYS do
-  local members = tonumber(ARGV[i])
-  answer[#answer + 1] = redis.call('ZMSCORE', KEYS[k], unpack(ARGV, i + 1, i + members))
-  i = i + 1 + members
+local i = 1
+for k = 3, #KEYS do
+  local count = tonumber(ARGV[i + 1])
+  answer[#answer + 1] = redis.call(ARGV[i], KEYS[k], unpack(ARGV, i + 2, i + 1 + count))
+  i = i + 2 + count
 end
 return answer

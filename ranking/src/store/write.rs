@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::{KeySpace, StandingsId};
 use crate::rank_key::RankKey;
+use crate::roll::RollMark;
 use crate::submission::{Folded, Snapshot, StandingsChange, Wanted};
 use crate::window::Window;
 
@@ -98,7 +99,7 @@ impl Writes {
             self.push("ZREM", &key, chunk.to_vec());
         }
         if !set.is_empty() {
-            self.note_period(keys, partition, &change.id, change.start_ms);
+            self.note_period(keys, partition, &change.id, change.present_from_ms);
         }
     }
 
@@ -108,10 +109,10 @@ impl Writes {
         keys: &KeySpace,
         partition: Partition,
         id: &StandingsId,
-        start_ms: i64,
+        present_from_ms: i64,
     ) {
         if id.window != Window::All {
-            let args = vec![start_ms.to_string(), id.period.clone()];
+            let args = vec![present_from_ms.to_string(), id.period.clone()];
             self.push("ZADD", &keys.periods(partition, id), args);
         }
     }
@@ -126,6 +127,19 @@ impl Writes {
     ) {
         let args = vec![no.to_string(), mark.to_text()];
         self.push("HSET", &keys.board_marks(partition), args);
+    }
+
+    /// Marks how far a series has got: `HSET`.
+    pub fn mark_roll(
+        &mut self,
+        keys: &KeySpace,
+        partition: Partition,
+        no: BoardNo,
+        series: &str,
+        mark: RollMark,
+    ) {
+        let args = vec![series.to_owned(), mark.to_text()];
+        self.push("HSET", &keys.rolls(partition, no), args);
     }
 
     /// Forgets an event id: `HDEL`.
@@ -206,7 +220,8 @@ pub struct LogRead {
 
 impl Store {
     /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
-    /// an `HMGET` of the boards' marks, one a day of the dedup window, and one `ZMSCORE` a standings; O(event ids + members).
+    /// an `HMGET` of the boards' marks, one of each board's rolling windows, one a day of the dedup window, and one `ZMSCORE` a standings;
+    /// O(event ids + members).
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
@@ -222,28 +237,39 @@ impl Store {
             .buckets(now_ms)
             .map(|bucket| keys.seen(partition, bucket))
             .collect();
+        let seen_in: &[String] = if wanted.seen.is_empty() {
+            &[]
+        } else {
+            &buckets
+        };
+        let looked_up = 1 + wanted.rolls.len() + seen_in.len() + wanted.standings.len();
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(3 + buckets.len() + wanted.standings.len());
-        command
+            .arg(2 + looked_up)
             .arg(keys.head(partition))
             .arg(keys.log(partition))
-            .arg(keys.board_marks(partition))
-            .arg(&buckets);
+            .arg(keys.board_marks(partition));
+        for (no, _) in &wanted.rolls {
+            command.arg(keys.rolls(partition, *no));
+        }
+        command.arg(seen_in);
         for (id, _) in &wanted.standings {
             command.arg(keys.standings(partition, id));
         }
-        command.arg(wanted.boards.len());
-        for no in &wanted.boards {
-            command.arg(no.0);
+        let boards: Vec<i64> = wanted.boards.iter().map(|no| no.0).collect();
+        command.arg("HMGET").arg(boards.len()).arg(boards);
+        for (_, series) in &wanted.rolls {
+            command.arg("HMGET").arg(series.len()).arg(series);
         }
-        command
-            .arg(buckets.len())
-            .arg(wanted.seen.len())
-            .arg(&wanted.seen);
+        for _ in seen_in {
+            command
+                .arg("HMGET")
+                .arg(wanted.seen.len())
+                .arg(&wanted.seen);
+        }
         for (_, members) in &wanted.standings {
-            command.arg(members.len());
+            command.arg("ZMSCORE").arg(members.len());
             for member in members {
                 command.arg(member.as_str());
             }
@@ -261,8 +287,14 @@ impl Store {
             .iter()
             .map(|mark| BoardMark::parse(mark.as_deref()))
             .collect::<Result<_>>()?;
+        let mut rolls = Vec::with_capacity(wanted.rolls.len());
+        for _ in &wanted.rolls {
+            let marks: Vec<Option<String>> = next(&mut answer)?;
+            let parse = |mark: &Option<String>| mark.as_deref().map(RollMark::parse).transpose();
+            rolls.push(marks.iter().map(parse).collect::<Result<_>>()?);
+        }
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
-        for _ in buckets.iter().filter(|_| !wanted.seen.is_empty()) {
+        for _ in seen_in {
             let found: Vec<Option<String>> = next(&mut answer)?;
             for (seen, found) in seen.iter_mut().zip(found) {
                 *seen = seen.take().or(found);
@@ -275,6 +307,7 @@ impl Store {
             head,
             log_len,
             boards,
+            rolls,
             seen,
             keys,
         })
@@ -286,6 +319,9 @@ impl Store {
         let mut writes = Writes::default();
         for change in &folded.changes {
             writes.change(self.keys(), partition, change);
+        }
+        for (no, series, mark) in &folded.rolls {
+            writes.mark_roll(self.keys(), partition, *no, series, *mark);
         }
         if let Some(commit) = &folded.commit {
             let bucket = dedup.bucket(commit.accepted_at_ms);

@@ -1,0 +1,92 @@
+//! What rolling needs of Redis: how far a board's series have got, and who is in a standings.
+
+use std::collections::HashMap;
+
+use super::{Store, decode};
+use crate::commit::Head;
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, MemberId, Partition};
+use crate::key::StandingsId;
+use crate::roll::RollMark;
+
+/// How many members one step looks at.
+const MEMBERS_MAX: usize = 500;
+
+/// A step of a walk through a standings.
+#[derive(Debug)]
+pub struct Walked {
+    /// Where the next step begins; `None` at the end.
+    pub next: Option<String>,
+    /// Members that are there; some may come twice.
+    pub members: Vec<MemberId>,
+}
+
+impl Store {
+    /// How far a board's series have got in a partition, and the head of that moment. One round trip: `GET`, `HGETALL` in a transaction.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`; `Corrupt` where a mark is none of ours.
+    pub async fn rolls(
+        &self,
+        partition: Partition,
+        board: BoardNo,
+    ) -> Result<(Head, HashMap<String, RollMark>)> {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("GET").arg(self.keys().head(partition));
+        pipe.cmd("HGETALL").arg(self.keys().rolls(partition, board));
+        let ((head, marks), run_id): ((Option<String>, HashMap<String, String>), _) =
+            self.read(&pipe).await?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        Ok((head, marks_of(marks)?))
+    }
+
+    /// A step of a walk through one shard of a standings: whoever is there all the while is met. Begins at "0". `ZSCAN`: O(members of the step).
+    ///
+    /// # Errors
+    /// `Unavailable`; `Corrupt` where an entry is none of ours.
+    pub async fn walk(
+        &self,
+        partition: Partition,
+        id: &StandingsId,
+        cursor: &str,
+    ) -> Result<Walked> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("ZSCAN")
+            .arg(self.keys().standings(partition, id))
+            .arg(cursor)
+            .arg("COUNT")
+            .arg(MEMBERS_MAX);
+        let (answers, _): (Vec<redis::Value>, _) = self.read(&pipe).await?;
+        let (next, entries): (String, Vec<(String, f64)>) = decode(answers.into_iter().next())?;
+        let members = entries
+            .into_iter()
+            .map(|(member, _)| {
+                MemberId::new(&member).map_err(|_| {
+                    Error::corrupt(format!("a sorted set holds {member:?}, which is no member"))
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Walked {
+            next: (next != "0").then_some(next),
+            members,
+        })
+    }
+
+    /// How many entries one shard of a standings has. One round trip: `ZCARD`.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn shard_size(&self, partition: Partition, id: &StandingsId) -> Result<u64> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("ZCARD").arg(self.keys().standings(partition, id));
+        let ((size,), _): ((u64,), _) = self.read(&pipe).await?;
+        Ok(size)
+    }
+}
+
+/// Marks as a hash has them.
+pub(super) fn marks_of(marks: HashMap<String, String>) -> Result<HashMap<String, RollMark>> {
+    let parse = |(series, mark): (String, String)| Ok((series, RollMark::parse(&mark)?));
+    marks.into_iter().map(parse).collect()
+}

@@ -1,0 +1,422 @@
+//! Rolling windows over months of simulated time, against every window recomputed from all events: the clock jumps, rollers run, are missed
+//! and are cut off anywhere, events come late, members are taken out, Redis is emptied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use entity::amend::{Amended, Amendment, amend};
+use entity::deployment::{Deployment as Stores, Settings};
+use entity::{board, recovery, roll, submit};
+use migration::{Migrator, MigratorTrait};
+use rand::prelude::*;
+use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::commit::EventPlace;
+use ranking::id::{EventId, MemberId};
+use ranking::key::StandingsId;
+use ranking::store::read::Standings;
+use ranking::submission::{Submission, Verdict};
+use ranking::window::{Period, Window, parse_zone};
+use sea_orm::EntityTrait;
+use tokio::time::Instant;
+
+use crate::deployment::{Deployment, Redis, Sql};
+use crate::game::seeded;
+
+const DAY_MS: i64 = 86_400_000;
+
+const MEMBERS: [&str; 7] = ["a", "b", "c", "Z", "ü", "aa", "m"];
+
+/// Zones, and an instant some days before their clocks change.
+const ZONES: [(&str, &str); 6] = [
+    ("America/St_Johns", "2010-11-01T00:00:00Z"),
+    ("Asia/Kathmandu", "2025-02-20T00:00:00Z"),
+    ("Pacific/Apia", "2011-12-20T00:00:00Z"),
+    ("Australia/Lord_Howe", "2025-03-28T00:00:00Z"),
+    ("Europe/London", "2025-10-20T00:00:00Z"),
+    ("UTC", "1970-01-01T00:00:00Z"),
+];
+
+/// A score that was accepted.
+#[derive(Debug, Clone)]
+struct Scored {
+    place: EventPlace,
+    member: &'static str,
+    score: i64,
+    at_ms: i64,
+    segments: Vec<String>,
+    counts: bool,
+}
+
+/// A board at work, and all that it was told.
+struct World {
+    stores: Stores,
+    board: Board,
+    scores: Vec<Scored>,
+    ids: u64,
+}
+
+/// Stores in this process, on a database and a Redis of the test's own.
+async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
+    let settings = Settings {
+        data_dir: deployment.new_file("data"),
+        database_url: None,
+        redis_url: Some(deployment.redis_url()),
+        redis_prefix: format!("laurel{partitions}"),
+        partitions: Some(partitions),
+        dedup_hours: 24,
+        log_commits_max: 100_000,
+        redis_timeout_ms: 60_000,
+    };
+    let db = settings.connect_sql().await.unwrap();
+    Migrator::up(&db, None).await.unwrap();
+    settings.open(db).await.unwrap()
+}
+
+fn pick<T: Clone>(rng: &mut impl Rng, from: &[T]) -> T {
+    from.choose(rng).unwrap().clone()
+}
+
+/// Random rules with some rolling windows.
+fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
+    let every = ["3h", "24h", "1d", "2d", "3d", "7d", "2w", "2mo"];
+    let others = [Window::Hourly, Window::Daily, Window::Weekly];
+    loop {
+        let mut windows: Vec<Window> = every
+            .sample(rng, 2)
+            .map(|name| name.parse().unwrap())
+            .collect();
+        windows.extend(others.sample(rng, 1));
+        let tried = Rules::new(RulesInput {
+            direction: pick(rng, &[Direction::HighFirst, Direction::LowFirst]),
+            policy: pick(
+                rng,
+                &[Policy::Sum, Policy::Sum, Policy::Best, Policy::Latest],
+            ),
+            tie_break: pick(
+                rng,
+                &[TieBreak::Earliest, TieBreak::Latest, TieBreak::Member],
+            ),
+            tick_ms: pick(rng, &[None, Some(1000), Some(100_000)]),
+            decimals: 0,
+            min: pick(rng, &[-60, 0]),
+            max: 60,
+            zone: parse_zone(zone).unwrap(),
+            shards: pick(rng, &[1, 2]),
+            windows,
+        });
+        if let Ok(rules) = tried {
+            return rules;
+        }
+    }
+}
+
+impl World {
+    async fn new(stores: &Stores, rng: &mut impl Rng, slug: &str, zone: &str) -> Self {
+        let rules = rules(rng, zone);
+        let row = board::of_rules(slug, slug, &rules, zone, 0);
+        let row = board::Entity::insert(row)
+            .exec_with_returning(&stores.db)
+            .await
+            .unwrap();
+        Self {
+            stores: stores.clone(),
+            board: row.to_ranking().unwrap(),
+            scores: vec![],
+            ids: 0,
+        }
+    }
+
+    /// Submits a few scores, on time and late, in one batch.
+    async fn play(&mut self, rng: &mut impl Rng, now_ms: i64) {
+        let partitions = self.stores.store.partitions();
+        let mut batches: BTreeMap<_, Vec<(Submission, &'static str)>> = BTreeMap::new();
+        for _ in 0..rng.random_range(1..6) {
+            let name = pick(rng, &MEMBERS);
+            let member = MemberId::new(name).unwrap();
+            let late_ms = match rng.random_range(0..10) {
+                0..5 => None,
+                5..7 => Some(rng.random_range(0..DAY_MS)),
+                7..9 => Some(rng.random_range(0..14 * DAY_MS)),
+                _ => Some(rng.random_range(0..70 * DAY_MS)),
+            };
+            self.ids += 1;
+            let segments: &[&[&str]] = &[&[], &["region:eu"], &["region:ü:%"]];
+            let submission = Submission {
+                board: self.board.clone(),
+                member: member.clone(),
+                score: rng.random_range(-5..=5_i64).max(self.board.rules.min),
+                // One that is early by the skew is taken as now.
+                at_ms: late_ms
+                    .map(|late_ms| (now_ms - late_ms).max(0))
+                    .or(rng.random_bool(0.2).then_some(now_ms + 900)),
+                event_id: Some(EventId::new(&self.ids.to_string()).unwrap()),
+                segments: pick(rng, segments)
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+            };
+            let partition = partitions.of_member(&self.board, &member);
+            batches
+                .entry(partition)
+                .or_default()
+                .push((submission, name));
+        }
+        for (partition, batch) in batches {
+            let submissions = batch
+                .iter()
+                .map(|(submission, _)| submission.clone())
+                .collect();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            let submitted = submit::submit(&self.stores, partition, submissions, now_ms, deadline)
+                .await
+                .unwrap();
+            let seq = submitted.commit.map_or(0, |(seq, _)| seq);
+            for ((submission, member), verdict) in batch.into_iter().zip(submitted.verdicts) {
+                let Verdict::Accepted { index } = verdict else {
+                    continue;
+                };
+                let place = EventPlace {
+                    partition,
+                    seq,
+                    index,
+                };
+                self.scores.push(Scored {
+                    place,
+                    member,
+                    score: submission.score,
+                    at_ms: submission.at_ms.map_or(now_ms, |at_ms| at_ms.min(now_ms)),
+                    segments: submission.segments,
+                    counts: true,
+                });
+            }
+        }
+    }
+
+    /// Takes a member out, or voids one of its scores.
+    async fn take_back(&mut self, rng: &mut impl Rng) {
+        let Some(of) = self
+            .scores
+            .iter()
+            .filter(|scored| scored.counts)
+            .choose(rng)
+        else {
+            return;
+        };
+        let (place, name) = (of.place, of.member);
+        let removes = rng.random_bool(0.5);
+        let amendment = if removes {
+            Amendment::Removal
+        } else {
+            Amendment::Void(place)
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let member = MemberId::new(name).unwrap();
+        match amend(&self.stores, &self.board, &member, amendment, deadline).await {
+            Ok(amended) => assert_eq!(amended, Amended::Done),
+            // What is left may leave a range.
+            Err(entity::Error::Ranking(ranking::Error::OutOfRange(_))) => return,
+            Err(error) => panic!("{error}"),
+        }
+        for scored in &mut self.scores {
+            if scored.place == place || (removes && scored.member == name) {
+                scored.counts = false;
+            }
+        }
+    }
+
+    /// A roller that is cut off somewhere, or not at all.
+    async fn roll(&self, rng: &mut impl Rng, now_ms: i64) {
+        let cut = Duration::from_micros(rng.random_range(0..6000));
+        let rolling = roll::roll(&self.stores, now_ms);
+        if rng.random_bool(0.5) {
+            let _ = tokio::time::timeout(cut, rolling).await;
+        } else {
+            rolling.await.unwrap();
+        }
+    }
+
+    /// Empties Redis once SQL has everything; the partitions are recovered.
+    async fn lose_redis(&self) {
+        let partitions = self.stores.store.partitions();
+        for partition in partitions.each() {
+            recovery::settle(&self.stores, partition).await.unwrap();
+        }
+        self.flush().await;
+        for partition in partitions.each() {
+            recovery::recover(&self.stores, partition).await.unwrap();
+        }
+    }
+
+    async fn flush(&self) {
+        for partition in self.stores.store.partitions().each() {
+            let recovery = self.stores.store.begin_recovery(partition, "flush").await;
+            let recovery = recovery.unwrap().unwrap();
+            recovery.close().await.unwrap();
+            recovery.clear().await.unwrap();
+            recovery.abandon().await.unwrap();
+        }
+    }
+
+    /// Checks every window as it is at an instant.
+    async fn check(&self, now_ms: i64) {
+        let rules = &self.board.rules;
+        for &window in &rules.windows {
+            let period = window.period_at(now_ms, &rules.zone).unwrap();
+            for segment in ["", "region:eu", "region:ü:%"] {
+                self.check_standings(window, &period, segment, now_ms).await;
+            }
+        }
+    }
+
+    async fn check_standings(&self, window: Window, period: &Period, segment: &str, now_ms: i64) {
+        let Stores { store, .. } = &self.stores;
+        let id = StandingsId::of(&self.board, segment, window, period);
+        let standings = Standings::new(store, &self.board, id, period.clone());
+        let placed = loop {
+            let from = store.split_at_position(&standings, 0).await;
+            let read = match from {
+                Ok(from) => store.forward(&standings, &from, 100).await,
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(placed) => break placed,
+                Err(ranking::Error::NotRolled(_)) => {
+                    let rolled = roll::roll_board(&self.stores, &self.board, now_ms).await;
+                    rolled.unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let rules = &self.board.rules;
+        let got: Vec<(String, i64, i64)> = placed
+            .into_iter()
+            .map(|placed| {
+                let state = rules.state(window, period, placed.key);
+                (placed.member.to_string(), state.score, state.tick)
+            })
+            .collect();
+        let expected = self.expected(window, period, segment);
+        assert_eq!(
+            got, expected,
+            "{window} {} {segment:?} of {:?} at {now_ms}: {:?}",
+            period.label, self.board, self.scores
+        );
+    }
+
+    /// What a period must hold, from all events.
+    fn expected(&self, window: Window, period: &Period, segment: &str) -> Vec<(String, i64, i64)> {
+        let rules = &self.board.rules;
+        let start_ms = first_ms(window, period, rules);
+        let is_inside = |scored: &&Scored| {
+            let at_ms = scored.at_ms;
+            let of_segment = segment.is_empty() || scored.segments.iter().any(|of| of == segment);
+            scored.counts
+                && of_segment
+                && start_ms <= at_ms
+                && period.end_ms.is_none_or(|end_ms| at_ms < end_ms)
+        };
+        let mut by_member: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
+        for scored in self.scores.iter().filter(is_inside) {
+            let tick = scored.at_ms.div_euclid(rules.tick_ms.into());
+            by_member
+                .entry(scored.member)
+                .or_default()
+                .push((scored.score, tick));
+        }
+        let better = |score: i64| match rules.direction {
+            Direction::HighFirst => -score,
+            Direction::LowFirst => score,
+        };
+        let mut held: Vec<(String, i64, i64)> = vec![];
+        for (member, scores) in by_member {
+            let latest = scores.iter().map(|(_, tick)| *tick).max().unwrap();
+            let best = |scores: &mut dyn Iterator<Item = i64>| {
+                scores.min_by_key(|score| better(*score)).unwrap()
+            };
+            let (score, tick) = match rules.policy {
+                Policy::Sum => (scores.iter().map(|(score, _)| score).sum(), latest),
+                Policy::Best => {
+                    let top = best(&mut scores.iter().map(|(score, _)| *score));
+                    let had = scores.iter().filter(|(score, _)| *score == top);
+                    (top, had.map(|(_, tick)| *tick).min().unwrap())
+                }
+                Policy::Latest => {
+                    let last = scores.iter().filter(|(_, tick)| *tick == latest);
+                    (best(&mut last.map(|(score, _)| *score)), latest)
+                }
+            };
+            let tick = if rules.tie_break == TieBreak::Member {
+                0
+            } else {
+                tick
+            };
+            held.push((member.to_owned(), score, tick));
+        }
+        let by_time = |tick: i64| match rules.tie_break {
+            TieBreak::Latest => -tick,
+            _ => tick,
+        };
+        held.sort_by(|a, b| {
+            let (left, right) = ((better(a.1), by_time(a.2)), (better(b.1), by_time(b.2)));
+            left.cmp(&right).then(a.0.as_bytes().cmp(b.0.as_bytes()))
+        });
+        held
+    }
+}
+
+/// The first instant of a period: of a rolling one, counted back period by period.
+fn first_ms(window: Window, period: &Period, rules: &Rules) -> i64 {
+    let Some(rolling) = window.rolling() else {
+        return period.start_ms;
+    };
+    let mut start_ms = period.present_from_ms;
+    for _ in 1..rolling.count() {
+        if start_ms > 0 {
+            let before = rolling.base().period_at(start_ms - 1, &rules.zone);
+            start_ms = before.unwrap().start_ms;
+        }
+    }
+    start_ms
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rolling_windows_equal_all_their_events_at_every_step() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = stores(&deployment, 2).await;
+    let mut rng = seeded();
+    for (case, (zone, start)) in ZONES.into_iter().chain(ZONES).enumerate() {
+        let start_ms = start.parse::<jiff::Timestamp>().unwrap().as_millisecond();
+        let mut world = World::new(&stores, &mut rng, &format!("b{case}"), zone).await;
+        let mut now_ms = start_ms + rng.random_range(0..DAY_MS);
+        for _ in 0..40 {
+            let window = pick(&mut rng, &world.board.rules.windows);
+            let period = window.period_at(now_ms, &world.board.rules.zone).unwrap();
+            now_ms = match (rng.random_range(0..10), period.end_ms) {
+                (0..3, Some(end_ms)) if end_ms - now_ms < 40 * DAY_MS => end_ms,
+                (3..5, Some(end_ms)) if end_ms - now_ms < 40 * DAY_MS => now_ms.max(end_ms - 1),
+                (5, _) => now_ms + rng.random_range(0..20 * DAY_MS),
+                (6..8, _) => now_ms + rng.random_range(0..2 * DAY_MS),
+                _ => now_ms + rng.random_range(0..DAY_MS / 8),
+            };
+            stores.clock.set(now_ms);
+            match rng.random_range(0..12) {
+                0..7 => world.play(&mut rng, now_ms).await,
+                7..10 => world.roll(&mut rng, now_ms).await,
+                10 => world.take_back(&mut rng).await,
+                _ if rng.random_bool(0.3) => world.lose_redis().await,
+                _ => {}
+            }
+            world.check(now_ms).await;
+        }
+        // Every window that was ever looked at, and those in between.
+        let rules = world.board.rules.clone();
+        for _ in 0..5 {
+            let at_ms = rng.random_range((start_ms - 70 * DAY_MS).max(0)..=now_ms);
+            world.check(at_ms).await;
+            let window = pick(&mut rng, &rules.windows);
+            let period = window.period_at(at_ms, &rules.zone).unwrap();
+            world.check(period.present_from_ms).await;
+        }
+    }
+}
