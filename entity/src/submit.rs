@@ -7,15 +7,18 @@ use tokio::time::Instant;
 
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::roll;
+
+/// How many entries one commit may touch: no script runs for long.
+const TOUCHED_MAX: usize = 20_000;
 
 /// What became of a batch.
 #[derive(Debug)]
 pub struct Submitted {
     /// In the order of the submissions.
     pub verdicts: Vec<Verdict>,
-    /// The seq and id of its commit; `None` where nothing was accepted.
+    /// The seq and id of its last commit; `None` where nothing was accepted. It is the only one, unless the batch touches very many entries.
     pub commit: Option<(u64, String)>,
 }
 
@@ -31,15 +34,30 @@ pub async fn submit(
     now_ms: i64,
     deadline: Instant,
 ) -> Result<Submitted> {
-    let mut submitting = Submitting {
-        batch: Batch::new(submissions, now_ms),
-        now_ms,
+    let mut submitted = Submitted {
+        verdicts: Vec::with_capacity(submissions.len()),
+        commit: None,
     };
-    let done = carry_out(deployment, partition, &mut submitting, deadline).await?;
-    Ok(Submitted {
-        verdicts: done.outcome,
-        commit: done.commit,
-    })
+    let mut left = vec![submissions];
+    while let Some(mut submissions) = left.pop() {
+        let batch = Batch::new(submissions.clone(), now_ms);
+        if batch.touched() > TOUCHED_MAX && submissions.len() > 1 {
+            left.push(submissions.split_off(submissions.len() / 2));
+            left.push(submissions);
+            continue;
+        }
+        let mut submitting = Submitting { batch, now_ms };
+        match carry_out(deployment, partition, &mut submitting, deadline).await {
+            Ok(done) => {
+                submitted.verdicts.extend(done.outcome);
+                submitted.commit = done.commit.or(submitted.commit);
+            }
+            // A part of it is there.
+            Err(_) if submitted.commit.is_some() => return Err(Error::Unknown),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(submitted)
 }
 
 struct Submitting {

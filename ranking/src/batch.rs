@@ -219,6 +219,12 @@ impl Batch {
         }
     }
 
+    /// How many entries it touches: a late event touches many of a rolling window.
+    #[must_use]
+    pub fn touched(&self) -> usize {
+        self.places.iter().flatten().map(Vec::len).sum()
+    }
+
     /// What has to be read before it can be folded.
     #[must_use]
     pub fn wanted(&self) -> &Wanted {
@@ -301,6 +307,7 @@ impl Batch {
                 }
             }
             verdicts.push(Verdict::Accepted {
+                seq,
                 index: events.len() as u32,
             });
             events.push(submission.to_event(self.now_ms));

@@ -16,6 +16,9 @@ use crate::window::{Period, Window};
 /// The units of time that a tie-break may count in, in milliseconds, finest first.
 pub const TICKS_MS: [u32; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
+/// How many windows a board may have besides `all`.
+pub const WINDOWS_MAX: usize = 16;
+
 /// The coarsest tick that is taken without being asked for, in milliseconds.
 const TICK_UNASKED_MS_MAX: u32 = 1000;
 
@@ -177,7 +180,7 @@ impl Rules {
     /// Checks what is asked for and chooses the tick: the finest that every window's key has room for.
     ///
     /// # Errors
-    /// `Invalid`, saying what would be accepted.
+    /// `Invalid`, saying what would be accepted; `LimitExceeded` for too many windows.
     pub fn new(input: RulesInput) -> Result<Self> {
         check_ranges(&input)?;
         let asked: BTreeSet<Window> = input.windows.iter().copied().chain([Window::All]).collect();
@@ -185,6 +188,12 @@ impl Rules {
             return Err(Error::invalid(
                 "a window is named twice; each is accepted once",
             ));
+        }
+        if asked.len() > WINDOWS_MAX + 1 {
+            return Err(Error::LimitExceeded(format!(
+                "{} windows besides all are asked for; at most {WINDOWS_MAX} are accepted",
+                asked.len() - 1
+            )));
         }
         let mut rules = Self {
             direction: input.direction,

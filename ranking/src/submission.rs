@@ -46,8 +46,10 @@ pub fn segment_of(attribute: &str, value: &str) -> String {
 /// What became of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is in the commit, at this index.
+    /// It is in the commit of that number, at this index.
     Accepted {
+        /// The commit's seq.
+        seq: u64,
         /// 0-based.
         index: u32,
     },

@@ -10,9 +10,10 @@ use crate::deployment::{Deployment, Redis, Sql};
 use crate::program;
 
 /// An event of the file: board, member, Unix seconds, lines.
-type Row = (String, String, i64, i64);
+pub(crate) type Row = (String, String, i64, i64);
 
-fn rows() -> Vec<Row> {
+/// Every event of the file.
+pub(crate) fn rows() -> Vec<Row> {
     let file = std::fs::File::open(program::root().join("api/demo/commits.csv.gz")).unwrap();
     let mut text = String::new();
     flate2::read::GzDecoder::new(file)

@@ -158,6 +158,13 @@ impl Deployment {
             .await
     }
 
+    /// Takes everything out of Redis.
+    pub(crate) async fn flush_redis(&self) {
+        let mut connection = self.try_redis().await.unwrap();
+        let flush = redis::cmd("FLUSHALL");
+        let () = flush.query_async(&mut connection).await.unwrap();
+    }
+
     /// Where its Redis is.
     pub(crate) fn redis_url(&self) -> String {
         self.own_redis.as_ref().map_or_else(

@@ -57,6 +57,7 @@ mod redis_server;
 mod refusals;
 mod refusing_stores;
 mod rolling;
+mod rolling_boards;
 mod schema;
 mod segments;
 mod spread;

@@ -68,10 +68,10 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "segmentBy": ["country"] }), "are accepted"),
         (
             json!({ "windows": [{ "name": "yearly" }] }),
-            "hourly, daily, weekly and monthly",
+            "hourly, daily, weekly, monthly and rolling ones",
         ),
         (
-            json!({ "windows": [{ "name": "7d" }] }),
+            json!({ "windows": [{ "name": "decay:7d" }] }),
             "not available yet",
         ),
         (

@@ -171,9 +171,8 @@ impl World {
             let submitted = submit::submit(&self.stores, partition, submissions, now_ms, deadline)
                 .await
                 .unwrap();
-            let seq = submitted.commit.map_or(0, |(seq, _)| seq);
             for ((submission, member), verdict) in batch.into_iter().zip(submitted.verdicts) {
-                let Verdict::Accepted { index } = verdict else {
+                let Verdict::Accepted { seq, index } = verdict else {
                     continue;
                 };
                 let place = EventPlace {

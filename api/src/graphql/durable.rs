@@ -28,11 +28,14 @@ pub(super) async fn confirm(
 ) -> Vec<Result<Verdict>> {
     let own = placed.commit;
     let seq_of = |verdict: &Verdict| match verdict {
-        Verdict::Accepted { .. } => own.as_ref().map(|(seq, _)| *seq),
+        Verdict::Accepted { seq, .. } => Some(*seq),
         Verdict::Duplicate { seq } => Some(*seq),
         Verdict::Rejected(_) => None,
     };
-    let seqs: BTreeSet<u64> = placed.verdicts.iter().filter_map(seq_of).collect();
+    let mut seqs: BTreeSet<u64> = placed.verdicts.iter().filter_map(seq_of).collect();
+    // Its id is known: where SQL has it, SQL has those before it too.
+    let last = own.as_ref().map(|(seq, _)| *seq);
+    seqs.extend(last);
     let deadline = Instant::now() + TIMEOUT;
     let mut confirmed = BTreeMap::new();
     for seq in seqs {
@@ -42,13 +45,17 @@ pub(super) async fn confirm(
             .map(|(_, id)| id.as_str());
         confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
     }
+    let last = last.and_then(|last| confirmed.get(&last).cloned());
     let confirm = |verdict: Verdict| {
+        if let (Verdict::Accepted { .. }, Some(Err(error))) = (&verdict, &last) {
+            return Err(error.clone());
+        }
         let Some(refused) = seq_of(&verdict).and_then(|seq| confirmed.get(&seq)) else {
             return Ok(verdict);
         };
         match (refused, &verdict) {
             (Err(error), _) => Err(error.clone()),
-            (Ok(refused), Verdict::Accepted { index }) if refused.contains(index) => {
+            (Ok(refused), Verdict::Accepted { index, .. }) if refused.contains(index) => {
                 Err(Error::new(
                     ErrorCode::Internal,
                     "the database refused this score for its content; it is kept aside for whoever runs the server",

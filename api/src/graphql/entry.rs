@@ -7,9 +7,10 @@ use ranking::id::MemberId;
 
 use super::global_id::GlobalId;
 use super::member::Member;
-use super::request::state;
+use super::request::{app, state};
 use super::scalar::{DateTime, Decimal, int};
 use super::standings::Standings;
+use crate::error::{Error, ErrorCode};
 use crate::loader::{Bound, Found};
 
 /// How ranks are counted among equal scores.
@@ -114,6 +115,30 @@ impl Entry {
         let rules = &self.standings.read.rules;
         (rules.tie_break != TieBreak::Member)
             .then(|| DateTime(self.state().tick * i64::from(rules.tick_ms)))
+    }
+
+    /// How many ranks it has moved up since the end of the last period (negative: down); null for who was not in it. In standings of days and of
+    /// rolling days it is `since: "daily"`, of hours "hourly", of weeks "weekly", of months "monthly".
+    async fn change(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The window whose last period is meant.")] since: String,
+    ) -> Result<Option<i32>> {
+        let Some(before) = self.standings.last_period(app(ctx), &since)? else {
+            return Ok(None);
+        };
+        let then = before.entry_of(ctx, self.member.clone()).await?;
+        let Some(then) = then else { return Ok(None) };
+        let places = [then.found.position, self.found.position].map(i64::try_from);
+        let [Ok(then), Ok(now)] = places else {
+            return Ok(None);
+        };
+        Ok(Some(i32::try_from(then - now).map_err(|_| {
+            Error::new(
+                ErrorCode::Internal,
+                "a rank is beyond what GraphQL's Int holds",
+            )
+        })?))
     }
 
     /// 100 · members ranked below / (size − 1); 100 for whoever is alone.

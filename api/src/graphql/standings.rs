@@ -145,6 +145,37 @@ impl Standings {
         }
     }
 
+    /// The standings as they were at the end of the last period of a window: those of the period before this one. `None` where there is none.
+    pub(super) fn last_period(&self, app: &App, since: &str) -> crate::error::Result<Option<Self>> {
+        let (window, rules) = (self.read.id.window, &self.read.rules);
+        let of = window.rolling().map_or(window, |rolling| rolling.base());
+        if window == RankingWindow::All {
+            return Err(Error::bad_input(
+                "the window all has no periods, so nothing is known of its last one; ask in a daily, weekly, monthly or rolling window",
+            ));
+        }
+        let since: RankingWindow = since.parse()?;
+        if since != of && since != window {
+            return Err(Error::bad_input(format!(
+                "the periods of the window {window} are {of}; since: \"{of}\" is accepted"
+            )));
+        }
+        let last_ms = self.read.period.present_from_ms - 1;
+        if last_ms < 0 {
+            return Ok(None);
+        }
+        let period = window.period_at(last_ms, &rules.zone)?;
+        let segment = self.read.id.segment.clone();
+        Ok(Some(Self::of_period(
+            app,
+            &self.board,
+            window,
+            segment,
+            period,
+            true,
+        )))
+    }
+
     /// A member's entry, by the request's loader.
     pub(super) async fn entry_of(
         &self,

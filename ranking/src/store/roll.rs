@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Store, decode};
 use crate::commit::Head;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::StandingsId;
 use crate::roll::RollMark;
@@ -17,7 +17,7 @@ const MEMBERS_MAX: usize = 500;
 pub struct Walked {
     /// Where the next step begins; `None` at the end.
     pub next: Option<String>,
-    /// Members that are there; some may come twice.
+    /// Members that are there; some may come twice. What is no member is left out.
     pub members: Vec<MemberId>,
 }
 
@@ -41,10 +41,27 @@ impl Store {
         Ok((head, marks_of(marks)?))
     }
 
+    /// How far boards' series have got in partitions, in the order asked, level or not. One round trip: an `HGETALL` a board and partition.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Corrupt` where a mark is none of ours.
+    pub async fn many_rolls(
+        &self,
+        places: &[(Partition, BoardNo)],
+    ) -> Result<Vec<HashMap<String, RollMark>>> {
+        let mut pipe = redis::pipe();
+        for (partition, board) in places {
+            pipe.cmd("HGETALL")
+                .arg(self.keys().rolls(*partition, *board));
+        }
+        let (marks, _): (Vec<HashMap<String, String>>, _) = self.read(&pipe).await?;
+        marks.into_iter().map(marks_of).collect()
+    }
+
     /// A step of a walk through one shard of a standings: whoever is there all the while is met. Begins at "0". `ZSCAN`: O(members of the step).
     ///
     /// # Errors
-    /// `Unavailable`; `Corrupt` where an entry is none of ours.
+    /// `Unavailable`; `Corrupt` where the key has a foreign type.
     pub async fn walk(
         &self,
         partition: Partition,
@@ -61,12 +78,8 @@ impl Store {
         let (next, entries): (String, Vec<(String, f64)>) = decode(answers.into_iter().next())?;
         let members = entries
             .into_iter()
-            .map(|(member, _)| {
-                MemberId::new(&member).map_err(|_| {
-                    Error::corrupt(format!("a sorted set holds {member:?}, which is no member"))
-                })
-            })
-            .collect::<Result<_>>()?;
+            .filter_map(|(member, _)| MemberId::new(&member).ok())
+            .collect();
         Ok(Walked {
             next: (next != "0").then_some(next),
             members,
