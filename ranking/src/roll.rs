@@ -190,3 +190,99 @@ pub fn carry(
         Carried::Wants(unknown)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{Direction, RulesInput, tests::input};
+    use crate::window::parse_zone;
+    use proptest::prelude::*;
+
+    /// Rules with one rolling window, and an instant. Monrovia's days began at 00:44:30 UTC, in the middle of a tick of 100 s.
+    fn cases() -> impl Strategy<Value = (Rules, Rolling, i64)> {
+        let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
+        let ties = prop_oneof![
+            Just(TieBreak::Earliest),
+            Just(TieBreak::Latest),
+            Just(TieBreak::Member)
+        ];
+        let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
+        let places = prop_oneof![
+            Just(("UTC", 1_000_000_000_000_i64)),
+            Just(("UTC", 5 * 86_400_000)),
+            Just(("Africa/Monrovia", 40_000_000_000)),
+            Just(("Europe/London", 1_761_438_600_000)),
+        ];
+        let names = prop_oneof![Just("1d"), Just("2d"), Just("3d"), Just("5h")];
+        let ticks = prop_oneof![Just(1), Just(100_000)];
+        (policies, ties, directions, places, names, ticks).prop_filter_map(
+            "LATEST needs a time",
+            |(policy, tie_break, direction, (zone, at_ms), name, tick_ms)| {
+                let rules = Rules::new(RulesInput {
+                    policy,
+                    tie_break,
+                    direction,
+                    tick_ms: (tie_break != TieBreak::Member).then_some(tick_ms),
+                    min: -100,
+                    max: 100,
+                    zone: parse_zone(zone).unwrap(),
+                    windows: vec![name.parse().unwrap()],
+                    ..input()
+                });
+                let rolling = name.parse::<Window>().unwrap().rolling()?;
+                Some((rules.ok()?, rolling, at_ms))
+            },
+        )
+    }
+
+    /// What events give, as a key holds it.
+    fn held<'a>(rules: &Rules, events: impl Iterator<Item = &'a (i64, i64)>) -> Option<State> {
+        let folded = events.fold(None, |state, &(score, at_ms)| {
+            let tick = rules.tick(at_ms);
+            Some(rules.fold(state, State { score, tick }))
+        });
+        folded.map(|state| State {
+            tick: if rules.tie_break == TieBreak::Member {
+                0
+            } else {
+                state.tick
+            },
+            ..state
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn what_is_carried_is_what_the_events_inside_give(
+            (rules, rolling, at_ms) in cases(),
+            events in proptest::collection::vec((-2_i64..=2, 0.0_f64..1.0, proptest::option::of(-120_000_i64..120_000)), 0..6),
+        ) {
+            let window = Window::Rolling(rolling);
+            let from = window.period_at(at_ms, &rules.zone).unwrap();
+            let next = window.period_after(&from, &rules.zone).unwrap().unwrap();
+            let end_ms = from.end_ms.unwrap();
+            // Anywhere in the window, or around the boundary that leaves.
+            let events: Vec<(i64, i64)> = events
+                .into_iter()
+                .map(|(score, part, near)| {
+                    let anywhere = from.start_ms + ((end_ms - from.start_ms) as f64 * part) as i64;
+                    let at_ms = near.map_or(anywhere, |near| next.start_ms + near);
+                    (score, at_ms.clamp(from.start_ms, end_ms - 1))
+                })
+                .collect();
+            let within = |start_ms: i64, end_ms: i64| held(&rules, events.iter().filter(|(_, at_ms)| (start_ms..end_ms).contains(at_ms)));
+            if let Some(state) = within(from.start_ms, end_ms) {
+                let expected = within(next.start_ms, end_ms);
+                let part = |period: &Period| Ok(Some(within(period.start_ms, period.end_ms.unwrap())));
+                let carried = carry(&rules, rolling, &from, &next, state, part).unwrap();
+                prop_assert_eq!(&carried, &Carried::Known(expected));
+                // What is not known is asked for, never guessed.
+                match carry(&rules, rolling, &from, &next, state, |_| Ok(None)).unwrap() {
+                    Carried::Known(state) => prop_assert_eq!(state, expected),
+                    Carried::Wants(periods) => prop_assert!(!periods.is_empty()),
+                }
+            }
+        }
+    }
+}
