@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use moka::sync::Cache;
 use ranking::id::{BoardNo, MemberId};
 use ranking::store::Store;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::access::Access;
 use crate::boards::Boards;
@@ -103,7 +103,8 @@ impl App {
             let partition = match error {
                 ranking::Error::NotLevel(partition) => partition,
                 ranking::Error::NotRolled(board) => {
-                    self.roll(board).await?;
+                    let rolling = timeout_at(deadline, self.roll(board)).await;
+                    rolling.map_err(|_| ranking::Error::NotRolled(board))??;
                     continue;
                 }
                 error => return Err(error.into()),

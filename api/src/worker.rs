@@ -1,4 +1,4 @@
-//! The background work: the log of every partition into SQL, and recovery where a partition is not level.
+//! The background work: the log of every partition into SQL, recovery where a partition is not level, rolling windows moved on, and what others began.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,8 @@ use std::time::Duration;
 use entity::Result;
 use entity::deployment::Deployment;
 use entity::recovery::settle;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -28,7 +30,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 pub async fn work(deployment: Deployment, committed: Arc<Notify>, stop: watch::Receiver<bool>) {
     tokio::join!(
         persist(&deployment, &committed, stop.clone()),
-        upkeep(&deployment, stop)
+        upkeep(&deployment, stop.clone(), |deployment| {
+            finish_what_was_begun(deployment).boxed()
+        }),
+        upkeep(&deployment, stop, |deployment| roll(deployment).boxed()),
     );
 }
 
@@ -68,13 +73,16 @@ async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::R
     }
 }
 
-/// Finishes, until it is told to stop, what others began: boards' windows that are to be filled or dropped, what deleted boards had, and what
-/// SQL refused and Redis still counts.
-async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
+/// Does something again and again, until it is told to stop.
+async fn upkeep(
+    deployment: &Deployment,
+    mut stop: watch::Receiver<bool>,
+    work: impl for<'a> Fn(&'a Deployment) -> BoxFuture<'a, Result<()>>,
+) {
     let mut well = true;
     while !*stop.borrow() {
         tokio::select! {
-            finished = finish_what_was_begun(deployment) => {
+            finished = work(deployment) => {
                 let was_well = std::mem::replace(&mut well, finished.is_ok());
                 if let Err(error) = finished && was_well {
                     tracing::warn!(%error, "what was begun cannot be finished yet");
@@ -89,12 +97,17 @@ async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
     }
 }
 
+async fn roll(deployment: &Deployment) -> Result<()> {
+    entity::roll::roll(deployment, deployment.clock.now_ms()).await?;
+    Ok(())
+}
+
+/// Finishes what others began: boards' windows that are to be filled or dropped, what deleted boards had, and what SQL refused and Redis still
+/// counts.
 async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     entity::amend::void_dead_letters(deployment).await?;
     // One board's trouble is not the others'.
-    let mut failed = entity::roll::roll(deployment, deployment.clock.now_ms())
-        .await
-        .err();
+    let mut failed = None;
     for board in entity::windows::unfinished(deployment).await? {
         if let Err(error) = entity::windows::finish(deployment, &board).await {
             failed = Some(error);

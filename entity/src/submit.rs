@@ -3,7 +3,7 @@
 use ranking::batch::Batch;
 use ranking::id::Partition;
 use ranking::submission::{Fold, Submission, Verdict};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
@@ -46,7 +46,11 @@ pub async fn submit(
             left.push(submissions);
             continue;
         }
-        let mut submitting = Submitting { batch, now_ms };
+        let mut submitting = Submitting {
+            batch,
+            now_ms,
+            deadline,
+        };
         match carry_out(deployment, partition, &mut submitting, deadline).await {
             Ok(done) => {
                 submitted.verdicts.extend(done.outcome);
@@ -63,6 +67,7 @@ pub async fn submit(
 struct Submitting {
     batch: Batch,
     now_ms: i64,
+    deadline: Instant,
 }
 
 impl Change for Submitting {
@@ -84,7 +89,9 @@ impl Change for Submitting {
                 Fold::Again(batch) => self.batch = batch,
                 Fold::Roll(boards) => {
                     for board in boards {
-                        roll::roll_in(deployment, partition, &board, self.now_ms).await?;
+                        let rolling = roll::roll_in(deployment, partition, &board, self.now_ms);
+                        let in_time = timeout_at(self.deadline, rolling).await;
+                        in_time.map_err(|_| ranking::Error::NotRolled(board.no))??;
                     }
                 }
             }
