@@ -30,14 +30,17 @@ pub struct Entry {
 /// Standings with their entries, in the order of keys and member bytes.
 pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 
-/// The standings of one window of a board, of every segment and period that has entries.
+/// The standings of one window of a board, of every segment and period that has entries and is not sealed.
 ///
 /// # Errors
 /// What polars says; where an event's time is in no period.
 pub fn standings(board: &Board, window: Window, events: &DataFrame) -> Result<Entries> {
     let counted = counted(events.clone().lazy());
     let periods = periods(board, window, events)?;
-    let with_period = in_periods(counted, board, &periods)?;
+    let sealed_ms = board.sealed(window).sealing_before_ms;
+    let kept_from = periods.partition_point(|period| period.start_ms < sealed_ms);
+    let with_period =
+        in_periods(counted, board, &periods)?.filter(col("period").gt_eq(lit(kept_from as i64)));
     let folded = fold(with_period, board);
     let keyed = folded.with_column(key(board, window).alias("key"));
     let sorted = keyed

@@ -65,6 +65,8 @@ enum Command {
         #[arg(long)]
         board: Option<String>,
     },
+    /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The API does it by itself.
+    Seal,
     /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
 }
@@ -142,6 +144,16 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));
             }
+        }
+        Command::Seal => {
+            let job = job::Job::begin(&deployment.db, "SEAL", None).await?;
+            let sealed = entity::seal::seal(deployment, entity::now_ms()).await;
+            let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
+            report(
+                json,
+                &serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries }),
+                &sealed.to_string(),
+            );
         }
         Command::Import(arguments) => {
             let imported = import::import(deployment, &arguments).await?;

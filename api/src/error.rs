@@ -92,9 +92,9 @@ impl From<ranking::Error> for Error {
             ranking::Error::LimitExceeded(message) => Self::new(ErrorCode::LimitExceeded, message),
             ranking::Error::BoardGone => Self::new(ErrorCode::NotFound, error.to_string()),
             ranking::Error::OutOfRange(message) => Self::new(ErrorCode::ScoreOutOfRange, message),
-            ranking::Error::Unavailable(_) | ranking::Error::NotLevel(_) => {
-                Self::unavailable(&error)
-            }
+            ranking::Error::Unavailable(_)
+            | ranking::Error::NotLevel(_)
+            | ranking::Error::Sealed(_) => Self::unavailable(&error),
             ranking::Error::Corrupt(_) => Self::internal(&error),
         }
     }

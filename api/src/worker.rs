@@ -68,7 +68,7 @@ async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::R
     }
 }
 
-/// Finishes, until it is told to stop, what others began: boards' windows that are to be filled or dropped, what deleted boards had, and what
+/// Finishes, until it is told to stop, what others began: boards' windows that are to be filled or dropped, past periods that are to be sealed, what deleted boards had, and what
 /// SQL refused and Redis still counts.
 async fn upkeep(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
     let mut well = true;
@@ -97,6 +97,9 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
         if let Err(error) = entity::windows::finish(deployment, &board).await {
             failed = Some(error);
         }
+    }
+    if let Err(error) = entity::seal::seal(deployment, entity::now_ms()).await {
+        failed = Some(error);
     }
     let before_ms = entity::now_ms() - PURGE_AFTER_MS;
     for board in entity::delete::left_over(deployment).await? {

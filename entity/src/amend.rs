@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind, EventPlace, Head};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::replay::Replay;
+use ranking::seal::SealName;
 use ranking::seen::{seen_field, seen_seq};
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
+use ranking::window::Window;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 
@@ -63,6 +65,7 @@ pub async fn amend(
         member: member.clone(),
         amendment,
         known: None,
+        sealing_before_ms: vec![],
     };
     let done = carry_out(deployment, partition, &mut amending, deadline).await?;
     if done.commit.is_some()
@@ -103,6 +106,8 @@ struct Amending {
     member: MemberId,
     amendment: Amendment,
     known: Option<Known>,
+    /// Before which instant periods of a window are sealed, as the partition says.
+    sealing_before_ms: Vec<((BoardNo, Window), i64)>,
 }
 
 /// A member's history on a board, up to a commit.
@@ -133,8 +138,15 @@ impl Change for Amending {
             let seen_asked = seen
                 .as_ref()
                 .map(|(bucket, field)| (*bucket, field.as_str()));
-            let of_board = self.board.no;
-            let tail = follow::tail(deployment, partition, &known.cursor, of_board, seen_asked);
+            let (of_board, seals) = (self.board.no, seal_names(&self.board));
+            let tail = follow::tail(
+                deployment,
+                partition,
+                &known.cursor,
+                of_board,
+                &seals,
+                seen_asked,
+            );
             let Some(tail) = tail.await? else {
                 // The persister was here, or the log is long: SQL has more now.
                 let of_member = score_event::of_member(of_board, self.member.as_str());
@@ -161,6 +173,11 @@ impl Change for Amending {
                 }
                 _ => None,
             };
+            // What is sealed is left to the persister.
+            let marks = seals.iter().zip(&tail.seals);
+            self.sealing_before_ms = marks
+                .map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms))
+                .collect();
             let proposal = self.fold(deployment, partition, tail.head, &known, forget)?;
             self.known = Some(known);
             return Ok(Proposal {
@@ -230,7 +247,7 @@ impl Amending {
             commit: None,
             outcome,
         };
-        let before = entries(&self.board, &known.events)?;
+        let before = self.entries(&known.events)?;
         let kind = match self.amendment {
             Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
@@ -265,7 +282,7 @@ impl Amending {
             .cloned()
             .chain([(place, event)])
             .collect();
-        let after = entries(&self.board, &events)?;
+        let after = self.entries(&events)?;
         let mut writes = Writes::default();
         for change in changes(before, after) {
             writes.change(deployment.store.keys(), partition, &change);
@@ -279,6 +296,22 @@ impl Amending {
             commit: Some((commit, writes)),
             outcome: Amended::Done,
         })
+    }
+}
+
+impl Amending {
+    /// What a member's history gives it in Redis, by standings.
+    fn entries(
+        &self,
+        events: &[(EventPlace, Event)],
+    ) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
+        let mut replay =
+            Replay::without(voided(events)).skipping_before(self.sealing_before_ms.iter().copied());
+        for (place, event) in events {
+            replay.apply(&self.board, *place, event)?;
+        }
+        let changes = replay.changes()?.into_iter();
+        Ok(changes.map(|change| (change.id.clone(), change)).collect())
     }
 }
 
@@ -303,17 +336,17 @@ fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
     events.iter().filter_map(target).collect()
 }
 
-/// What a member's history gives it, by standings.
-fn entries(
-    board: &Board,
-    events: &[(EventPlace, Event)],
-) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
-    let mut replay = Replay::without(voided(events));
-    for (place, event) in events {
-        replay.apply(board, *place, event)?;
-    }
-    let changes = replay.changes()?.into_iter();
-    Ok(changes.map(|change| (change.id.clone(), change)).collect())
+/// The windows of a board that can be sealed.
+fn seal_names(board: &Board) -> Vec<SealName> {
+    let name = |(&window, added): (&Window, &ranking::board::Added)| {
+        let name = SealName {
+            board: board.no,
+            generation: added.generation,
+            window,
+        };
+        ranking::seal::is_sealable(window).then_some(name)
+    };
+    board.added.iter().filter_map(name).collect()
 }
 
 /// What leads from one to the other.

@@ -14,6 +14,7 @@
 //! | [`commit`] | commits and their form in the log |
 //! | [`submission`], [`seen`] | a batch of scores folded onto what Redis held at one moment; the event ids that it knew |
 //! | [`replay`] | standings from history, event by event |
+//! | [`seal`] | which past periods have left Redis, and how a partition says so |
 //! | [`store`] | Redis: commits, recovery, reads |
 //! | [`private_redis`] | a redis-server of one's own, as a child |
 //!
@@ -31,6 +32,7 @@ pub mod private_redis;
 pub mod rank_key;
 pub mod replay;
 pub mod score;
+pub mod seal;
 pub mod seen;
 pub mod shard;
 pub mod store;

@@ -13,6 +13,7 @@ use crate::fold::State;
 use crate::id::{BoardNo, EventId, MemberId};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
+use crate::seal::{SealMark, SealName};
 use crate::seen::{Seen, seen_field};
 use crate::window::{Period, Window};
 
@@ -64,6 +65,8 @@ pub enum Verdict {
 pub struct Wanted {
     /// The boards; never none where there is a submission.
     pub boards: Vec<BoardNo>,
+    /// The windows whose seals count.
+    pub seals: Vec<SealName>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The keys, standings by standings; no member twice in one.
@@ -79,6 +82,8 @@ pub struct Snapshot {
     pub log_len: u64,
     /// What became of each board.
     pub boards: Vec<BoardMark>,
+    /// How far each window is sealed.
+    pub seals: Vec<SealMark>,
     /// What each event id was accepted as, last.
     pub seen: Vec<Option<String>>,
     /// The keys; an error where an entry is none of ours.
@@ -211,6 +216,12 @@ impl Batch {
                 touched.into_iter().map(place).collect()
             }));
         }
+        let seals: BTreeSet<SealName> = wanted
+            .standings
+            .iter()
+            .filter_map(|(id, _)| SealName::of(id))
+            .collect();
+        wanted.seals = seals.into_iter().collect();
         Self {
             submissions,
             now_ms,
@@ -255,6 +266,7 @@ impl Batch {
             let mark = marks.get(&board.no).copied();
             mark.unwrap_or(BoardMark::Deleted).check(board)
         };
+        let closed = self.closed(snapshot);
         let mut keys = snapshot.keys.clone();
         let seq = snapshot.head.seq + 1;
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
@@ -271,10 +283,10 @@ impl Batch {
                 verdicts.push(first.verdict_on(&this));
                 continue;
             }
-            if let Err(error) = places
-                .clone()
-                .and_then(|places| self.admit(submission, &places, &mut keys))
-            {
+            if let Err(error) = places.clone().and_then(|mut places| {
+                places.retain(|(standings, _)| !closed[*standings]);
+                self.admit(submission, &places, &mut keys)
+            }) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
@@ -295,6 +307,18 @@ impl Batch {
             changes: self.changes(&snapshot.keys, &keys),
             seen: seen_now,
         })
+    }
+
+    /// Whether each of the standings is of a period that is being sealed, or is: its events go to the history alone.
+    fn closed(&self, snapshot: &Snapshot) -> Vec<bool> {
+        let marks = self.wanted.seals.iter().zip(&snapshot.seals);
+        let marks: HashMap<&SealName, &SealMark> = marks.collect();
+        let standings = self.wanted.standings.iter().zip(&self.periods);
+        let closed = standings.map(|((id, _), period)| {
+            let mark = SealName::of(id).and_then(|name| marks.get(&name).copied());
+            mark.is_some_and(|mark| mark.closes(period))
+        });
+        closed.collect()
     }
 
     /// Moves a member in all the standings it touches, or in none.

@@ -16,7 +16,7 @@ use sea_orm::{
     TransactionTrait,
 };
 
-use super::Place;
+use super::{Place, is_sealed};
 use crate::finding::{Finding, Held};
 use crate::history::settle_to;
 
@@ -40,6 +40,11 @@ pub(super) async fn look_again(
         .probe(*partition, &keys, member.as_bytes())
         .await?;
     settle_to(deployment, *partition, &head).await?;
+    // What was sealed meanwhile is not compared; a row says so before Redis does.
+    let later = entity::board::Entity::find_by_id(board.no.0)
+        .one(&deployment.db)
+        .await?;
+    let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
     let in_sql = InSql::read(deployment, board, member).await?;
     let then = in_sql.standings(board, head.seq)?;
     let now = in_sql.standings(board, u64::MAX)?;
@@ -56,7 +61,9 @@ pub(super) async fn look_again(
         let row = in_sql.rows.get(&id.segment).copied();
         Finding::at(id, member, then, if row == now { then } else { row }, redis)
     };
-    Ok(ids.into_iter().zip(doubles).filter_map(finding).collect())
+    let looked_at = ids.into_iter().zip(doubles);
+    let looked_at = looked_at.filter(|(id, _)| !is_sealed(&later, id));
+    Ok(looked_at.filter_map(finding).collect())
 }
 
 /// What SQL has of a member on a board, at one moment.
@@ -100,7 +107,11 @@ impl InSql {
     /// What the events up to a seq give the member.
     fn standings(&self, board: &Board, seq: u64) -> Result<HashMap<StandingsId, Held>> {
         let events = || self.events.iter().filter(|row| row.seq as u64 <= seq);
-        let mut replay = Replay::without(events().filter_map(score_event::Model::voids).collect());
+        let windows = board.added.iter();
+        let sealed =
+            windows.map(|(&window, added)| ((board.no, window), added.sealed.sealing_before_ms));
+        let mut replay = Replay::without(events().filter_map(score_event::Model::voids).collect())
+            .skipping_before(sealed);
         for row in events() {
             replay.apply(board, row.place()?, &row.to_ranking()?)?;
         }

@@ -9,6 +9,7 @@ use crate::board_mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};
+use crate::seal::{SealMark, SealName};
 
 /// How many periods are looked at in one round trip.
 const PERIODS_MAX: usize = 500;
@@ -22,6 +23,8 @@ pub struct Tail {
     pub commits: Vec<Commit>,
     /// What became of the board.
     pub board: BoardMark,
+    /// How far each window asked for is sealed.
+    pub seals: Vec<SealMark>,
     /// What the event id asked for was accepted as.
     pub seen: Option<String>,
 }
@@ -45,8 +48,8 @@ pub enum Range {
 }
 
 impl Store {
-    /// The commits after `seq`, at most `count`, with the mark of a board and the value of an event id (a seen hash and its field).
-    /// One round trip: `GET`, `XRANGE`, `HGET`, `HGET` in a transaction.
+    /// The commits after `seq`, at most `count`, with the mark of a board, those of some seals, and the value of an event id (a seen hash and its
+    /// field). One round trip: `GET`, `XRANGE`, `HMGET`, `HGET` in a transaction.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
@@ -56,6 +59,7 @@ impl Store {
         seq: u64,
         count: usize,
         board: BoardNo,
+        seals: &[SealName],
         seen: Option<(i64, &str)>,
     ) -> Result<Tail> {
         let keys = self.keys();
@@ -68,9 +72,13 @@ impl Store {
             .arg("+")
             .arg("COUNT")
             .arg(count);
-        pipe.cmd("HGET")
+        let marks = pipe
+            .cmd("HMGET")
             .arg(keys.board_marks(partition))
             .arg(board.0);
+        for seal in seals {
+            marks.arg(seal.field());
+        }
         if let Some((bucket, field)) = seen {
             pipe.cmd("HGET")
                 .arg(keys.seen(partition, bucket))
@@ -84,11 +92,16 @@ impl Store {
             .into_iter()
             .map(|(seq, text)| Commit::from_log(seq, &text))
             .collect::<Result<_>>()?;
-        let mark: Option<String> = decode(answers.next())?;
+        let marks: Vec<Option<String>> = decode(answers.next())?;
+        let mut marks = marks.into_iter();
+        let board = BoardMark::parse(marks.next().flatten().as_deref())?;
         Ok(Tail {
             head,
             commits,
-            board: BoardMark::parse(mark.as_deref())?,
+            board,
+            seals: marks
+                .map(|mark| SealMark::parse(mark.as_deref()))
+                .collect::<Result<_>>()?,
             seen: match seen {
                 Some(_) => decode(answers.next())?,
                 None => None,

@@ -1,7 +1,7 @@
 -- What a partition holds at this moment, for a fold.
 -- KEYS  head, log, board marks, buckets of seen event ids, then standings
--- ARGV  number of boards, boards, number of buckets, number of event ids, event ids, then for each standings: number of members, members
--- returns run id, head, length of the log, marks of the boards, then (where there are event ids) an array of values a bucket, then an array of scores a standings
+-- ARGV  number of marks, their fields (boards, then seals), number of buckets, number of event ids, event ids, then for each standings: number of members, members
+-- returns run id, head, length of the log, the marks, then (where there are event ids) an array of values a bucket, then an array of scores a standings
 local answer = {
   string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'),
   redis.call('GET', KEYS[1]),

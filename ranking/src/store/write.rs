@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::{KeySpace, StandingsId};
 use crate::rank_key::RankKey;
+use crate::seal::{SealMark, SealName};
 use crate::submission::{Folded, Snapshot, StandingsChange, Wanted};
 use crate::window::Window;
 
@@ -128,6 +129,25 @@ impl Writes {
         self.push("HSET", &keys.board_marks(partition), args);
     }
 
+    /// Marks how far a window is sealed: `HSET`.
+    pub fn mark_seal(
+        &mut self,
+        keys: &KeySpace,
+        partition: Partition,
+        name: SealName,
+        mark: SealMark,
+    ) {
+        let args = vec![name.field(), mark.to_text()];
+        self.push("HSET", &keys.board_marks(partition), args);
+    }
+
+    /// Takes periods from a list of them: `ZREM`.
+    pub fn forget_periods(&mut self, list: &str, labels: &[String]) {
+        for chunk in labels.chunks(PAIRS_MAX) {
+            self.push("ZREM", list, chunk.to_vec());
+        }
+    }
+
     /// Forgets an event id: `HDEL`.
     pub fn forget_seen(&mut self, key: &str, field: &str) {
         self.push("HDEL", key, vec![field.to_owned()]);
@@ -206,7 +226,7 @@ pub struct LogRead {
 
 impl Store {
     /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
-    /// an `HMGET` of the boards' marks, one a day of the dedup window, and one `ZMSCORE` a standings; O(event ids + members).
+    /// an `HMGET` of the boards' and seals' marks, one a day of the dedup window, and one `ZMSCORE` a standings; O(event ids + members).
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
@@ -234,9 +254,12 @@ impl Store {
         for (id, _) in &wanted.standings {
             command.arg(keys.standings(partition, id));
         }
-        command.arg(wanted.boards.len());
+        command.arg(wanted.boards.len() + wanted.seals.len());
         for no in &wanted.boards {
             command.arg(no.0);
+        }
+        for seal in &wanted.seals {
+            command.arg(seal.field());
         }
         command
             .arg(buckets.len())
@@ -257,9 +280,14 @@ impl Store {
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
         let marks: Vec<Option<String>> = next(&mut answer)?;
-        let boards = marks
+        let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
+        let boards = boards
             .iter()
             .map(|mark| BoardMark::parse(mark.as_deref()))
+            .collect::<Result<_>>()?;
+        let seals = seals
+            .iter()
+            .map(|mark| SealMark::parse(mark.as_deref()))
             .collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
         for _ in buckets.iter().filter(|_| !wanted.seen.is_empty()) {
@@ -275,6 +303,7 @@ impl Store {
             head,
             log_len,
             boards,
+            seals,
             seen,
             keys,
         })
