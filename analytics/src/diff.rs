@@ -198,6 +198,10 @@ async fn compare_boards(
         let unfinished = unfinished_windows(row)?;
         keys.retain(|(partition, key)| {
             let window = deployment.store.keys().window_of(*partition, key);
+            let id = deployment.store.keys().parse_standings(*partition, key);
+            if id.is_some_and(|id| is_sealed(&board, &id)) {
+                return false;
+            }
             window.is_none_or(|window| {
                 // What was added since is not in the rules that are compared with.
                 window.1 <= row.generation.unsigned_abs() && !unfinished.contains(&window)
@@ -239,6 +243,12 @@ fn unfinished_windows(row: &board::Model) -> Result<BTreeSet<(Window, u32)>> {
         }
     }
     Ok(unfinished)
+}
+
+/// Whether a standings is of a period that is being sealed, or is: it is not compared.
+fn is_sealed(board: &Board, id: &StandingsId) -> bool {
+    let period = id.window.period_named(&id.period, &board.rules.zone);
+    period.is_ok_and(|period| period.present_from_ms < board.sealed(id.window).sealing_before_ms)
 }
 
 /// A key that lies where standings do and is none.

@@ -30,8 +30,8 @@ pub struct Entry {
 /// Standings with their entries, in the order of keys and member bytes.
 pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 
-/// The standings of one window of a board, of every segment and period that has entries. Of a rolling window, whose standings there are as time
-/// passes, those up to the period after the one that is present at `through_ms`.
+/// The standings of one window of a board, of every segment and period that has entries and is not sealed. Of a rolling window, whose standings
+/// there are as time passes, those up to the period after the one that is present at `through_ms`.
 ///
 /// # Errors
 /// What polars says; where an event's time is in no period.
@@ -57,6 +57,9 @@ pub fn standings(
         let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
         folded = fold(inside, board);
     }
+    let sealed_ms = board.sealed(window).sealing_before_ms;
+    let kept_from = periods.partition_point(|period| period.present_from_ms < sealed_ms);
+    let folded = folded.filter(col("period").gt_eq(lit(kept_from as i64)));
     let first_ticks = DataFrame::new_infer_height(vec![
         column("period", (0..periods.len() as i64).collect()),
         column(

@@ -67,6 +67,8 @@ enum Command {
     },
     /// Moves rolling windows on to the present and prepares the period after it. The API's background work does it by itself.
     Roll,
+    /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The API does it by itself.
+    Seal,
     /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
 }
@@ -152,6 +154,16 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
                 |boards| format!("the rolling windows of {boards} boards are at the present");
             let done = job.end(rolled.map(text).map_err(Into::into)).await?;
             report(json, &serde_json::json!({ "done": done }), &done);
+        }
+        Command::Seal => {
+            let job = job::Job::begin(&deployment.db, "SEAL", None).await?;
+            let sealed = entity::seal::seal(deployment, deployment.clock.now_ms()).await;
+            let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
+            report(
+                json,
+                &serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries }),
+                &sealed.to_string(),
+            );
         }
         Command::Import(arguments) => {
             let imported = import::import(deployment, &arguments).await?;

@@ -17,6 +17,7 @@ use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Reach, Rolls};
+use ranking::seal::{NEVER_MS, SealName};
 use ranking::shard::shard_of;
 use ranking::store::write::{Outcome, Writes};
 use ranking::window::Window;
@@ -183,22 +184,47 @@ async fn put(
     let commit = head.next(entity::random_id(), deployment.clock.now_ms(), vec![]);
     job.stage("loading", part.values().map(Vec::len).sum());
     let mut writes = Writes::default();
+    let seal = |&window: &Window| SealName {
+        board: board.no,
+        generation: board.generation_of(window),
+        window,
+    };
+    let seals: Vec<SealName> = windows.iter().map(seal).collect();
     // Somebody may have changed the board since its row was read: from the commit that says so on, this one is stale, or knows.
     let tail = deployment
         .store
-        .tail(partition, u64::MAX - 1, 1, board.no, None)
+        .tail(partition, u64::MAX - 1, 1, board.no, &seals, None)
         .await?;
+    // What is sealed, or is being, stays as it is.
+    let sealed_ms: BTreeMap<Window, i64> = seals
+        .iter()
+        .zip(&tail.seals)
+        .map(|(name, mark)| (name.window, mark.sealing_before_ms))
+        .collect();
+    let is_sealed = |id: &StandingsId| {
+        let period = id.window.period_named(&id.period, &board.rules.zone);
+        let sealed_ms = sealed_ms.get(&id.window).copied().unwrap_or(NEVER_MS);
+        period.is_ok_and(|period| period.present_from_ms < sealed_ms)
+    };
     if tail.board.check(board).is_err() {
         return Ok(false);
     }
     let keys = deployment.store.keys();
     for key in live_keys(deployment, board, windows, partition).await? {
-        writes.drop_key(&key);
+        if keys
+            .parse_standings(partition, &key)
+            .is_none_or(|id| !is_sealed(&id))
+        {
+            writes.drop_key(&key);
+        }
     }
     for key in deployment.store.periods_keys(partition, board.no).await? {
         let window = keys.window_of(partition, &key);
         let is_meant = |(window, generation)| {
-            windows.contains(&window) && board.generation_of(window) == generation
+            windows.contains(&window)
+                && board.generation_of(window) == generation
+                // A list may name periods that have no entries.
+                && sealed_ms.get(&window).is_none_or(|&sealed_ms| sealed_ms == NEVER_MS)
         };
         if window.is_none_or(is_meant) {
             writes.drop_key(&key);
@@ -208,7 +234,7 @@ async fn put(
         marks: tail.rolls,
         now_ms: deployment.clock.now_ms(),
     };
-    for (id, entries) in part {
+    for (id, entries) in part.iter().filter(|(id, _)| !is_sealed(id)) {
         let period = id.window.period_named(&id.period, &board.rules.zone)?;
         if id.window.rolling().is_some() {
             if rolls.reach(id, &period, &board.rules.zone)? == Reach::NotThere {

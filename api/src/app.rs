@@ -82,19 +82,20 @@ impl App {
         }
     }
 
-    /// Reads from Redis. Where a partition is not level, brings it level first, or waits until whoever is at it is done; the same
-    /// where a rolling window has not got to the present.
+    /// Reads from Redis, or says before which instant periods have left it, where the one that is read has. Where a partition is not level,
+    /// brings it level first, or waits until whoever is at it is done; the same where a rolling window has not got to the present.
     ///
     /// # Errors
     /// What the read says; `UNAVAILABLE` where a partition does not become level in time.
-    pub async fn read<'a, T>(
+    pub async fn read_level<'a, T>(
         &'a self,
         read: impl Fn(&'a Store) -> BoxFuture<'a, ranking::Result<T>> + Send,
-    ) -> Result<T> {
+    ) -> Result<Result<T, i64>> {
         let deadline = Instant::now() + LEVEL_TIMEOUT;
         loop {
             let error = match read(&self.deployment.store).await {
-                Ok(value) => return Ok(value),
+                Ok(value) => return Ok(Ok(value)),
+                Err(ranking::Error::Sealed(before_ms)) => return Ok(Err(before_ms)),
                 Err(error) => error,
             };
             if Instant::now() >= deadline {

@@ -94,7 +94,8 @@ impl From<ranking::Error> for Error {
             ranking::Error::OutOfRange(message) => Self::new(ErrorCode::ScoreOutOfRange, message),
             ranking::Error::Unavailable(_)
             | ranking::Error::NotLevel(_)
-            | ranking::Error::NotRolled(_) => Self::unavailable(&error),
+            | ranking::Error::NotRolled(_)
+            | ranking::Error::Sealed(_) => Self::unavailable(&error),
             ranking::Error::Corrupt(_) => Self::internal(&error),
         }
     }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dataloader::BatchFn;
 use dataloader::cached::Loader;
 use entity::member;
-use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
@@ -251,9 +250,7 @@ async fn find(
     standings: &Standings,
     members: &[MemberId],
 ) -> Result<Vec<Option<Found>>> {
-    let keys = app
-        .read(|store| store.rank_keys(standings, members).boxed())
-        .await?;
+    let keys = app.rank_keys(standings, members).await?;
     let there: Vec<Placed> = members
         .iter()
         .zip(&keys)
@@ -264,10 +261,7 @@ async fn find(
             })
         })
         .collect();
-    let mut positions = app
-        .read(|store| store.positions(standings, &there).boxed())
-        .await?
-        .into_iter();
+    let mut positions = app.positions(standings, &there).await?.into_iter();
     let found = keys.into_iter().map(|key| {
         let key = key?;
         Some(Found {
@@ -293,11 +287,9 @@ impl BatchFn<Bound, Result<u64>> for CountBatch {
         let batches = by_standings.into_values().map(|bounds| async move {
             let standings = &bounds[0].standings;
             let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
-            let counts = app
-                .read(|store| store.counts_below(standings, &keys).boxed())
-                .await;
+            let counts = app.counts_below(standings, &keys).await;
             let size = match bounds.len() > keys.len() {
-                true => app.read(|store| store.size(standings).boxed()).await,
+                true => app.size(standings).await,
                 false => Ok(0),
             };
             let mut counts = keys.iter().enumerate().map(|(index, _)| {

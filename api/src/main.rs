@@ -27,6 +27,7 @@ mod graphql;
 mod http;
 mod known;
 mod loader;
+mod reading;
 mod serve;
 mod worker;
 

@@ -102,8 +102,8 @@ async fn roll(deployment: &Deployment) -> Result<()> {
     Ok(())
 }
 
-/// Finishes what others began: boards' windows that are to be filled or dropped, what deleted boards had, and what SQL refused and Redis still
-/// counts.
+/// Finishes what others began: boards' windows that are to be filled or dropped, past periods that are to be sealed, what deleted boards had,
+/// and what SQL refused and Redis still counts.
 async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     entity::amend::void_dead_letters(deployment).await?;
     // One board's trouble is not the others'.
@@ -112,6 +112,9 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
         if let Err(error) = entity::windows::finish(deployment, &board).await {
             failed = Some(error);
         }
+    }
+    if let Err(error) = entity::seal::seal(deployment, deployment.clock.now_ms()).await {
+        failed = Some(error);
     }
     let before_ms = entity::now_ms() - PURGE_AFTER_MS;
     for board in entity::delete::left_over(deployment).await? {

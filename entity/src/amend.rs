@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, HashSet};
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind, EventPlace, Head};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::replay::Replay;
 use ranking::roll::Rolls;
+use ranking::seal::SealName;
 use ranking::seen::{seen_field, seen_seq};
 use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
+use ranking::window::Window;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 
@@ -66,6 +68,7 @@ pub async fn amend(
         member: member.clone(),
         amendment,
         known: None,
+        sealing_before_ms: vec![],
     };
     let done = carry_out(deployment, partition, &mut amending, deadline).await?;
     if done.commit.is_some()
@@ -106,6 +109,8 @@ struct Amending {
     member: MemberId,
     amendment: Amendment,
     known: Option<Known>,
+    /// Before which instant periods of a window are sealed, as the partition says.
+    sealing_before_ms: Vec<((BoardNo, Window), i64)>,
 }
 
 /// A member's history on a board, up to a commit.
@@ -136,8 +141,15 @@ impl Change for Amending {
             let seen_asked = seen
                 .as_ref()
                 .map(|(bucket, field)| (*bucket, field.as_str()));
-            let of_board = self.board.no;
-            let tail = follow::tail(deployment, partition, &known.cursor, of_board, seen_asked);
+            let (of_board, seals) = (self.board.no, seal_names(&self.board));
+            let tail = follow::tail(
+                deployment,
+                partition,
+                &known.cursor,
+                of_board,
+                &seals,
+                seen_asked,
+            );
             let Some(tail) = tail.await? else {
                 // The persister was here, or the log is long: SQL has more now.
                 let of_member = score_event::of_member(of_board, self.member.as_str());
@@ -164,6 +176,11 @@ impl Change for Amending {
                 }
                 _ => None,
             };
+            // What is sealed is left to the persister.
+            let marks = seals.iter().zip(&tail.seals);
+            self.sealing_before_ms = marks
+                .map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms))
+                .collect();
             let proposal = self.fold(deployment, partition, &tail, &known, forget)?;
             self.known = Some(known);
             return Ok(Proposal {
@@ -238,7 +255,7 @@ impl Amending {
             commit: None,
             outcome,
         };
-        let before = entries(&self.board, &known.events, &rolls)?;
+        let before = self.entries(&known.events, &rolls)?;
         let kind = match self.amendment {
             Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
@@ -273,7 +290,7 @@ impl Amending {
             .cloned()
             .chain([(place, event)])
             .collect();
-        let after = entries(&self.board, &events, &rolls)?;
+        let after = self.entries(&events, &rolls)?;
         let mut writes = Writes::default();
         let keys = deployment.store.keys();
         for change in changes(before, after) {
@@ -299,6 +316,26 @@ impl Amending {
     }
 }
 
+impl Amending {
+    /// What a member's history gives it in Redis, by standings.
+    fn entries(
+        &self,
+        events: &[(EventPlace, Event)],
+        rolls: &Rolls,
+    ) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
+        let replay = Replay::without(voided(events), rolls.now_ms);
+        let sealed = self.sealing_before_ms.iter().copied();
+        let mut replay = replay
+            .rolled(self.board.no, rolls.clone())
+            .skipping_before(sealed);
+        for (place, event) in events {
+            replay.apply(&self.board, *place, event)?;
+        }
+        let changes = replay.changes()?.into_iter();
+        Ok(changes.map(|change| (change.id.clone(), change)).collect())
+    }
+}
+
 impl Known {
     fn extend(&mut self, board: &Board, member: &MemberId, partition: Partition, commit: &Commit) {
         for (place, event) in commit.places(partition) {
@@ -320,19 +357,17 @@ fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
     events.iter().filter_map(target).collect()
 }
 
-/// What a member's history gives it, by standings.
-fn entries(
-    board: &Board,
-    events: &[(EventPlace, Event)],
-    rolls: &Rolls,
-) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
-    let replay = Replay::without(voided(events), rolls.now_ms);
-    let mut replay = replay.rolled(board.no, rolls.clone());
-    for (place, event) in events {
-        replay.apply(board, *place, event)?;
-    }
-    let changes = replay.changes()?.into_iter();
-    Ok(changes.map(|change| (change.id.clone(), change)).collect())
+/// The windows of a board that can be sealed.
+fn seal_names(board: &Board) -> Vec<SealName> {
+    let name = |(&window, added): (&Window, &ranking::board::Added)| {
+        let name = SealName {
+            board: board.no,
+            generation: added.generation,
+            window,
+        };
+        ranking::seal::is_sealable(window).then_some(name)
+    };
+    board.added.iter().filter_map(name).collect()
 }
 
 /// What leads from one to the other.

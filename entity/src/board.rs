@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ranking::admission::Admission;
 use ranking::board::{Added, Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
+use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::window::Window;
 use sea_orm::entity::prelude::*;
 use sea_orm::{NotSet, Set};
@@ -71,9 +72,6 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// How many past periods stay in Redis: all, until a window can say it.
-const RETAIN_ALL: u32 = u32::MAX;
-
 /// A window of a board, besides `all`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WindowRow {
@@ -90,6 +88,15 @@ pub struct WindowRow {
     /// Whether nobody asked for it: a rolling one is made of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+    /// Periods that start before it are being sealed, or are. In Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealing_before_ms: Option<i64>,
+    /// Periods that start before it are read from the archive. In Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_before_ms: Option<i64>,
+    /// Periods that start before it have left Redis. In Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_before_ms: Option<i64>,
 }
 
 /// What is being done to a window.
@@ -114,10 +121,28 @@ impl WindowRow {
     pub fn new(window: Window, since: u32, state: WindowState) -> Self {
         Self {
             name: window.to_string(),
-            retain: RETAIN_ALL,
+            retain: RETAIN_MAX,
             since,
             state,
             hidden: false,
+            sealing_before_ms: None,
+            sealed_before_ms: None,
+            dropped_before_ms: None,
+        }
+    }
+
+    /// Past periods kept in Redis: at most 1,000,000, which is in effect all.
+    #[must_use]
+    pub fn retained(&self) -> u32 {
+        self.retain.min(RETAIN_MAX)
+    }
+
+    /// How far its past periods are sealed.
+    #[must_use]
+    pub fn sealed(&self) -> Sealed {
+        Sealed {
+            sealing_before_ms: self.sealing_before_ms.unwrap_or(NEVER_MS),
+            sealed_before_ms: self.sealed_before_ms.unwrap_or(NEVER_MS),
         }
     }
 }
@@ -146,6 +171,7 @@ impl Model {
                 Added {
                     generation: row.since,
                     is_whole,
+                    sealed: row.sealed(),
                 },
             );
         }
@@ -213,15 +239,6 @@ pub fn of_rules(
     time_zone: &str,
     created_at_ms: i64,
 ) -> ActiveModel {
-    let windows: Vec<WindowRow> = rules
-        .windows
-        .iter()
-        .skip(1)
-        .map(|&window| WindowRow {
-            hidden: !rules.is_shown(window),
-            ..WindowRow::new(window, 1, WindowState::Whole)
-        })
-        .collect();
     ActiveModel {
         no: NotSet,
         slug: Set(slug.to_owned()),
@@ -238,7 +255,7 @@ pub fn of_rules(
         segment_by: Set("[]".to_owned()),
         visibility: Set("PUBLIC".to_owned()),
         self_submit: Set(false),
-        windows: Set(windows_text(&windows)),
+        windows: Set(windows_text(&first_windows(rules, &BTreeMap::new()))),
         generation: Set(1),
         created_at_ms: Set(created_at_ms),
         opens_at_ms: Set(None),
@@ -247,6 +264,19 @@ pub fn of_rules(
         deleted_at_ms: Set(None),
         purged_at_ms: Set(None),
     }
+}
+
+/// The windows besides `all` of a new board, with how many past periods they retain where that is said.
+#[must_use]
+pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) -> Vec<WindowRow> {
+    let row = |&window: &Window| {
+        let mut row = WindowRow::new(window, 1, WindowState::Whole);
+        let retain = retained.get(&window).copied().flatten();
+        row.retain = retain.unwrap_or(row.retain);
+        row.hidden = !rules.is_shown(window);
+        row
+    };
+    rules.windows.iter().skip(1).map(row).collect()
 }
 
 /// Windows as a row holds them.
@@ -281,7 +311,7 @@ pub async fn some(
     rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
 }
 
-fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
+pub(crate) fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
     rows.iter()
         .map(|row| Ok((BoardNo(row.no), row.to_ranking()?)))
         .collect()

@@ -12,7 +12,7 @@ use sea_orm::{
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
-use crate::{board, dead_letter, fence, integrity_finding};
+use crate::{board, dead_letter, fence, integrity_finding, seal};
 
 /// How many rows one statement takes away: the persister writes between two of them.
 const ROWS_MAX: u64 = 5000;
@@ -71,6 +71,7 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
         settle(deployment, partition).await?;
     }
     purge_sql(deployment, board.no).await?;
+    seal::purge(deployment, board.no, None).await?;
     // Last: whoever knew the board has been refused since the mark, so nothing can take their place.
     for &partition in &partitions {
         fence::drop_keys(deployment, partition, &board, |_| true).await?;

@@ -116,7 +116,7 @@ async fn look(
     let after_all = u64::MAX - 1;
     let tail = deployment
         .store
-        .tail(partition, after_all, 1, no, None)
+        .tail(partition, after_all, 1, no, &[], None)
         .await?;
     let proposal = Proposal {
         head: tail.head,

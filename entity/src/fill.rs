@@ -144,7 +144,8 @@ impl<'a> Filling<'a> {
     ) -> Result<Option<Tail>> {
         for _ in 0..READS_MAX {
             let no = self.board.no;
-            if let Some(tail) = follow::tail(deployment, partition, &self.cursor, no, None).await? {
+            let tail = follow::tail(deployment, partition, &self.cursor, no, &[], None);
+            if let Some(tail) = tail.await? {
                 tail.board.check(self.board)?;
                 // Of what was staged on an earlier run a part may be lost.
                 if tail.head.run_id != self.run_id {

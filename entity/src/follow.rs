@@ -1,6 +1,7 @@
 //! Following a partition's history from a commit on: what SQL has got since, then what is still in the log.
 
 use ranking::id::{BoardNo, Partition};
+use ranking::seal::SealName;
 use ranking::store::history::Tail;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
@@ -28,7 +29,7 @@ pub(crate) async fn present(
     Ok(cursor.ok_or(ranking::Error::NotLevel(partition.0))?)
 }
 
-/// The rest of a partition's history after a cursor, up to the head, as far as one look at the log reaches; also what `board` and `seen` ask
+/// The rest of a partition's history after a cursor, up to the head, as far as one look at the log reaches; also what `board`, `seals` and `seen` ask
 /// for, as [`ranking::store::Store::tail`] has it. `None` where it does not reach from the cursor to the head.
 ///
 /// # Errors
@@ -38,12 +39,13 @@ pub(crate) async fn tail(
     partition: Partition,
     cursor: &log_cursor::Model,
     board: BoardNo,
+    seals: &[SealName],
     seen: Option<(i64, &str)>,
 ) -> Result<Option<Tail>> {
     let from = cursor.seq as u64;
     let tail = deployment
         .store
-        .tail(partition, from, TAIL_MAX, board, seen)
+        .tail(partition, from, TAIL_MAX, board, seals, seen)
         .await?;
     let end = tail
         .commits

@@ -8,6 +8,7 @@
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
 //! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
 //! | [`roll`] | rolling windows moved on as time passes |
+//! | [`seal`], [`correction`], [`archive`] | past periods into SQL; what comes late for them; reads of them |
 //! | [`follow`] | a partition's history from a commit on, from SQL and then the log |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
@@ -16,9 +17,11 @@
 
 pub mod access_token;
 pub mod amend;
+pub mod archive;
 pub mod board;
 mod change;
 pub mod commit;
+mod correction;
 pub mod dead_letter;
 pub mod delete;
 pub mod deployment;
@@ -37,6 +40,9 @@ pub mod persist;
 pub mod recovery;
 pub mod roll;
 pub mod score_event;
+pub mod seal;
+pub mod sealed_entry;
+pub mod sealed_period;
 pub mod standing;
 pub mod submit;
 pub mod windows;

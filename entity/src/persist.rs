@@ -1,7 +1,7 @@
 //! The persister: a partition's log into SQL, exactly once, whoever runs it and however often.
 //!
 //! One transaction moves the cursor from exactly where it was (run id included), and writes the commits, their events,
-//! the members that came into being and the all-time standings. Whoever loses the race for the cursor changes nothing.
+//! the members that came into being, the all-time standings, and what it corrects of sealed ones. Whoever loses the race for the cursor changes nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use crate::error::{Error, Result, is_refused_content};
-use crate::{board, commit, dead_letter, log_cursor, member, score_event, standing};
+use crate::{board, commit, correction, dead_letter, log_cursor, member, score_event, standing};
 
 /// How many commits are read from a log at once.
 const COMMITS_MAX: usize = 500;
@@ -239,6 +239,7 @@ async fn write_events(
 ) -> Result<(), DbErr> {
     let (mut events, mut members, mut dead) = (vec![], BTreeMap::new(), vec![]);
     let mut taken: Vec<(u64, &Event)> = vec![];
+    let mut unwritten: Vec<(u64, &Event)> = vec![];
     for commit in commits {
         for (index, event) in commit.events.iter().enumerate() {
             // The board was deleted: its history is gone, and so is what was in flight.
@@ -248,7 +249,8 @@ async fn write_events(
             if let EventKind::Void { target } = event.kind
                 && dead_letter::void(transaction, target).await?
             {
-                // History has neither the one nor the other.
+                // History has neither the one nor the other; what was sealed has the one.
+                unwritten.push((commit.seq, event));
                 continue;
             }
             if let Some(reason) = refused.get(&(commit.seq, index)) {
@@ -280,7 +282,9 @@ async fn write_events(
     insert_chunked::<member::Entity, _>(transaction, members.collect(), Some(known)).await?;
     insert_chunked::<score_event::Entity, _>(transaction, events, None).await?;
     insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
-    standing::fold_onto(transaction, partition, &taken, boards).await
+    standing::fold_onto(transaction, partition, &taken, boards).await?;
+    taken.append(&mut unwritten);
+    correction::correct(transaction, partition, &taken, boards).await
 }
 
 fn dead_letter(

@@ -14,6 +14,7 @@ use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use ranking::roll::RollMark;
+use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::seen::seen_entry;
 use ranking::store::recovery::{Found, Recovery};
 use ranking::store::write::{PAIRS_MAX, Writes};
@@ -206,8 +207,11 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
     }
     recovery.clear().await?;
-    let boards = board::all(&deployment.db).await?;
-    load_marks(deployment, partition, recovery).await?;
+    // Once: what is not loaded as it is sealed has to be marked so.
+    let rows = board::Entity::find().all(&deployment.db).await?;
+    load_marks(deployment, partition, recovery, &rows, cursor.seq as u64).await?;
+    let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
+    let boards = board::rules_of(living.collect())?;
     let now_ms = last_known_ms(deployment, &cursor).await?;
     let mut rolled = BTreeSet::new();
     let keys = deployment.store.keys();
@@ -261,27 +265,45 @@ async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> R
     Ok(deployment.clock.now_ms().max(last_ms))
 }
 
-/// The boards that were deleted, or are in a later generation than the first.
+/// The boards that were deleted, or are in a later generation than the first; the windows that are being sealed, or are.
 async fn load_marks(
     deployment: &Deployment,
     partition: Partition,
     recovery: &Recovery,
+    rows: &[board::Model],
+    seq: u64,
 ) -> Result<()> {
-    use board::Column::{DeletedAtMs, Generation};
-    let marked = Condition::any()
-        .add(DeletedAtMs.is_not_null())
-        .add(Generation.ne(1));
+    let keys = deployment.store.keys();
     let mut writes = Writes::default();
-    for row in board::Entity::find()
-        .filter(marked)
-        .all(&deployment.db)
-        .await?
-    {
+    for row in rows {
+        for window in row
+            .window_rows()?
+            .iter()
+            .filter(|_| row.deleted_at_ms.is_none())
+        {
+            let name = SealName {
+                board: BoardNo(row.no),
+                generation: window.since,
+                window: window.name.parse()?,
+            };
+            let sealed = window.sealed();
+            let mark = SealMark {
+                sealing_before_ms: sealed.sealing_before_ms,
+                dropped_before_ms: sealed.sealed_before_ms,
+                seq,
+            };
+            if sealed.sealing_before_ms > NEVER_MS {
+                writes.mark_seal(keys, partition, name, mark);
+            }
+        }
+        if row.deleted_at_ms.is_none() && row.generation == 1 {
+            continue;
+        }
         let mark = match row.deleted_at_ms {
             Some(_) => BoardMark::Deleted,
             None => BoardMark::Generation(row.generation.unsigned_abs()),
         };
-        writes.mark_board(deployment.store.keys(), partition, BoardNo(row.no), mark);
+        writes.mark_board(keys, partition, BoardNo(row.no), mark);
     }
     Ok(recovery.apply(&writes).await?)
 }
@@ -335,7 +357,8 @@ async fn load_standings(
         score_event::voided(&deployment.db, partition, i64::MAX as u64).await?,
         now_ms,
     )
-    .skipping_unfit();
+    .skipping_unfit()
+    .skipping_before(sealed_before_ms(boards));
     let mut last = (0, 0);
     loop {
         let rows = score_event::page_after(partition, last, ROWS_MAX)
@@ -364,6 +387,16 @@ async fn load_standings(
             .sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
     }
     Ok(standings)
+}
+
+/// Before which instant periods of windows are in the archive.
+fn sealed_before_ms(
+    boards: &HashMap<BoardNo, Board>,
+) -> impl Iterator<Item = ((BoardNo, Window), i64)> {
+    boards.values().flat_map(|board| {
+        let windows = board.added.iter();
+        windows.map(|(&window, added)| ((board.no, window), added.sealed.sealed_before_ms))
+    })
 }
 
 /// The event ids that are still within the dedup window.

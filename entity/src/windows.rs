@@ -4,7 +4,7 @@
 //! from there on, whoever writes without knowing of it is refused, so every later event is in a new window, and in no dropped one. What came
 //! before is folded from SQL, staged, and put in place by a commit that also has what came meanwhile. Each step can be taken again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::bases;
 use ranking::board_mark::BoardMark;
@@ -15,7 +15,8 @@ use crate::board::{self, WindowRow, WindowState, windows_text};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::fill::fill;
-use crate::{fence, job};
+use crate::recovery::settle;
+use crate::{fence, job, seal};
 
 /// How long a job of another process is taken to be still at it, in milliseconds. Two at once do no harm.
 const JOB_ALONE_MS: i64 = 60_000;
@@ -23,16 +24,30 @@ const JOB_ALONE_MS: i64 = 60_000;
 /// How long after a job failed it is tried again, in milliseconds.
 const JOB_AGAIN_MS: i64 = 10_000;
 
-/// The windows besides `all` that a board is to have, as a new row would say it: those that it has stay as they are, new ones are to be
-/// filled, those that are not named are to be dropped. `None` where nothing changes.
+/// What a board's row is to say of its windows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The windows besides `all`.
+    pub windows: Vec<WindowRow>,
+    /// The generation: a new one where windows come or go.
+    pub generation: u32,
+}
+
+/// The windows besides `all` that a board is to have, with the past periods that they retain where that is said: those that it has stay as they
+/// are, new ones are to be filled, those that are not named are to be dropped. `None` where nothing changes.
 ///
 /// # Errors
 /// `Corrupt` where the row is broken.
-pub fn change(row: &board::Model, windows: &BTreeSet<Window>) -> Result<Option<Vec<WindowRow>>> {
+pub fn change(
+    row: &board::Model,
+    windows: &BTreeMap<Window, Option<u32>>,
+) -> Result<Option<Changed>> {
     let generation = row.generation.unsigned_abs() + 1;
     let (mut rows, mut known, mut changes) = (vec![], BTreeSet::new(), false);
-    let needed: BTreeSet<Window> = windows.union(&bases(windows)).copied().collect();
-    let is_hidden = |window: Window| !windows.contains(&window);
+    let shown: BTreeSet<Window> = windows.keys().copied().collect();
+    let needed: BTreeSet<Window> = shown.union(&bases(&shown)).copied().collect();
+    let is_hidden = |window: Window| !shown.contains(&window);
+    let mut retains = false;
     for mut window in row.window_rows()? {
         let named: Window = window.name.parse()?;
         if window.state != WindowState::Dropped {
@@ -44,20 +59,31 @@ pub fn change(row: &board::Model, windows: &BTreeSet<Window>) -> Result<Option<V
                 window.hidden = is_hidden(named);
                 changes = true;
             }
+            if let Some(&Some(retain)) = windows.get(&named)
+                && retain != window.retained()
+            {
+                window.retain = retain;
+                retains = true;
+            }
         }
         rows.push(window);
     }
-    for &window in needed
-        .difference(&known)
-        .filter(|&&window| window != Window::All)
-    {
-        rows.push(WindowRow {
-            hidden: is_hidden(window),
-            ..WindowRow::new(window, generation, WindowState::Filling)
-        });
+    for &window in &needed {
+        if window == Window::All || known.contains(&window) {
+            continue;
+        }
+        let mut new = WindowRow::new(window, generation, WindowState::Filling);
+        let retain = windows.get(&window).copied().flatten();
+        new.retain = retain.unwrap_or(new.retain);
+        new.hidden = is_hidden(window);
+        rows.push(new);
         changes = true;
     }
-    Ok(changes.then_some(rows))
+    let changed = Changed {
+        windows: rows,
+        generation: generation - u32::from(!changes),
+    };
+    Ok((changes || retains).then_some(changed))
 }
 
 /// The boards whose windows are being filled or dropped.
@@ -149,7 +175,7 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     }
 }
 
-/// Writes a board's windows, unless it is in another generation by now.
+/// Writes a board's windows, unless somebody changed them meanwhile.
 async fn put_windows(
     deployment: &Deployment,
     row: &board::Model,
@@ -165,6 +191,7 @@ async fn put_windows(
         .set(changed)
         .filter(board::Column::No.eq(row.no))
         .filter(board::Column::Generation.eq(row.generation))
+        .filter(board::Column::Windows.eq(&row.windows))
         .exec(&deployment.db)
         .await?;
     Ok(())
@@ -199,6 +226,15 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
                 window.is_some_and(|window| dropped.contains(&window))
             };
             fence::drop_keys(deployment, partition, &board, is_dropped).await?;
+        }
+    }
+    for window in dropped {
+        if seal::has(deployment, board.no, window.0).await? {
+            // Once SQL has the commits that say so, nobody corrects what is dropped.
+            for &partition in &partitions {
+                settle(deployment, partition).await?;
+            }
+            seal::purge(deployment, board.no, Some(window)).await?;
         }
     }
     let whole: Vec<WindowRow> = row

@@ -2,6 +2,7 @@
 
 mod m20261121_000001_first_light;
 mod m20261121_000002_whole_surface;
+mod m20261121_000003_seals;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -16,6 +17,7 @@ impl MigratorTrait for Migrator {
         vec![
             Box::new(m20261121_000001_first_light::Migration),
             Box::new(m20261121_000002_whole_surface::Migration),
+            Box::new(m20261121_000003_seals::Migration),
         ]
     }
 }

@@ -13,6 +13,7 @@ use crate::id::{BoardNo, MemberId};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
 use crate::roll::{Carried, RollMark, Rolls, carry};
+use crate::seal::{SealMark, SealName};
 use crate::seen::Seen;
 use crate::submission::{
     Fold, Folded, Periods, Snapshot, StandingsChange, Submission, Verdict, Wanted,
@@ -208,6 +209,9 @@ impl Batch {
                 }
             }
         }
+        let seals = wanted.standings.iter();
+        let seals: BTreeSet<SealName> = seals.filter_map(|(id, _)| SealName::of(id)).collect();
+        wanted.seals = seals.into_iter().collect();
         Self {
             submissions,
             now_ms,
@@ -272,6 +276,7 @@ impl Batch {
                 seen.insert(field.clone(), first);
             }
         }
+        let closed = self.closed(snapshot);
         let mut folding = Folding {
             batch: self,
             keys: snapshot.keys.clone(),
@@ -293,10 +298,10 @@ impl Batch {
                 verdicts.push(first.verdict_on(&this));
                 continue;
             }
-            if let Err(error) = places
-                .clone()
-                .and_then(|places| folding.admit(submission, &places))
-            {
+            if let Err(error) = places.clone().and_then(|mut places| {
+                places.retain(|touch| !closed[touch.place.0]);
+                folding.admit(submission, &places)
+            }) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
@@ -362,6 +367,18 @@ impl Batch {
         } else {
             Err(behind.into_values().collect())
         })
+    }
+
+    /// Whether each of the standings is of a period that is being sealed, or is: its events go to the history alone.
+    fn closed(&self, snapshot: &Snapshot) -> Vec<bool> {
+        let marks = self.wanted.seals.iter().zip(&snapshot.seals);
+        let marks: HashMap<&SealName, &SealMark> = marks.collect();
+        let standings = self.wanted.standings.iter().zip(&self.index.periods);
+        let closed = standings.map(|((id, _), period)| {
+            let mark = SealName::of(id).and_then(|name| marks.get(&name).copied());
+            mark.is_some_and(|mark| mark.closes(period))
+        });
+        closed.collect()
     }
 
     fn again(&self, begun: &HashMap<(BoardNo, String), Begun>, unknown: BTreeSet<Part>) -> Fold {

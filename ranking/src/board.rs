@@ -11,6 +11,7 @@ use crate::fold::State;
 use crate::id::BoardNo;
 use crate::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
+use crate::seal::Sealed;
 use crate::window::{Period, Window};
 
 /// The units of time that a tie-break may count in, in milliseconds, finest first.
@@ -160,6 +161,8 @@ pub struct Added {
     pub generation: u32,
     /// Whether what came before it is in it.
     pub is_whole: bool,
+    /// How far its past periods are sealed.
+    pub sealed: Sealed,
 }
 
 impl Board {
@@ -173,6 +176,13 @@ impl Board {
     #[must_use]
     pub fn is_whole(&self, window: Window) -> bool {
         self.added.get(&window).is_none_or(|added| added.is_whole)
+    }
+
+    /// How far a window's past periods are sealed.
+    #[must_use]
+    pub fn sealed(&self, window: Window) -> Sealed {
+        let added = self.added.get(&window);
+        added.map_or_else(Sealed::default, |added| added.sealed)
     }
 }
 
@@ -292,6 +302,21 @@ impl Rules {
                 "the time is beyond what the window {window} of this board can hold"
             )),
         })
+    }
+
+    /// The key of a state in a period that is sealed; where the score has no place in the key, the nearest one that has.
+    /// Ranges are not checked at admission there.
+    #[must_use]
+    pub fn nearest_key(&self, window: Window, period: &Period, state: State) -> RankKey {
+        let layout = self.layout(window);
+        let (low, high) = self.range(window);
+        let ticks = state.tick - self.first_tick(period);
+        layout
+            .encode(
+                state.score.clamp(low, high),
+                ticks.clamp(0, (1 << layout.time_bits()) - 1),
+            )
+            .expect("both are within the layout")
     }
 
     /// Checks that a score lies in the board's range.

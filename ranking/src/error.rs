@@ -26,6 +26,9 @@ pub enum Error {
     /// A partition does not stand where SQL says it should (restart, flush, old backup): recover it, then try again.
     #[error("partition {0} waits for recovery")]
     NotLevel(u16),
+    /// The period was sealed: the archive has it, and every other one that starts before this instant, in Unix milliseconds.
+    #[error("the period was sealed; the archive has it")]
+    Sealed(i64),
     /// What is stored cannot be what this program wrote: somebody has to look.
     #[error("{0}")]
     Corrupt(String),

@@ -4,7 +4,7 @@
 //! laurel:{3}:head                         the partition's last commit: "<seq> <commit id> <layout of these keys> <run id>"
 //! laurel:{3}:log                          stream of commits on their way to SQL; entry ids <seq>-0
 //! laurel:{3}:seen:<bucket>                hash: event ids accepted in one dedup span → what they were
-//! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "deleted"
+//! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "deleted"; 12.1:daily → how far it is sealed
 //! laurel:{3}:periods:12.1:region%3Aeu:daily   sorted set: label of a period that had an entry → its start in Unix ms
 //! laurel:{3}:rolls:12                     hash: series of a rolling window, as 1:region%3Aeu:7d → how far it has got: "<start in Unix ms> ready"
 //! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
@@ -115,7 +115,8 @@ impl KeySpace {
         self.of(partition, format_args!("seen:{bucket}"))
     }
 
-    /// Hash: what became of boards, by number; see [`BoardMark`](crate::board_mark::BoardMark).
+    /// Hash: what became of boards, by number, and how far their windows are sealed; see [`BoardMark`](crate::board_mark::BoardMark)
+    /// and [`SealMark`](crate::seal::SealMark).
     #[must_use]
     pub fn board_marks(&self, partition: Partition) -> String {
         self.of(partition, "gen")

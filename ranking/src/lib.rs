@@ -15,6 +15,7 @@
 //! | [`commit`] | commits and their form in the log |
 //! | [`submission`], [`batch`], [`seen`] | a batch of scores folded onto what Redis held at one moment; the event ids that it knew |
 //! | [`replay`] | standings from history, event by event |
+//! | [`seal`] | which past periods have left Redis, and how a partition says so |
 //! | [`store`] | Redis: commits, recovery, reads |
 //! | [`private_redis`] | a redis-server of one's own, as a child |
 //!
@@ -34,6 +35,7 @@ pub mod rank_key;
 pub mod replay;
 pub mod roll;
 pub mod score;
+pub mod seal;
 pub mod seen;
 pub mod shard;
 pub mod store;

@@ -20,6 +20,8 @@ pub struct Replay {
     voided: HashSet<EventPlace>,
     /// Whether entries that do not fit into a window that is not whole are left out: history was not checked against it.
     skips_unfit: bool,
+    /// Of these windows no periods that start before an instant.
+    skips_before_ms: HashMap<(BoardNo, Window), i64>,
     /// The windows that are wanted; none for all.
     windows: HashSet<Window>,
     /// How far each board's rolling windows have got, and those without a mark.
@@ -67,6 +69,18 @@ impl Replay {
         }
     }
 
+    /// Leaves out the periods of some windows that start before an instant: they are sealed.
+    #[must_use]
+    pub fn skipping_before(
+        self,
+        windows: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
+    ) -> Self {
+        Self {
+            skips_before_ms: windows.into_iter().collect(),
+            ..self
+        }
+    }
+
     /// Folds one event. Events of a member come in the order of their partition's history.
     ///
     /// # Errors
@@ -99,6 +113,10 @@ impl Replay {
             if !self.windows.is_empty() && !self.windows.contains(&id.window) {
                 continue;
             }
+            let skipped_ms = self.skips_before_ms.get(&(board.no, id.window));
+            if skipped_ms.is_some_and(|&before_ms| period.present_from_ms < before_ms) {
+                continue;
+            }
             let state = board.rules.fold(states.get(&id).copied(), step);
             if let Some(known) = states.get_mut(&id) {
                 *known = state;
@@ -120,6 +138,13 @@ impl Replay {
             .filter(|(id, _)| id.window == window)
             .map(|(id, state)| (id.segment, state))
             .collect()
+    }
+
+    /// What a member has in a standings; `None` where it is not there.
+    #[must_use]
+    pub fn state_of(&self, id: &StandingsId, member: &MemberId) -> Option<State> {
+        let states = self.states.get(&(id.board, member.clone()))?;
+        states.get(id).copied()
     }
 
     /// The key that a member has in a standings; `None` where it is not there.
@@ -166,6 +191,12 @@ impl Replay {
             for (id, state) in states {
                 let (board, period) = &self.standings[id];
                 let key = match board.rules.key(id.window, period, *state) {
+                    // Nobody checks what comes late for a period that is being sealed.
+                    Err(_)
+                        if period.present_from_ms < board.sealed(id.window).sealing_before_ms =>
+                    {
+                        board.rules.nearest_key(id.window, period, *state)
+                    }
                     Err(_) if self.skips_unfit && !board.is_whole(id.window) => continue,
                     key => key?,
                 };

@@ -1,6 +1,7 @@
 //! Redis: one connection, the scripts, and what an answer means.
 //!
-//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], rolling in [`roll`]. A partition is *level* while its head carries
+//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], rolling in [`roll`],
+//! seals in [`seal`]. A partition is *level* while its head carries
 //! the run id of the server that answers. Every connection belongs to one run of the server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover or a flush is noticed by the first read after it.
 
@@ -10,6 +11,7 @@ mod merge;
 pub mod read;
 pub mod recovery;
 pub mod roll;
+pub mod seal;
 pub mod write;
 
 use std::sync::Arc;

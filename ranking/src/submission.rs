@@ -14,6 +14,7 @@ use crate::id::{BoardNo, EventId, MemberId};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
 use crate::roll::{RollMark, Rolls};
+use crate::seal::{SealMark, SealName};
 use crate::seen::{Seen, seen_field};
 use crate::window::{Period, Window};
 
@@ -69,6 +70,8 @@ pub struct Wanted {
     pub boards: Vec<BoardNo>,
     /// The marks of rolling windows: a board, and its series.
     pub rolls: Vec<(BoardNo, Vec<String>)>,
+    /// The windows whose seals count.
+    pub seals: Vec<SealName>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The keys, standings by standings; no member twice in one.
@@ -86,6 +89,8 @@ pub struct Snapshot {
     pub boards: Vec<BoardMark>,
     /// How far each series has got.
     pub rolls: Vec<Vec<Option<RollMark>>>,
+    /// How far each window is sealed.
+    pub seals: Vec<SealMark>,
     /// What each event id was accepted as, last.
     pub seen: Vec<Option<String>>,
     /// The keys; an error where an entry is none of ours.

@@ -17,7 +17,7 @@ use sea_orm::{
     TransactionTrait,
 };
 
-use super::Place;
+use super::{Place, is_sealed};
 use crate::finding::{Finding, Held};
 use crate::history::settle_to;
 
@@ -45,6 +45,11 @@ pub(super) async fn look_again(
         now_ms: deployment.clock.now_ms(),
     };
     settle_to(deployment, *partition, &head).await?;
+    // What was sealed meanwhile is not compared; a row says so before Redis does.
+    let later = entity::board::Entity::find_by_id(board.no.0)
+        .one(&deployment.db)
+        .await?;
+    let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
     let in_sql = InSql::read(deployment, board, member).await?;
     let then = in_sql.standings(board, head.seq, &rolls)?;
     let now = in_sql.standings(board, u64::MAX, &rolls)?;
@@ -64,7 +69,9 @@ pub(super) async fn look_again(
         let row = in_sql.rows.get(&id.segment).copied();
         Finding::at(id, member, then, if row == now { then } else { row }, redis)
     };
-    Ok(ids.into_iter().zip(doubles).filter_map(finding).collect())
+    let looked_at = ids.into_iter().zip(doubles);
+    let looked_at = looked_at.filter(|(id, _)| !is_sealed(&later, id));
+    Ok(looked_at.filter_map(finding).collect())
 }
 
 /// Whether a standings is being prepared for the period that comes next.
@@ -121,8 +128,11 @@ impl InSql {
         rolls: &Rolls,
     ) -> Result<HashMap<StandingsId, Held>> {
         let events = || self.events.iter().filter(|row| row.seq as u64 <= seq);
+        let windows = board.added.iter();
+        let sealed =
+            windows.map(|(&window, added)| ((board.no, window), added.sealed.sealing_before_ms));
         let voided = events().filter_map(score_event::Model::voids).collect();
-        let replay = Replay::without(voided, rolls.now_ms);
+        let replay = Replay::without(voided, rolls.now_ms).skipping_before(sealed);
         let mut replay = replay.rolled(board.no, rolls.clone());
         for row in events() {
             replay.apply(board, row.place()?, &row.to_ranking()?)?;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
+use entity::board::{WindowRow, WindowState};
+use ranking::seal::RETAIN_MAX;
 use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
 use super::connection::{Connection, Page, PageCursor};
@@ -385,6 +387,18 @@ impl Window {
         }
     }
 
+    /// How many past periods are kept in Redis; older ones are read from the archive. 1,000,000 is in effect all; so it is for "all", which
+    /// has one period.
+    async fn retain(&self) -> Result<i32> {
+        let rows = self.board.row.window_rows().map_err(Error::from)?;
+        let named = self.window.to_string();
+        let row = rows
+            .iter()
+            .find(|row| row.name == named && row.state != WindowState::Dropped);
+        let retain = row.map_or(RETAIN_MAX, WindowRow::retained);
+        Ok(int(retain.into())?)
+    }
+
     /// Whether it has all that came before it; while a new window is being filled from the history, its standings are UNAVAILABLE.
     async fn ready(&self) -> bool {
         self.board.board.is_whole(self.window)
@@ -396,6 +410,11 @@ impl Window {
             .window
             .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
             .map_err(Error::from)?;
-        Ok(Period::new(&period, state(ctx).now_ms))
+        Ok(Period::new(
+            &self.board,
+            self.window,
+            &period,
+            state(ctx).now_ms,
+        ))
     }
 }

@@ -1,6 +1,6 @@
 //! Boards on their way in: created, changed, deleted.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use ranking::admission::Admission;
 use ranking::board::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
+use ranking::seal::{RETAIN_MAX, is_sealable};
 use ranking::submission::REGION;
 use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, SqlErr};
@@ -90,6 +91,10 @@ pub struct WindowInput {
     /// "hourly", "daily", "weekly", "monthly", or a rolling one of 1 to 366 hours, days, weeks or months, the present one among them: "24h",
     /// "7d", "12w", "3mo".
     name: String,
+    /// How many past periods are kept in Redis besides the present one, 0 to 1,000,000, which is in effect all, and the default of a new
+    /// window. Older ones are sealed: their final standings move to SQL, where they are read from; late scores correct them there. More
+    /// does not bring back what is sealed; where it is not said of a window that the board has, it stays.
+    retain: Option<i32>,
 }
 
 /// What is to change of a board; what is absent stays. Its rules are fixed, but for its windows.
@@ -160,7 +165,7 @@ pub(super) async fn update(
 ) -> crate::error::Result<Arc<KnownBoard>> {
     check_slug(&input.slug).map_err(|_| no_board(&input.slug))?;
     let db = &app.deployment.db;
-    let windows = input.windows.as_deref().map(window_set).transpose()?;
+    let windows = input.windows.as_deref().map(retained).transpose()?;
     for _ in 0..UPDATES_MAX {
         let row = board::living()
             .filter(board::Column::Slug.eq(&input.slug))
@@ -185,32 +190,57 @@ pub(super) async fn update(
     ))
 }
 
-fn window_set(windows: &[WindowInput]) -> crate::error::Result<BTreeSet<Window>> {
-    let set = windows
-        .iter()
-        .map(|window| window.name.parse())
-        .collect::<ranking::Result<BTreeSet<Window>>>()?;
-    if set.len() < windows.len() {
-        return Err(Error::bad_input(
-            "a window is named twice; each is accepted once",
+/// The windows that are named, and how many past periods they retain where that is said.
+fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Option<u32>>> {
+    let mut retained = BTreeMap::new();
+    for window in windows {
+        let named: Window = window.name.parse()?;
+        let retain = window
+            .retain
+            .map(|retain| check_retain(named, retain))
+            .transpose()?;
+        if retained.insert(named, retain).is_some() {
+            return Err(Error::bad_input(
+                "a window is named twice; each is accepted once",
+            ));
+        }
+    }
+    Ok(retained)
+}
+
+fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
+    if !is_sealable(window) {
+        return Err(Error::bad_input(format!(
+            "the window {window} has no past periods; it is accepted without retain"
+        )));
+    }
+    let count = u32::try_from(retain).map_err(|_| {
+        Error::bad_input(format!(
+            "retain is {retain}; 0 to {RETAIN_MAX} past periods are accepted"
+        ))
+    })?;
+    if count > RETAIN_MAX {
+        return Err(Error::new(
+            ErrorCode::LimitExceeded,
+            format!("retain is {retain}; at most {RETAIN_MAX} past periods are accepted"),
         ));
     }
-    Ok(set)
+    Ok(count)
 }
 
 /// What is to be written of a row as it stands.
 fn changes(
     input: &UpdateBoardInput,
-    windows: Option<&BTreeSet<Window>>,
+    windows: Option<&BTreeMap<Window, Option<u32>>>,
     row: &board::Model,
 ) -> crate::error::Result<board::ActiveModel> {
     let mut changed = board::ActiveModel::default();
     if let Some(windows) = windows
-        && let Some(windows) = windows::change(row, windows)?
+        && let Some(change) = windows::change(row, windows)?
     {
         let mut later = row.clone();
-        later.windows = windows_text(&windows);
-        later.generation += 1;
+        later.windows = windows_text(&change.windows);
+        later.generation = change.generation.try_into().unwrap_or(i32::MAX);
         // Whether the new ones fit beside the board's range and tie-break.
         later.to_ranking()?;
         changed.windows = Set(later.windows);
@@ -351,6 +381,8 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
             .collect::<ranking::Result<_>>()?,
     })?;
     let mut row = board::of_rules(&input.slug, &title, &rules, &time_zone, entity::now_ms());
+    let retained = retained(input.windows.as_deref().unwrap_or_default())?;
+    row.windows = Set(windows_text(&board::first_windows(&rules, &retained)));
     row.visibility = Set(input
         .visibility
         .unwrap_or(Visibility::Public)

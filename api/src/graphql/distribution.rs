@@ -1,7 +1,6 @@
 //! How scores are spread over a standings.
 
 use async_graphql::SimpleObject;
-use futures::FutureExt;
 use ranking::board::Direction;
 use ranking::fold::State;
 use ranking::rank_key::RankKey;
@@ -72,10 +71,8 @@ pub(super) async fn distribution(app: &App, read: &Read, buckets: i32) -> Result
         .iter()
         .map(|&bound| first_key(read, bound))
         .collect::<Result<Vec<_>>>()?;
-    let better = app
-        .read(|store| store.counts_below(read, &keys).boxed())
-        .await?;
-    let size = app.read(|store| store.size(read).boxed()).await?;
+    let better = app.counts_below(read, &keys).await?;
+    let size = app.size(read).await?;
     let above = |count: &u64| match read.rules.direction {
         Direction::HighFirst => *count,
         Direction::LowFirst => size.saturating_sub(*count),
@@ -101,17 +98,8 @@ pub(super) async fn distribution(app: &App, read: &Read, buckets: i32) -> Result
 
 /// The lowest and the highest raw score there are.
 async fn ends(app: &App, read: &Read) -> Result<Option<(i64, i64)>> {
-    let (best, worst) = app
-        .read(|store| {
-            async move {
-                let start = store.split_at_position(read, 0).await?;
-                let best = store.forward(read, &start, 1).await?;
-                let end = store.end(read).await?;
-                Ok((best, store.backward(read, &end, 1).await?))
-            }
-            .boxed()
-        })
-        .await?;
+    let (_, best) = app.forward_from(read, 0, 1).await?;
+    let (_, worst) = app.backward(read, None, 1).await?;
     let score = |key: RankKey| read.rules.state(read.id.window, &read.period, key).score;
     let (Some(best), Some(worst)) = (best.first(), worst.first()) else {
         return Ok(None);

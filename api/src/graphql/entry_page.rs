@@ -2,8 +2,7 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result};
-use futures::FutureExt;
-use ranking::store::read::{Placed, Split};
+use ranking::store::read::Placed;
 
 use super::connection::{Connection, EntryCursor, Page};
 use super::entry::Entry;
@@ -46,13 +45,13 @@ impl Standings {
                         .map(|(list, place)| (list, Some(place)))?,
                     None => (self.clone(), None),
                 };
-                let (from, mut entries) = app
-                    .read(|store| {
-                        list.forward(store, after.as_ref(), offset.unwrap_or(0), limit + 2)
-                            .boxed()
-                    })
-                    .await?;
-                let mut position = from.position();
+                let (mut position, mut entries) = match &after {
+                    Some(place) => app.forward(&list.read, place, limit + 2).await?,
+                    None => {
+                        let offset = offset.unwrap_or(0);
+                        app.forward_from(&list.read, offset, limit + 2).await?
+                    }
+                };
                 if after.is_some() && entries.first() == after.as_ref() {
                     entries.remove(0);
                     position += 1;
@@ -68,44 +67,14 @@ impl Standings {
                         .map(|(list, place)| (list, Some(place)))?,
                     None => (self.clone(), None),
                 };
-                let (from, mut entries) = app
-                    .read(|store| list.backward(store, before.as_ref(), limit + 1).boxed())
-                    .await?;
+                let (end, mut entries) =
+                    app.backward(&list.read, before.as_ref(), limit + 1).await?;
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
-                let position = from.position().saturating_sub(entries.len() as u64);
+                let position = end.saturating_sub(entries.len() as u64);
                 Ok(list.connection(entries, position, has_previous, before.is_some()))
             }
         }
-    }
-
-    async fn forward(
-        &self,
-        store: &ranking::store::Store,
-        after: Option<&Placed>,
-        offset: u64,
-        limit: usize,
-    ) -> ranking::Result<(Split, Vec<Placed>)> {
-        let from = match after {
-            Some(place) => store.split_at(&self.read, place).await?,
-            None => store.split_at_position(&self.read, offset).await?,
-        };
-        let entries = store.forward(&self.read, &from, limit).await?;
-        Ok((from, entries))
-    }
-
-    async fn backward(
-        &self,
-        store: &ranking::store::Store,
-        before: Option<&Placed>,
-        limit: usize,
-    ) -> ranking::Result<(Split, Vec<Placed>)> {
-        let from = match before {
-            Some(place) => store.split_at(&self.read, place).await?,
-            None => store.end(&self.read).await?,
-        };
-        let entries = store.backward(&self.read, &from, limit).await?;
-        Ok((from, entries))
     }
 
     pub(super) async fn entry_of_position(
@@ -114,9 +83,7 @@ impl Standings {
         position: u64,
     ) -> crate::error::Result<Option<Entry>> {
         let _reading = state(ctx).loaders.reading();
-        let (_, placed) = app(ctx)
-            .read(|store| self.forward(store, None, position, 1).boxed())
-            .await?;
+        let (_, placed) = app(ctx).forward_from(&self.read, position, 1).await?;
         Ok(self.entries(placed, position).next())
     }
 

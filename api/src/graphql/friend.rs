@@ -2,7 +2,6 @@
 
 use async_graphql::connection::{CursorType, PageInfo};
 use async_graphql::{Context, Object, Result, SimpleObject};
-use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::store::read::Placed;
 
@@ -124,9 +123,7 @@ pub(super) async fn friends_page(
     if page.include_self {
         members.push(member.clone());
     }
-    let keys = app
-        .read(|store| store.rank_keys(&list.read, &members).boxed())
-        .await?;
+    let keys = app.rank_keys(&list.read, &members).await?;
     let place = |(member, key): (MemberId, _)| match key {
         Some(key) => Some(Place::Ranked(Placed { key, member })),
         None => page.include_missing.then_some(Place::Missing(member)),
@@ -152,10 +149,7 @@ pub(super) async fn friends_page(
         Place::Missing(_) => None,
     });
     let ranked: Vec<Placed> = ranked.collect();
-    let mut positions = app
-        .read(|store| store.positions(&list.read, &ranked).boxed())
-        .await?
-        .into_iter();
+    let mut positions = app.positions(&list.read, &ranked).await?.into_iter();
     for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
         let placed = match place {
             Place::Ranked(placed) => placed,

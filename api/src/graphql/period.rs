@@ -2,7 +2,6 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
-use futures::FutureExt;
 use ranking::store::history::{Began, Range};
 use ranking::window::Window as RankingWindow;
 
@@ -11,6 +10,7 @@ use super::request::{app, state};
 use super::scalar::{DateTime, int};
 use super::standings::Standings;
 use crate::app::App;
+use crate::boards::KnownBoard;
 use crate::error::Error;
 
 /// How many periods are read at once where all are counted.
@@ -32,7 +32,12 @@ pub struct Period {
 }
 
 impl Period {
-    pub(super) fn new(period: &ranking::window::Period, now_ms: i64) -> Self {
+    pub(super) fn new(
+        board: &KnownBoard,
+        window: RankingWindow,
+        period: &ranking::window::Period,
+        now_ms: i64,
+    ) -> Self {
         let is_on = |_: &i64| period.is_present(now_ms);
         let start = period.end_ms.map(|_| DateTime(period.start_ms));
         Self {
@@ -40,7 +45,7 @@ impl Period {
             start,
             end: period.end_ms.map(DateTime),
             next_reset_at: period.end_ms.filter(is_on).map(DateTime),
-            sealed: false,
+            sealed: period.start_ms < board.board.sealed(window).sealed_before_ms,
         }
     }
 }
@@ -108,13 +113,14 @@ pub(super) async fn periods_page(
     if matches!(range, Range::After(_)) {
         found.reverse();
     }
+    let board = standings.board.clone();
     let total = PeriodTotal(standings);
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for began in found {
         let period = window.period_named(&began.label, &rules.zone)?;
         connection.edges.push(Edge::new(
             PageCursor(began.label),
-            Period::new(&period, state(ctx).now_ms),
+            Period::new(&board, window, &period, state(ctx).now_ms),
         ));
     }
     Ok(connection)
@@ -133,11 +139,9 @@ async fn periods(
 ) -> crate::error::Result<Vec<Began>> {
     let read = &standings.read;
     if read.id.window != RankingWindow::All {
-        return app
-            .read(|store| store.periods(read, range, limit).boxed())
-            .await;
+        return app.periods(read, range, limit).await;
     }
-    let size = app.read(|store| store.size(read).boxed()).await?;
+    let size = app.size(read).await?;
     let all = Began {
         present_from_ms: read.period.present_from_ms,
         label: read.period.label.clone(),

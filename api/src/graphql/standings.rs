@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result};
-use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
 use ranking::store::read::{Placed, Standings as Read};
@@ -33,6 +32,8 @@ const AROUND_DEFAULT: i32 = 5;
 pub enum Source {
     /// Redis.
     Live,
+    /// The archive of sealed periods, in SQL.
+    Archive,
 }
 
 /// Which standings of a board are meant.
@@ -51,7 +52,7 @@ pub struct Choice {
 /// All entries of a board in one period of one window.
 #[derive(Clone)]
 pub struct Standings {
-    board: Arc<KnownBoard>,
+    pub(super) board: Arc<KnownBoard>,
     pub(super) read: Arc<Read>,
     /// Whether the request said which period; else it is the present one, and a page cursor of an earlier one goes on in its own.
     period_chosen: bool,
@@ -258,7 +259,12 @@ impl Standings {
 
     /// The period.
     async fn period(&self, ctx: &Context<'_>) -> Period {
-        Period::new(&self.read.period, state(ctx).now_ms)
+        Period::new(
+            &self.board,
+            self.read.id.window,
+            &self.read.period,
+            state(ctx).now_ms,
+        )
     }
 
     /// The segment; null for everyone.
@@ -268,7 +274,11 @@ impl Standings {
 
     /// Where the answers come from.
     async fn source(&self) -> Source {
-        Source::Live
+        if self.read.is_sealed() {
+            Source::Archive
+        } else {
+            Source::Live
+        }
     }
 
     /// How many entries there are.
@@ -425,7 +435,7 @@ impl Standings {
         );
         let _reading = state(ctx).loaders.reading();
         let around = app(ctx)
-            .read(|store| store.neighbors(&self.read, &member, above, below).boxed())
+            .neighbors(&self.read, &member, above, below)
             .await?;
         Ok(around.map_or_else(Vec::new, |(first, placed)| {
             self.entries(placed, first).collect()

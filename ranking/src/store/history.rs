@@ -11,6 +11,7 @@ use crate::commit::{Commit, Head};
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};
 use crate::roll::RollMark;
+use crate::seal::{SealMark, SealName};
 
 /// How many periods are looked at in one round trip.
 const PERIODS_MAX: usize = 500;
@@ -26,6 +27,8 @@ pub struct Tail {
     pub board: BoardMark,
     /// How far its rolling windows have got, by series.
     pub rolls: HashMap<String, RollMark>,
+    /// How far each window asked for is sealed.
+    pub seals: Vec<SealMark>,
     /// What the event id asked for was accepted as.
     pub seen: Option<String>,
 }
@@ -49,8 +52,8 @@ pub enum Range {
 }
 
 impl Store {
-    /// The commits after `seq`, at most `count`, with the marks of a board and the value of an event id (a seen hash and its field).
-    /// One round trip: `GET`, `XRANGE`, `HGET`, `HGETALL`, `HGET` in a transaction.
+    /// The commits after `seq`, at most `count`, with the marks of a board, those of some seals, and the value of an event id (a seen hash and its
+    /// field). One round trip: `GET`, `XRANGE`, `HMGET`, `HGETALL`, `HGET` in a transaction.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
@@ -60,6 +63,7 @@ impl Store {
         seq: u64,
         count: usize,
         board: BoardNo,
+        seals: &[SealName],
         seen: Option<(i64, &str)>,
     ) -> Result<Tail> {
         let keys = self.keys();
@@ -72,9 +76,13 @@ impl Store {
             .arg("+")
             .arg("COUNT")
             .arg(count);
-        pipe.cmd("HGET")
+        let marks = pipe
+            .cmd("HMGET")
             .arg(keys.board_marks(partition))
             .arg(board.0);
+        for seal in seals {
+            marks.arg(seal.field());
+        }
         pipe.cmd("HGETALL").arg(keys.rolls(partition, board));
         if let Some((bucket, field)) = seen {
             pipe.cmd("HGET")
@@ -89,11 +97,16 @@ impl Store {
             .into_iter()
             .map(|(seq, text)| Commit::from_log(seq, &text))
             .collect::<Result<_>>()?;
-        let mark: Option<String> = decode(answers.next())?;
+        let marks: Vec<Option<String>> = decode(answers.next())?;
+        let mut marks = marks.into_iter();
+        let board = BoardMark::parse(marks.next().flatten().as_deref())?;
         Ok(Tail {
             head,
             commits,
-            board: BoardMark::parse(mark.as_deref())?,
+            board,
+            seals: marks
+                .map(|mark| SealMark::parse(mark.as_deref()))
+                .collect::<Result<_>>()?,
             rolls: marks_of(decode(answers.next())?)?,
             seen: match seen {
                 Some(_) => decode(answers.next())?,

@@ -3,7 +3,8 @@
 //! All of them share one order: rank key, then member bytes. A *split* is a place in that order, said as the number of
 //! entries before it in each shard; pages are merged from there, forward or back. Positions are 0-based.
 //! S shards are read in one pipeline; each read adds a `GET` of the heads, so that no answer comes from a partition
-//! that is not level; of a rolling window how far it has got is read with them.
+//! that is not level; of a rolling window how far it has got is read with them; and, after them, how far the window's periods have left Redis,
+//! so that none is taken for empty: such reads say `Sealed`.
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::id::{MemberId, Partition};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
 use crate::roll::{Reach, RollMark, Rolls};
+use crate::seal::{SealMark, SealName};
 use crate::shard::shard_of;
 use crate::window::Period;
 
@@ -40,6 +42,8 @@ pub struct Standings {
     pub id: StandingsId,
     /// Its period.
     pub period: Period,
+    /// Periods of its window that start before it are read from the archive, as far as whoever asks knows. In Unix milliseconds.
+    pub sealed_before_ms: i64,
     pub(super) partitions: Vec<Partition>,
 }
 
@@ -73,10 +77,17 @@ impl Standings {
             .collect();
         Self {
             rules: board.rules.clone(),
+            sealed_before_ms: board.sealed(id.window).sealed_before_ms,
             id,
             period,
             partitions,
         }
+    }
+
+    /// Whether the archive has it, as far as whoever asks knows.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.period.start_ms < self.sealed_before_ms
     }
 
     /// The partition of each shard.
@@ -418,6 +429,8 @@ pub(super) struct Reads<'a> {
     store: &'a Store,
     standings: &'a Standings,
     pipe: Pipeline,
+    /// Whether it looks at the list of periods, not at one of them.
+    lists: bool,
 }
 
 impl<'a> Reads<'a> {
@@ -437,6 +450,7 @@ impl<'a> Reads<'a> {
             store,
             standings,
             pipe,
+            lists: false,
         }
     }
 
@@ -452,6 +466,7 @@ impl<'a> Reads<'a> {
 
     /// An `EXISTS` a shard, of the standings that differs in its period only.
     pub(super) fn exist(&mut self, label: &str) {
+        self.lists = true;
         let id = StandingsId {
             period: label.to_owned(),
             ..self.standings.id.clone()
@@ -465,6 +480,7 @@ impl<'a> Reads<'a> {
 
     pub(super) fn periods(&mut self, shard: usize, range: Range, count: usize) {
         let partition = self.standings.partitions[shard];
+        self.lists = true;
         let command = self
             .pipe
             .cmd("ZRANGE")
@@ -494,12 +510,21 @@ impl<'a> Reads<'a> {
         }
     }
 
-    pub(super) async fn send<T: FromRedisValue>(self) -> Result<Vec<T>> {
+    pub(super) async fn send<T: FromRedisValue>(mut self) -> Result<Vec<T>> {
+        let seal = SealName::of(&self.standings.id);
+        // Last: whatever the reads before missed as it was dropped, this sees.
+        for &partition in seal.iter().flat_map(|_| &self.standings.partitions) {
+            let marks = self.store.keys().board_marks(partition);
+            let field = seal.map(SealName::field);
+            self.pipe.cmd("HGET").arg(marks).arg(field);
+        }
         let (mut answers, run_id): (Vec<redis::Value>, _) = self.store.read(&self.pipe).await?;
-        let mut rest = answers.split_off(self.standings.partitions.len());
+        let shards = self.standings.partitions.len();
+        let seals = answers.split_off(answers.len() - seal.map_or(0, |_| shards));
+        let mut rest = answers.split_off(shards);
         let marks = match self.standings.id.window.rolling() {
             Some(_) => {
-                let answers = rest.split_off(self.standings.partitions.len());
+                let answers = rest.split_off(shards);
                 std::mem::replace(&mut rest, answers)
             }
             None => vec![],
@@ -512,6 +537,17 @@ impl<'a> Reads<'a> {
             let mark: Option<String> = decode(Some(mark))?;
             let mark = mark.as_deref().map(RollMark::parse).transpose()?;
             self.standings.check_rolled(mark)?;
+        }
+        for mark in seals {
+            let mark: Option<String> = decode(Some(mark))?;
+            let dropped_before_ms = SealMark::parse(mark.as_deref())?.dropped_before_ms;
+            let is_gone = match self.lists {
+                true => self.standings.sealed_before_ms < dropped_before_ms,
+                false => self.standings.period.present_from_ms < dropped_before_ms,
+            };
+            if is_gone {
+                return Err(Error::Sealed(dropped_before_ms));
+            }
         }
         rest.into_iter()
             .map(|answer| decode(Some(answer)))

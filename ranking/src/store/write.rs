@@ -12,6 +12,7 @@ use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::{KeySpace, StandingsId};
 use crate::rank_key::RankKey;
 use crate::roll::RollMark;
+use crate::seal::{SealMark, SealName};
 use crate::submission::{Folded, Snapshot, StandingsChange, Wanted};
 use crate::window::Window;
 
@@ -142,6 +143,25 @@ impl Writes {
         self.push("HSET", &keys.rolls(partition, no), args);
     }
 
+    /// Marks how far a window is sealed: `HSET`.
+    pub fn mark_seal(
+        &mut self,
+        keys: &KeySpace,
+        partition: Partition,
+        name: SealName,
+        mark: SealMark,
+    ) {
+        let args = vec![name.field(), mark.to_text()];
+        self.push("HSET", &keys.board_marks(partition), args);
+    }
+
+    /// Takes periods from a list of them: `ZREM`.
+    pub fn forget_periods(&mut self, list: &str, labels: &[String]) {
+        for chunk in labels.chunks(PAIRS_MAX) {
+            self.push("ZREM", list, chunk.to_vec());
+        }
+    }
+
     /// Forgets an event id: `HDEL`.
     pub fn forget_seen(&mut self, key: &str, field: &str) {
         self.push("HDEL", key, vec![field.to_owned()]);
@@ -220,8 +240,8 @@ pub struct LogRead {
 
 impl Store {
     /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
-    /// an `HMGET` of the boards' marks, one of each board's rolling windows, one a day of the dedup window, and one `ZMSCORE` a standings;
-    /// O(event ids + members).
+    /// an `HMGET` of the boards' and seals' marks, one of each board's rolling windows, one a day of the dedup window, and one `ZMSCORE` a
+    /// standings; O(event ids + members).
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
@@ -257,8 +277,9 @@ impl Store {
         for (id, _) in &wanted.standings {
             command.arg(keys.standings(partition, id));
         }
-        let boards: Vec<i64> = wanted.boards.iter().map(|no| no.0).collect();
-        command.arg("HMGET").arg(boards.len()).arg(boards);
+        let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
+        marks.extend(wanted.seals.iter().map(|seal| seal.field()));
+        command.arg("HMGET").arg(marks.len()).arg(marks);
         for (_, series) in &wanted.rolls {
             command.arg("HMGET").arg(series.len()).arg(series);
         }
@@ -283,7 +304,8 @@ impl Store {
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
         let marks: Vec<Option<String>> = next(&mut answer)?;
-        let boards = marks
+        let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
+        let boards = boards
             .iter()
             .map(|mark| BoardMark::parse(mark.as_deref()))
             .collect::<Result<_>>()?;
@@ -293,6 +315,10 @@ impl Store {
             let parse = |mark: &Option<String>| mark.as_deref().map(RollMark::parse).transpose();
             rolls.push(marks.iter().map(parse).collect::<Result<_>>()?);
         }
+        let seals = seals
+            .iter()
+            .map(|mark| SealMark::parse(mark.as_deref()))
+            .collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
         for _ in seen_in {
             let found: Vec<Option<String>> = next(&mut answer)?;
@@ -308,6 +334,7 @@ impl Store {
             log_len,
             boards,
             rolls,
+            seals,
             seen,
             keys,
         })

@@ -1,0 +1,279 @@
+//! Reads of a standings, from wherever it is: Redis, or the archive once its period is sealed.
+//!
+//! What a process knows of a board may be a moment old. Redis says of a period that has left it that it has; then the archive has it whole.
+
+use entity::archive;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ranking::id::MemberId;
+use ranking::rank_key::RankKey;
+use ranking::store::Store;
+use ranking::store::history::{Began, Range};
+use ranking::store::read::{Placed, Standings};
+
+use crate::app::App;
+use crate::error::Result;
+
+impl App {
+    /// How many entries there are.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn size(&self, standings: &Standings) -> Result<u64> {
+        let live = self.live(standings, |store| store.size(standings).boxed());
+        if let Some(size) = live.await? {
+            return Ok(size);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.size().await?),
+            None => Ok(0),
+        }
+    }
+
+    /// The keys of members, in the order asked.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn rank_keys(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<RankKey>>> {
+        let live = self.live(standings, |store| {
+            store.rank_keys(standings, members).boxed()
+        });
+        if let Some(keys) = live.await? {
+            return Ok(keys);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.rank_keys(members).await?),
+            None => Ok(vec![None; members.len()]),
+        }
+    }
+
+    /// The positions of entries; `None` for one that left meanwhile.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn positions(
+        &self,
+        standings: &Standings,
+        entries: &[Placed],
+    ) -> Result<Vec<Option<u64>>> {
+        let live = self.live(standings, |store| {
+            store.positions(standings, entries).boxed()
+        });
+        if let Some(positions) = live.await? {
+            return Ok(positions);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => {
+                let positions = archived.positions(entries).await?;
+                Ok(positions.into_iter().map(Some).collect())
+            }
+            None => Ok(vec![None; entries.len()]),
+        }
+    }
+
+    /// How many entries have a smaller key than each of these.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
+        let live = self.live(standings, |store| {
+            store.counts_below(standings, keys).boxed()
+        });
+        if let Some(counts) = live.await? {
+            return Ok(counts);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.counts_below(keys).await?),
+            None => Ok(vec![0; keys.len()]),
+        }
+    }
+
+    /// Up to `limit` entries from a place on, that of the place among them, and the position of the first.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn forward(
+        &self,
+        standings: &Standings,
+        from: &Placed,
+        limit: usize,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let live = self.live(standings, |store| {
+            async move {
+                let split = store.split_at(standings, from).await?;
+                let entries = store.forward(standings, &split, limit).await?;
+                Ok((split.position(), entries))
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.forward(from, limit).await?),
+            None => Ok((0, vec![])),
+        }
+    }
+
+    /// Up to `limit` entries from a position on, and the position of the first: less than was asked for where there are fewer entries.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn forward_from(
+        &self,
+        standings: &Standings,
+        position: u64,
+        limit: usize,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let live = self.live(standings, |store| {
+            async move {
+                let split = store.split_at_position(standings, position).await?;
+                let entries = store.forward(standings, &split, limit).await?;
+                Ok((split.position(), entries))
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok((position, archived.forward_from(position, limit).await?)),
+            None => Ok((0, vec![])),
+        }
+    }
+
+    /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn backward(
+        &self,
+        standings: &Standings,
+        before: Option<&Placed>,
+        limit: usize,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let live = self.live(standings, |store| {
+            async move {
+                let split = match before {
+                    Some(place) => store.split_at(standings, place).await?,
+                    None => store.end(standings).await?,
+                };
+                let entries = store.backward(standings, &split, limit).await?;
+                Ok((split.position(), entries))
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.backward(before, limit).await?),
+            None => Ok((0, vec![])),
+        }
+    }
+
+    /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn neighbors(
+        &self,
+        standings: &Standings,
+        member: &MemberId,
+        above: usize,
+        below: usize,
+    ) -> Result<Option<(u64, Vec<Placed>)>> {
+        let live = self.live(standings, |store| {
+            store.neighbors(standings, member, above, below).boxed()
+        });
+        if let Some(around) = live.await? {
+            return Ok(around);
+        }
+        match archive::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.neighbors(member, above, below).await?),
+            None => Ok(None),
+        }
+    }
+
+    /// Up to `limit` periods of a standings' board, segment and window that have entries, in Redis or in the archive; the standings' own
+    /// period does not matter.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Vec<Began>> {
+        let mut standings = standings.clone();
+        loop {
+            match self.merged_periods(&standings, range, limit).await? {
+                Ok(periods) => return Ok(periods),
+                // The archive has those that left Redis a moment ago.
+                Err(before_ms) => standings.sealed_before_ms = before_ms,
+            }
+        }
+    }
+
+    /// As [`Self::periods`], or the instant before which periods have left Redis where that is later than it is known to be.
+    async fn merged_periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Result<Vec<Began>, i64>> {
+        let db = &self.deployment.db;
+        let sealed_before_ms = standings.sealed_before_ms;
+        let live = async |range: Range, limit: usize| {
+            if limit == 0 {
+                return Ok(Ok(vec![]));
+            }
+            self.read_level(|store| store.periods(standings, range, limit).boxed())
+                .await
+        };
+        let archived = async |range: Range, limit: usize| match sealed_before_ms {
+            ranking::seal::NEVER_MS => Ok(vec![]),
+            _ if limit == 0 => Ok(vec![]),
+            _ => archive::periods(db, standings, range, sealed_before_ms, limit).await,
+        };
+        match range {
+            Range::Before(_) => {
+                let mut found = match live(range, limit).await? {
+                    Ok(found) => found,
+                    Err(before_ms) => return Ok(Err(before_ms)),
+                };
+                // What is sealed may not have left yet.
+                found.retain(|began| began.present_from_ms >= sealed_before_ms);
+                let left = limit - found.len();
+                found.extend(archived(range, left).await?);
+                Ok(Ok(found))
+            }
+            Range::After(after_ms) => {
+                let mut found = archived(range, limit).await?;
+                let after_ms = after_ms.max(sealed_before_ms.saturating_sub(1));
+                match live(Range::After(after_ms), limit - found.len()).await? {
+                    Ok(later) => found.extend(later),
+                    Err(before_ms) => return Ok(Err(before_ms)),
+                }
+                Ok(Ok(found))
+            }
+        }
+    }
+
+    /// Reads from Redis; `None` where the archive has the standings.
+    async fn live<'a, T>(
+        &'a self,
+        standings: &Standings,
+        read: impl Fn(&'a Store) -> BoxFuture<'a, ranking::Result<T>> + Send,
+    ) -> Result<Option<T>> {
+        if standings.is_sealed() {
+            return Ok(None);
+        }
+        Ok(self.read_level(read).await?.ok())
+    }
+}

@@ -1,0 +1,218 @@
+//! Corrections: sealed entries of members whose history went on. The persister makes them in the transaction that writes the history.
+//!
+//! Nothing is subtracted: the member's history is folded anew for the periods that the event concerns. Whoever persists an event that a
+//! partition took after its seal mark has read the log after the mark, and the board's row after that, so it knows of the seal.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ranking::board::Board;
+use ranking::commit::{Event, EventKind};
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::replay::Replay;
+use ranking::roll::Rolls;
+use ranking::seal::NEVER_MS;
+use ranking::submission::Periods;
+use ranking::window::{Period, Window};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
+    IntoActiveModel, QueryFilter,
+};
+
+use crate::persist::insert_chunked;
+use crate::{score_event, sealed_entry, sealed_period};
+
+/// How many rows one statement names.
+const ROWS_MAX: usize = 1000;
+
+/// What of a member's sealed entries is to be folded anew.
+#[derive(Debug, Default)]
+struct Concerned {
+    /// All of it: something was taken back.
+    all: bool,
+    /// The instants of its scores in sealed periods.
+    at_ms: BTreeSet<i64>,
+    /// The last commit that concerns it.
+    seq: u64,
+}
+
+/// Corrects the sealed entries that events concern; the transaction has the events already.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn correct(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    events: &[(u64, &Event)],
+    boards: &HashMap<BoardNo, Board>,
+) -> Result<(), DbErr> {
+    let mut by_member: BTreeMap<(BoardNo, &MemberId), Concerned> = BTreeMap::new();
+    for &(seq, event) in events {
+        let Some(board) = boards.get(&event.board) else {
+            continue;
+        };
+        let until_ms = sealing_until_ms(board);
+        let at_ms = match event.kind {
+            EventKind::Score { at_ms, .. } if at_ms < until_ms => Some(at_ms),
+            EventKind::Score { .. } => continue,
+            _ if until_ms == NEVER_MS => continue,
+            _ => None,
+        };
+        let concerned = by_member.entry((event.board, &event.member)).or_default();
+        concerned.seq = seq;
+        concerned.all |= at_ms.is_none();
+        concerned.at_ms.extend(at_ms);
+    }
+    let mut corrected = BTreeSet::new();
+    for ((no, member), concerned) in by_member {
+        let board = &boards[&no];
+        corrected.extend(correct_member(transaction, partition, board, member, &concerned).await?);
+    }
+    let corrected: Vec<i64> = corrected.into_iter().collect();
+    for chunk in corrected.chunks(ROWS_MAX) {
+        use sealed_period::Column::{CorrectedAtMs, Corrections, No};
+        sealed_period::Entity::update_many()
+            .col_expr(Corrections, Expr::col(Corrections).add(1))
+            .col_expr(CorrectedAtMs, Expr::value(crate::now_ms()))
+            .filter(No.is_in(chunk.iter().copied()))
+            .exec(transaction)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The instant before which some window of a board is being sealed.
+fn sealing_until_ms(board: &Board) -> i64 {
+    let windows = board.added.values();
+    let sealing = windows.map(|added| added.sealed.sealing_before_ms);
+    sealing.max().unwrap_or(NEVER_MS)
+}
+
+/// The numbers of the standings that were corrected.
+async fn correct_member(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    board: &Board,
+    member: &MemberId,
+    concerned: &Concerned,
+) -> Result<Vec<i64>, DbErr> {
+    let rows = score_event::of_member(board.no, member.as_str())
+        .all(transaction)
+        .await?;
+    let (replay, touched) = match fold(board, &rows, concerned) {
+        Ok(folded) => folded,
+        Err(error) => {
+            tracing::error!(board = %board.no, %member, %error, "a history cannot be folded; look at its rows of score_event");
+            return Ok(vec![]);
+        }
+    };
+    let held: BTreeMap<StandingsId, Period> = touched
+        .iter()
+        .filter(|(id, _)| replay.state_of(id, member).is_some())
+        .map(|(id, period)| (id.clone(), period.clone()))
+        .collect();
+    sealed_period::number(transaction, &held, crate::now_ms()).await?;
+    let numbers = sealed_period::numbers(transaction, &touched).await?;
+    let (mut upserts, mut gone) = (vec![], vec![]);
+    for (id, &no) in &numbers {
+        let Some(state) = replay.state_of(id, member) else {
+            gone.push(no);
+            continue;
+        };
+        let row = sealed_entry::Model {
+            standings_no: no,
+            member: member.to_string(),
+            score: state.score,
+            rank_key: board
+                .rules
+                .nearest_key(id.window, &touched[id], state)
+                .to_i64(),
+            partition: partition.0.into(),
+            seq: concerned.seq as i64,
+        };
+        upserts.push(row.into_active_model());
+    }
+    for chunk in gone.chunks(ROWS_MAX) {
+        let of_member = Condition::all()
+            .add(sealed_entry::Column::StandingsNo.is_in(chunk.iter().copied()))
+            .add(sealed_entry::Column::Member.eq(member.as_str()));
+        sealed_entry::Entity::delete_many()
+            .filter(of_member)
+            .exec(transaction)
+            .await?;
+    }
+    insert_chunked::<sealed_entry::Entity, _>(transaction, upserts, Some(sealed_entry::replace()))
+        .await?;
+    Ok(numbers.into_values().collect())
+}
+
+/// What a member's history adds up to, and the sealed standings that are to be as it says: those that its scores of the periods concerned
+/// ever were in, whether they count or not.
+fn fold(
+    board: &Board,
+    rows: &[score_event::Model],
+    concerned: &Concerned,
+) -> ranking::Result<(Replay, BTreeMap<StandingsId, Period>)> {
+    let sealing = |window: Window| board.sealed(window).sealing_before_ms;
+    let windows = board.rules.windows.iter().copied();
+    let windows: Vec<Window> = windows
+        .filter(|&window| sealing(window) > NEVER_MS)
+        .collect();
+    let mut periods = Periods::default();
+    let mut meant: BTreeSet<(Window, i64)> = BTreeSet::new();
+    if windows.is_empty() {
+        return Ok((Replay::default(), BTreeMap::new()));
+    }
+    // Only what was there already is sealed.
+    let rolls = Rolls::to(sealing_until_ms(board));
+    for &at_ms in &concerned.at_ms {
+        for (id, period) in periods.standings(board, &[], at_ms, &rolls)? {
+            if period.present_from_ms < sealing(id.window) {
+                meant.insert((id.window, period.present_from_ms));
+            }
+        }
+    }
+    let voided = rows.iter().filter_map(score_event::Model::voids).collect();
+    let mut replay = Replay::without(voided, rolls.now_ms).only(windows);
+    let mut touched = BTreeMap::new();
+    for row in rows {
+        let event = row.to_ranking()?;
+        replay.apply(board, row.place()?, &event)?;
+        let EventKind::Score { at_ms, .. } = event.kind else {
+            continue;
+        };
+        for (id, period) in periods.standings(board, &event.segments, at_ms, &rolls)? {
+            let is_sealed = period.present_from_ms < sealing(id.window);
+            if is_sealed && (concerned.all || meant.contains(&(id.window, period.present_from_ms)))
+            {
+                touched.insert(id, period);
+            }
+        }
+    }
+    Ok((replay, touched))
+}
+
+/// Stands for a row that a statement sets to what it is, for its lock.
+pub(crate) fn cursor_lock(partition: Partition) -> sea_orm::UpdateMany<crate::log_cursor::Entity> {
+    use crate::log_cursor::{Column, Entity};
+    Entity::update_many()
+        .col_expr(Column::Seq, Expr::col(Column::Seq))
+        .filter(Column::Partition.eq(i32::from(partition.0)))
+}
+
+/// Sets the windows of a board's row that is there and has just these: to what they are, for its lock.
+pub(crate) fn set_windows(
+    row: &crate::board::Model,
+    windows: &str,
+) -> sea_orm::UpdateMany<crate::board::Entity> {
+    use crate::board::{ActiveModel, Column, Entity};
+    Entity::update_many()
+        .set(ActiveModel {
+            windows: Set(windows.to_owned()),
+            ..Default::default()
+        })
+        .filter(Column::No.eq(row.no))
+        .filter(Column::DeletedAtMs.is_null())
+        .filter(Column::Windows.eq(&row.windows))
+}

@@ -1,0 +1,222 @@
+//! Seals: which past periods of a window have left Redis, and how a partition says so.
+//!
+//! A period is sealed by since when it was the present one: all before one instant are. A partition holds a mark for each sealed window of a board,
+//! so that whoever writes or reads without knowing of it is told at the moment that counts.
+
+use jiff::tz::TimeZone;
+
+use crate::error::{Error, Result};
+use crate::id::BoardNo;
+use crate::key::StandingsId;
+use crate::window::{Period, Window};
+
+/// The most past periods that a window can be told to keep: in effect all.
+pub const RETAIN_MAX: u32 = 1_000_000;
+
+/// Before every period there is.
+pub const NEVER_MS: i64 = i64::MIN;
+
+/// The shortest that an hour of a local clock lasts, in milliseconds: offsets change by half an hour at least.
+const SHORTEST_MS: i64 = 1_800_000;
+
+/// How far the periods of a window are sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sealed {
+    /// Periods that start before it are being sealed, or are: late events go to the history alone. In Unix milliseconds.
+    pub sealing_before_ms: i64,
+    /// Periods that start before it are read from the archive. In Unix milliseconds.
+    pub sealed_before_ms: i64,
+}
+
+impl Default for Sealed {
+    /// Nothing is sealed.
+    fn default() -> Self {
+        Self {
+            sealing_before_ms: NEVER_MS,
+            sealed_before_ms: NEVER_MS,
+        }
+    }
+}
+
+/// Whether a window's past periods can be sealed: `all` has none.
+#[must_use]
+pub fn is_sealable(window: Window) -> bool {
+    window != Window::All
+}
+
+/// Since when the first period that a window keeps in Redis was the present one, in Unix milliseconds: the present one and `retain` before it stay. `None`
+/// where all do. O(retain).
+///
+/// # Errors
+/// `Invalid` where the instant is outside the calendar.
+pub fn kept_from_ms(
+    window: Window,
+    zone: &TimeZone,
+    now_ms: i64,
+    retain: u32,
+) -> Result<Option<i64>> {
+    if !is_sealable(window)
+        || retain >= RETAIN_MAX
+        || i64::from(retain) * SHORTEST_MS.max(longest_of_one_ms(window) / 3) > now_ms
+    {
+        return Ok(None);
+    }
+    let mut from_ms = window.period_at(now_ms, zone)?.present_from_ms;
+    for _ in 0..retain {
+        if from_ms <= 0 {
+            return Ok(None);
+        }
+        from_ms = window.period_at(from_ms - 1, zone)?.present_from_ms;
+    }
+    Ok((from_ms > 0).then_some(from_ms))
+}
+
+/// The longest that one of a window's periods, or of what a rolling one is made of, lasts, in milliseconds.
+fn longest_of_one_ms(window: Window) -> i64 {
+    let one = window.rolling().map_or(window, |rolling| rolling.base());
+    one.longest_ms().unwrap_or(0)
+}
+
+/// A window of a board, as a partition's seal marks name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SealName {
+    /// The board.
+    pub board: BoardNo,
+    /// The generation in which the board got the window.
+    pub generation: u32,
+    /// The window.
+    pub window: Window,
+}
+
+impl SealName {
+    /// That of a standings; `None` where its window is never sealed.
+    #[must_use]
+    pub fn of(id: &StandingsId) -> Option<Self> {
+        is_sealable(id.window).then_some(Self {
+            board: id.board,
+            generation: id.generation,
+            window: id.window,
+        })
+    }
+
+    /// Its field in the hash of marks: `12.1:daily`.
+    #[must_use]
+    pub fn field(self) -> String {
+        let Self {
+            board,
+            generation,
+            window,
+        } = self;
+        format!("{board}.{generation}:{window}")
+    }
+}
+
+/// How far a window is sealed, as a partition holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealMark {
+    /// Nobody writes to periods that start before it. In Unix milliseconds.
+    pub sealing_before_ms: i64,
+    /// The entries of periods that start before it may be gone: the archive has them. In Unix milliseconds.
+    pub dropped_before_ms: i64,
+    /// The commit as of which the entries between the two are.
+    pub seq: u64,
+}
+
+impl Default for SealMark {
+    /// Nothing is sealed.
+    fn default() -> Self {
+        Self {
+            sealing_before_ms: NEVER_MS,
+            dropped_before_ms: NEVER_MS,
+            seq: 0,
+        }
+    }
+}
+
+impl SealMark {
+    /// Reads what a partition holds; nothing is that nothing is sealed.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is no mark.
+    pub fn parse(text: Option<&str>) -> Result<Self> {
+        let Some(text) = text else {
+            return Ok(Self::default());
+        };
+        let parse = || {
+            let mut words = text.split(' ');
+            let mark = Self {
+                sealing_before_ms: words.next()?.parse().ok()?,
+                dropped_before_ms: words.next()?.parse().ok()?,
+                seq: words.next()?.parse().ok()?,
+            };
+            words.next().is_none().then_some(mark)
+        };
+        parse().ok_or_else(|| Error::corrupt(format!("{text:?} is no mark of a seal")))
+    }
+
+    /// The text that [`Self::parse`] reads.
+    #[must_use]
+    pub fn to_text(self) -> String {
+        let Self {
+            sealing_before_ms,
+            dropped_before_ms,
+            seq,
+        } = self;
+        format!("{sealing_before_ms} {dropped_before_ms} {seq}")
+    }
+
+    /// Whether nobody writes to a period any more.
+    #[must_use]
+    pub fn closes(self, period: &Period) -> bool {
+        period.present_from_ms < self.sealing_before_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_s_text_says_it_again() {
+        for mark in [
+            SealMark::default(),
+            SealMark {
+                sealing_before_ms: 5,
+                dropped_before_ms: -7,
+                seq: 9,
+            },
+        ] {
+            assert_eq!(SealMark::parse(Some(&mark.to_text())), Ok(mark));
+        }
+        assert_eq!(SealMark::parse(None), Ok(SealMark::default()));
+        for bad in ["", "1", "1 2", "1 2 x", "1 2 3 4"] {
+            assert!(SealMark::parse(Some(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_present_period_and_so_many_before_it_are_kept() {
+        let zone = crate::window::parse_zone("Australia/Lord_Howe").unwrap();
+        let now_ms = 1_743_868_800_000;
+        for window in [
+            Window::Hourly,
+            Window::Daily,
+            Window::Weekly,
+            Window::Monthly,
+        ] {
+            let mut start_ms = window.period_at(now_ms, &zone).unwrap().present_from_ms;
+            for retain in 0..60 {
+                let kept = kept_from_ms(window, &zone, now_ms, retain).unwrap();
+                assert_eq!(kept, Some(start_ms), "{window} {retain}");
+                start_ms = window
+                    .period_at(start_ms - 1, &zone)
+                    .unwrap()
+                    .present_from_ms;
+            }
+            for all in [RETAIN_MAX, u32::MAX, 999_999] {
+                assert_eq!(kept_from_ms(window, &zone, now_ms, all), Ok(None));
+            }
+        }
+        assert_eq!(kept_from_ms(Window::All, &zone, now_ms, 0), Ok(None));
+    }
+}
