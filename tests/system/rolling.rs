@@ -1,5 +1,5 @@
 //! Rolling windows over months of simulated time, against every window recomputed from all events: the clock jumps, rollers run, are missed
-//! and are cut off anywhere, events come late, members are taken out, Redis is emptied.
+//! and are cut off anywhere, as is sealing; events come late, members are taken out, Redis is emptied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use entity::amend::{Amended, Amendment, amend};
 use entity::deployment::{Deployment as Stores, Settings};
-use entity::{board, recovery, roll, submit};
+use entity::{archive, board, recovery, roll, seal, submit};
 use migration::{Migrator, MigratorTrait};
 use rand::prelude::*;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
 use ranking::key::StandingsId;
-use ranking::store::read::Standings;
+use ranking::store::read::{Placed, Standings};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::{Period, Window, parse_zone};
-use sea_orm::EntityTrait;
+use sea_orm::{EntityTrait, Set};
 use tokio::time::Instant;
 
 use crate::deployment::{Deployment, Redis, Sql};
@@ -114,7 +114,16 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
 impl World {
     async fn new(stores: &Stores, rng: &mut impl Rng, slug: &str, zone: &str) -> Self {
         let rules = rules(rng, zone);
-        let row = board::of_rules(slug, slug, &rules, zone, 0);
+        let mut row = board::of_rules(slug, slug, &rules, zone, 0);
+        let mut retained = BTreeMap::new();
+        if rng.random_bool(0.5) {
+            for &window in &rules.windows {
+                retained.insert(window, Some(rng.random_range(0..4)));
+            }
+        }
+        row.windows = Set(board::windows_text(&board::first_windows(
+            &rules, &retained,
+        )));
         let row = board::Entity::insert(row)
             .exec_with_returning(&stores.db)
             .await
@@ -235,6 +244,20 @@ impl World {
         }
     }
 
+    /// A sealing that is cut off somewhere, or not at all.
+    async fn seal(&mut self, rng: &mut impl Rng, now_ms: i64) {
+        let cut = Duration::from_micros(rng.random_range(0..60_000));
+        let sealing = seal::seal(&self.stores, now_ms);
+        if rng.random_bool(0.4) {
+            let _ = tokio::time::timeout(cut, sealing).await;
+        } else {
+            sealing.await.unwrap();
+        }
+        let row = board::Entity::find_by_id(self.board.no.0);
+        let row = row.one(&self.stores.db).await.unwrap().unwrap();
+        self.board = row.to_ranking().unwrap();
+    }
+
     /// Empties Redis once SQL has everything; the partitions are recovered.
     async fn lose_redis(&self) {
         let partitions = self.stores.store.partitions();
@@ -272,7 +295,15 @@ impl World {
         let Stores { store, .. } = &self.stores;
         let id = StandingsId::of(&self.board, segment, window, period);
         let standings = Standings::new(store, &self.board, id, period.clone());
+        let sealed = self.board.sealed(window);
         let placed = loop {
+            if period.present_from_ms < sealed.sealed_before_ms {
+                break self.archived(&standings).await;
+            }
+            if period.present_from_ms < sealed.sealing_before_ms {
+                // Late events are nowhere yet, until the next one tries again.
+                return;
+            }
             let from = store.split_at_position(&standings, 0).await;
             let read = match from {
                 Ok(from) => store.forward(&standings, &from, 100).await,
@@ -280,6 +311,12 @@ impl World {
             };
             match read {
                 Ok(placed) => break placed,
+                // It has left Redis: what comes late for it is in SQL once the log is.
+                Err(ranking::Error::Sealed(_)) => break self.archived(&standings).await,
+                Err(ranking::Error::NotLevel(partition)) => {
+                    let partition = ranking::id::Partition(partition);
+                    recovery::recover(&self.stores, partition).await.unwrap();
+                }
                 Err(ranking::Error::NotRolled(_)) => {
                     let rolled = roll::roll_board(&self.stores, &self.board, now_ms).await;
                     rolled.unwrap();
@@ -301,6 +338,17 @@ impl World {
             "{window} {} {segment:?} of {:?} at {now_ms}: {:?}",
             period.label, self.board, self.scores
         );
+    }
+
+    async fn archived(&self, standings: &Standings) -> Vec<Placed> {
+        for partition in self.stores.store.partitions().each() {
+            recovery::settle(&self.stores, partition).await.unwrap();
+        }
+        let found = archive::find(&self.stores.db, standings).await.unwrap();
+        match found {
+            Some(archived) => archived.forward_from(0, 100).await.unwrap(),
+            None => vec![],
+        }
     }
 
     /// What a period must hold, from all events.
@@ -399,10 +447,11 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
                 _ => now_ms + rng.random_range(0..DAY_MS / 8),
             };
             stores.clock.set(now_ms);
-            match rng.random_range(0..12) {
+            match rng.random_range(0..14) {
                 0..7 => world.play(&mut rng, now_ms).await,
                 7..10 => world.roll(&mut rng, now_ms).await,
                 10 => world.take_back(&mut rng).await,
+                11..13 => world.seal(&mut rng, now_ms).await,
                 _ if rng.random_bool(0.3) => world.lose_redis().await,
                 _ => {}
             }
