@@ -57,6 +57,7 @@ mod redis_server;
 mod refusals;
 mod refusing_stores;
 mod schema;
+mod seals;
 mod segments;
 mod spread;
 mod tokens;
