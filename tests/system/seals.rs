@@ -179,6 +179,13 @@ async fn snapshot(api: &Api, oracle: &Oracle, members: &[String]) -> Vec<(Value,
     said
 }
 
+/// A process that does no background work.
+async fn without_workers(deployment: &Arc<Deployment>) -> Api {
+    // The first one makes the partitions level.
+    drop(Api::start(deployment).await);
+    Api::start_with(deployment, &["--no-workers"]).await
+}
+
 fn random_games(rng: &mut StdRng, shards: u16, count: usize) -> Vec<Game> {
     let mut games = every_game(rng, shards, Range::Wide, 60);
     games.retain(|game| !game.board.windows.is_empty());
@@ -232,7 +239,7 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
     for (sql, shards) in [(Sql::Sqlite, 4), (Sql::Postgres, 1)] {
         let mut rng = seeded();
         let deployment = Deployment::new(sql, Redis::Own).await;
-        let api = Api::start_with(&deployment, &["--no-workers"]).await;
+        let api = without_workers(&deployment).await;
         let stores = deployment.open_stores().await;
         for game in random_games(&mut rng, shards, 3) {
             cut_short(&mut rng, &api, &stores, game).await;
@@ -240,6 +247,24 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
         stores.close().await;
         check_diff(&deployment);
     }
+}
+
+/// Gives SQL all that Redis has, as the background work does.
+async fn settle(stores: &entity::deployment::Deployment) {
+    for partition in stores.store.partitions().each() {
+        entity::recovery::settle(stores, partition).await.unwrap();
+    }
+}
+
+/// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short keeps others waiting.
+async fn flush(api: &Api, stores: &entity::deployment::Deployment) {
+    settle(stores).await;
+    let flush = redis::cmd("FLUSHALL");
+    flush
+        .query_async::<()>(&mut api.deployment().redis().await)
+        .await
+        .unwrap();
+    settle(stores).await;
 }
 
 /// Seals a board in many attempts, most of which are cut short, while it is read and Redis is emptied now and then.
@@ -252,6 +277,7 @@ async fn cut_short(
     let members = regional(api, &game).await;
     let (early, late) = game.events.split_at(45);
     submit_events(api, &game.board, early).await;
+    settle(stores).await;
     let mut oracle = Oracle::new(game.board.clone());
     early.iter().for_each(|event| {
         oracle.submit(event);
@@ -285,11 +311,7 @@ async fn cut_short(
                 }
             }
             if rng.random_bool(0.1) {
-                let flush = redis::cmd("FLUSHALL");
-                flush
-                    .query_async::<()>(&mut api.deployment().redis().await)
-                    .await
-                    .unwrap();
+                flush(api, stores).await;
             }
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -298,9 +320,7 @@ async fn cut_short(
     println!("{}: {cuts} cuts, {reads} reads", game.board.slug);
     wait_until_sealed(api, &game.board).await;
     submit_events(api, &game.board, late).await;
-    for partition in stores.store.partitions().each() {
-        entity::recovery::settle(stores, partition).await.unwrap();
-    }
+    settle(stores).await;
     late.iter().for_each(|event| {
         oracle.submit(event);
     });
@@ -313,7 +333,7 @@ async fn what_comes_late_while_a_seal_is_cut_short_is_in_the_end_where_it_belong
     let mut rng = seeded();
     for (sql, shards) in [(Sql::Sqlite, 2), (Sql::Postgres, 4)] {
         let deployment = Deployment::new(sql, Redis::Own).await;
-        let api = Api::start_with(&deployment, &["--no-workers"]).await;
+        let api = without_workers(&deployment).await;
         let stores = deployment.open_stores().await;
         for game in random_games(&mut rng, shards, 4) {
             late_in_between(&mut rng, &api, &stores, game).await;
@@ -357,9 +377,7 @@ async fn late_in_between(
                 let removed = crate::amendments::remove(api, slug, &member).await;
                 assert_eq!(removed["removed"] == true, expected == Amended::Done);
             } else if !matches!(history.items()[number], crate::history::Item::Void(_)) {
-                for partition in stores.store.partitions().each() {
-                    entity::recovery::settle(stores, partition).await.unwrap();
-                }
+                settle(stores).await;
                 let seen = crate::amendments::events(api, slug, &member).await;
                 let of_member = history.of_member(&member);
                 let index = of_member.iter().position(|other| *other == number).unwrap();
@@ -371,14 +389,7 @@ async fn late_in_between(
                 assert_eq!(voided, expected == Amended::Done);
             }
             if rng.random_bool(0.1) {
-                let flush = redis::cmd("FLUSHALL");
-                for partition in stores.store.partitions().each() {
-                    entity::recovery::settle(stores, partition).await.unwrap();
-                }
-                flush
-                    .query_async::<()>(&mut api.deployment().redis().await)
-                    .await
-                    .unwrap();
+                flush(api, stores).await;
             }
         }
     }
@@ -387,9 +398,7 @@ async fn late_in_between(
     })
     .await;
     wait_until_sealed(api, &game.board).await;
-    for partition in stores.store.partitions().each() {
-        entity::recovery::settle(stores, partition).await.unwrap();
-    }
+    settle(stores).await;
     crate::histories::check(api, &history).await;
 }
 
@@ -422,7 +431,7 @@ async fn monthly_periods(api: &Api) -> Vec<(String, bool)> {
         variables: json!({ "slug": "b", "window": "monthly" }),
         pointer: "/board/periods",
     };
-    let nodes = periods.nodes(api).await;
+    let nodes = periods.forward(api, 1000).await;
     let period = |node: &Value| {
         (
             node["label"].as_str().unwrap().to_owned(),
