@@ -543,3 +543,66 @@ async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let board = Board {
+        slug: "b".to_owned(),
+        direction: "HIGH_FIRST",
+        policy: "SUM",
+        tie_break: "EARLIEST",
+        tick_ms: 1000,
+        decimals: 0,
+        min: 0,
+        max: 10,
+        zone: "UTC",
+        shards: 1,
+        windows: vec![Window::Daily],
+    };
+    crate::load::create_board(&api, &board).await;
+    let send = async |score: i64, day: u32, accepted: u32| {
+        let at = format!("2025-09-0{day}T12:00:00Z");
+        let scores = json!([{ "member": "ann", "score": score, "at": at }]);
+        let told = crate::load::submit_durably(&api, "b", scores).await;
+        assert_eq!(told["accepted"], accepted, "{told}");
+    };
+    send(10, 3, 1).await;
+    send(-10, 4, 1).await;
+    send(10, 3, 0).await;
+    retain(&api, &board, 0).await;
+    wait_until_sealed(&api, &board).await;
+    let score = async |day: u32| {
+        let text = "query($period: String!) { board(slug: \"b\") { standings(window: \"daily\", period: $period) { rank(member: \"ann\") { score } } } }";
+        let data = api
+            .data(text, json!({ "period": format!("2025-09-0{day}") }))
+            .await;
+        data["board"]["standings"]["rank"]["score"].clone()
+    };
+    send(10, 3, 1).await;
+    // The range of "all" binds as ever.
+    send(1, 3, 0).await;
+    let stored = "SELECT score FROM sealed_entry ORDER BY score DESC LIMIT 1";
+    for _ in 0..2 {
+        assert_eq!(
+            (score(3).await, score(4).await),
+            (json!("10"), json!("-10"))
+        );
+        assert_eq!(deployment.number(stored).await, 20);
+        check_diff(&deployment);
+        let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
+        assert_eq!(rebuilt.status.code(), Some(0));
+        redis::cmd("FLUSHALL")
+            .query_async::<()>(&mut deployment.redis().await)
+            .await
+            .unwrap();
+    }
+    send(-10, 3, 1).await;
+    assert_eq!(score(3).await, "10");
+    assert_eq!(deployment.number(stored).await, 10);
+    let corrections = "SELECT CAST(MAX(corrections) AS BIGINT) FROM sealed_period";
+    assert_eq!(deployment.number(corrections).await, 2);
+    crate::amendments::remove(&api, "b", "ann").await;
+    assert_eq!((score(3).await, score(4).await), (Value::Null, Value::Null));
+}
