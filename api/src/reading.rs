@@ -119,7 +119,7 @@ impl App {
         }
     }
 
-    /// Up to `limit` entries from a position on, and the position of the first: less than was asked for where there are fewer entries.
+    /// Up to `limit` entries from a position on.
     ///
     /// # Errors
     /// What the stores say.
@@ -128,12 +128,11 @@ impl App {
         standings: &Standings,
         position: u64,
         limit: usize,
-    ) -> Result<(u64, Vec<Placed>)> {
+    ) -> Result<Vec<Placed>> {
         let live = self.live(standings, |store| {
             async move {
                 let split = store.split_at_position(standings, position).await?;
-                let entries = store.forward(standings, &split, limit).await?;
-                Ok((split.position(), entries))
+                store.forward(standings, &split, limit).await
             }
             .boxed()
         });
@@ -141,8 +140,8 @@ impl App {
             return Ok(page);
         }
         match archive::find(&self.deployment.db, standings).await? {
-            Some(archived) => Ok((position, archived.forward_from(position, limit).await?)),
-            None => Ok((0, vec![])),
+            Some(archived) => Ok(archived.forward_from(position, limit).await?),
+            None => Ok(vec![]),
         }
     }
 

@@ -10,6 +10,9 @@
 //! Each step can be taken again. Where Redis is loaded anew in between, the mark says as of which commit the entries are now, and a partition
 //! whose mark changed while it was copied is copied again.
 
+mod copy;
+mod marking;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{LazyLock, Mutex};
@@ -17,43 +20,21 @@ use std::sync::{LazyLock, Mutex};
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
 use ranking::key::StandingsId;
-use ranking::seal::{NEVER_MS, SealMark, SealName, kept_from_ms};
-use ranking::store::read::Placed;
-use ranking::store::seal::FinalPage;
-use ranking::store::write::Writes;
+use ranking::seal::{NEVER_MS, RETAIN_MAX, SealName, kept_from_ms};
 use ranking::window::{Period, Window};
-use sea_orm::{
-    ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, PaginatorTrait,
-    QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
-};
-use tokio::time::{Duration, Instant};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::board::{self, WindowRow, WindowState, windows_text};
-use crate::change::{Change, Proposal, carry_out};
-use crate::correction::{cursor_lock, set_windows};
+use crate::correction::set_windows;
 use crate::deployment::Deployment;
-use crate::error::{Error, Result};
-use crate::persist::insert_chunked;
-use crate::recovery::settle;
-use crate::{log_cursor, score_event, sealed_entry, sealed_period};
-
-/// How many entries one transaction copies.
-const ENTRIES_MAX: usize = 1000;
-
-/// How many keys, or periods of a list, one commit drops.
-const KEYS_MAX: usize = 500;
+use crate::error::Result;
+use crate::{sealed_entry, sealed_period};
 
 /// How many rows one statement takes away.
 const ROWS_MAX: u64 = 5000;
 
-/// How often a partition is copied again because Redis was loaded anew, before something else is done first.
-const COPIES_MAX: usize = 5;
-
 /// How many steps are taken for one board, before something else is done first.
 const STEPS_MAX: usize = 100;
-
-/// How long one commit is tried for.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What was sealed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -89,6 +70,10 @@ pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
     let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
     let (mut sealing, mut failed) = (Sealing::default(), None);
     for row in with_windows.all(&deployment.db).await? {
+        // Most boards keep all they have, and are not looked at further.
+        if !row.window_rows()?.iter().any(may_be_due) {
+            continue;
+        }
         if let Err(error) = seal_board(deployment, row, now_ms, &mut sealing).await {
             failed = Some(error);
         }
@@ -276,6 +261,11 @@ async fn open_from_ms(deployment: &Deployment, board: &Board, window: Window) ->
     Ok(open_ms)
 }
 
+/// Whether there may be something to do for a window, now or later.
+fn may_be_due(window: &WindowRow) -> bool {
+    window.retained() < RETAIN_MAX || window.sealing_before_ms != window.dropped_before_ms
+}
+
 /// What is to be done next with a window; what was begun is finished first.
 fn step(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<Step>> {
     let sealed = window.sealed();
@@ -293,11 +283,11 @@ fn step(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<Step>> 
 
 /// The instant before which a window's periods are to be sealed. As it is asked for again and again, the last answers are remembered.
 fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>> {
-    type Asked = (String, Window, u32);
-    static LAST: LazyLock<Mutex<BTreeMap<Asked, (i64, Option<i64>)>>> =
-        LazyLock::new(Mutex::default);
+    /// By zone, window and retain: the start of the period that was on, and the answer.
+    type Answers = BTreeMap<(String, Window, u32), (i64, Option<i64>)>;
+    static LAST: LazyLock<Mutex<Answers>> = LazyLock::new(Mutex::default);
     let (rule, retain, zone) = (window.name.parse()?, window.retained(), &board.rules.zone);
-    if retain == ranking::seal::RETAIN_MAX {
+    if retain == RETAIN_MAX {
         return Ok(None);
     }
     let present_ms = Window::period_at(rule, now_ms, zone)?.present_from_ms;
@@ -332,22 +322,6 @@ impl Part<'_> {
             .collect()
     }
 
-    /// Marks every partition, and waits until SQL has the marks' commits.
-    async fn mark(&self, before_ms: i64) -> Result<()> {
-        for partition in self.partitions() {
-            let mut marking = Marking {
-                board: self.board,
-                name: self.name,
-                before_ms,
-                dropping: None,
-            };
-            let deadline = Instant::now() + COMMIT_TIMEOUT;
-            carry_out(self.deployment, partition, &mut marking, deadline).await?;
-            settle(self.deployment, partition).await?;
-        }
-        Ok(())
-    }
-
     /// The standings of the window that a partition has, of periods that start in a span.
     async fn standings(
         &self,
@@ -371,341 +345,5 @@ impl Part<'_> {
             }
         }
         Ok(found)
-    }
-
-    /// Copies the entries of the periods that start in a span.
-    async fn copy(&self, from_ms: i64, before_ms: i64, sealing: &mut Sealing) -> Result<()> {
-        for partition in self.partitions() {
-            let mut copied = None;
-            for _ in 0..COPIES_MAX {
-                copied = self.copy_partition(partition, from_ms, before_ms).await?;
-                if copied.is_some() {
-                    break;
-                }
-                settle(self.deployment, partition).await?;
-            }
-            let (standings, entries) = copied.ok_or_else(|| {
-                ranking::Error::Unavailable(format!(
-                    "partition {partition} is loaded anew all the while; later again"
-                ))
-            })?;
-            sealing.standings += standings;
-            sealing.entries += entries;
-        }
-        Ok(())
-    }
-
-    /// How many standings and entries were copied; `None` where Redis was loaded anew meanwhile.
-    async fn copy_partition(
-        &self,
-        partition: Partition,
-        from_ms: i64,
-        before_ms: i64,
-    ) -> Result<Option<(usize, usize)>> {
-        let standings = self.standings(partition, from_ms, before_ms).await?;
-        let Some(mark) = self.mark_of(partition, before_ms).await? else {
-            return Ok(None);
-        };
-        let mut copied = 0;
-        for (id, period) in &standings {
-            let mut start = 0;
-            loop {
-                let page = self
-                    .deployment
-                    .store
-                    .final_page(partition, id, start, ENTRIES_MAX)
-                    .await?;
-                if page.mark != mark {
-                    return Ok(None);
-                }
-                start += page.count;
-                if page.entries.len() < page.count {
-                    tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds what is no entry; it is not sealed");
-                }
-                copied += page.entries.len();
-                let is_last = page.count < ENTRIES_MAX;
-                self.copy_page(partition, id, period, page, is_last).await?;
-                if is_last {
-                    break;
-                }
-            }
-        }
-        // The list of keys may have been read while another one loaded them.
-        let now = self.mark_of(partition, before_ms).await?;
-        let again = self.standings(partition, from_ms, before_ms).await?;
-        Ok((now == Some(mark) && again == standings).then_some((standings.len(), copied)))
-    }
-
-    /// How far a partition says that the window is sealed; `None` where it does not say that it is sealed before that instant.
-    async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
-        let seals = [self.name];
-        let store = &self.deployment.store;
-        let tail = store
-            .tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None)
-            .await?;
-        let mark = tail.seals.first().copied();
-        Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
-    }
-
-    /// Copies a page, and checks that SQL then has just that.
-    async fn copy_page(
-        &self,
-        partition: Partition,
-        id: &StandingsId,
-        period: &Period,
-        page: FinalPage,
-        is_last: bool,
-    ) -> Result<()> {
-        let transaction = self.deployment.db.begin().await?;
-        // Whoever changes the windows or deletes the board waits, and no persister corrects meanwhile.
-        let held = set_windows(self.row, &self.row.windows)
-            .exec(&transaction)
-            .await?;
-        let locked = cursor_lock(partition).exec(&transaction).await?;
-        if held.rows_affected != 1 || locked.rows_affected != 1 {
-            transaction.rollback().await?;
-            return Err(changed(&self.row.slug));
-        }
-        self.copy_into(&transaction, partition, id, period, page, is_last)
-            .await?;
-        Ok(transaction.commit().await?)
-    }
-
-    async fn copy_into(
-        &self,
-        transaction: &DatabaseTransaction,
-        partition: Partition,
-        id: &StandingsId,
-        period: &Period,
-        page: FinalPage,
-        is_last: bool,
-    ) -> Result<()> {
-        let of_one = BTreeMap::from([(id.clone(), period.clone())]);
-        if !page.entries.is_empty() {
-            sealed_period::number(transaction, &of_one, crate::now_ms()).await?;
-        }
-        let Some(no) = sealed_period::numbers(transaction, &of_one)
-            .await?
-            .remove(id)
-        else {
-            return Ok(());
-        };
-        let members: Vec<&str> = page
-            .entries
-            .iter()
-            .map(|entry| entry.member.as_str())
-            .collect();
-        let late = late(
-            transaction,
-            self.board.no,
-            partition,
-            period,
-            page.mark.seq,
-            &members,
-        )
-        .await?;
-        let rules = &self.board.rules;
-        let row = |entry: &&Placed| sealed_entry::Model {
-            standings_no: no,
-            member: entry.member.to_string(),
-            score: rules.state(id.window, period, entry.key).score,
-            rank_key: entry.key.to_i64(),
-            partition: partition.0.into(),
-            seq: 0,
-        };
-        let in_time = || {
-            let entries = page.entries.iter();
-            entries.filter(|entry| {
-                late.binary_search_by(|late| late.as_str().cmp(entry.member.as_str()))
-                    .is_err()
-            })
-        };
-        let rows = in_time().map(|entry| row(&entry).into_active_model());
-        insert_chunked::<sealed_entry::Entity, _>(
-            transaction,
-            rows.collect(),
-            Some(sealed_entry::keep()),
-        )
-        .await?;
-        let of_page = Condition::all()
-            .add(sealed_entry::Column::StandingsNo.eq(no))
-            .add(sealed_entry::Column::Member.is_in(members));
-        let stored: BTreeMap<String, sealed_entry::Model> = sealed_entry::Entity::find()
-            .filter(of_page)
-            .all(transaction)
-            .await?
-            .into_iter()
-            .map(|row| (row.member.clone(), row))
-            .collect();
-        let is_there = |entry: &&Placed| {
-            let row = stored.get(entry.member.as_str());
-            row.is_some_and(|row| row.seq > 0 || row.rank_key == entry.key.to_i64())
-        };
-        if let Some(entry) = in_time().find(|entry| !is_there(entry)) {
-            return Err(ranking::Error::Corrupt(format!(
-                "the archive has something else of {} in {id} than Redis had",
-                entry.member
-            ))
-            .into());
-        }
-        let of_partition = Condition::all()
-            .add(sealed_entry::Column::StandingsNo.eq(no))
-            .add(sealed_entry::Column::Partition.eq(i32::from(partition.0)))
-            .add(sealed_entry::Column::Seq.eq(0));
-        if is_last
-            && sealed_entry::Entity::find()
-                .filter(of_partition)
-                .count(transaction)
-                .await?
-                > page.size
-        {
-            return Err(ranking::Error::Corrupt(format!(
-                "the archive has more entries of {id} in partition {partition} than Redis had"
-            ))
-            .into());
-        }
-        Ok(())
-    }
-
-    /// Drops the keys of sealed periods, and takes them from the lists of periods.
-    async fn drop_keys(&self, before_ms: i64) -> Result<()> {
-        let store = &self.deployment.store;
-        for partition in self.partitions() {
-            let mut steps: Vec<Dropping> = vec![];
-            let standings = self.standings(partition, NEVER_MS, before_ms).await?;
-            let keys: Vec<String> = standings
-                .iter()
-                .map(|(id, _)| store.keys().standings(partition, id))
-                .collect();
-            steps.extend(
-                keys.chunks(KEYS_MAX)
-                    .map(|keys| Dropping::Keys(keys.to_vec())),
-            );
-            for list in store.periods_keys(partition, self.board.no).await? {
-                let window = store.keys().window_of(partition, &list);
-                if window != Some((self.name.window, self.name.generation)) {
-                    continue;
-                }
-                let labels = store.listed_before(&list, before_ms).await?;
-                let chunks = labels.chunks(KEYS_MAX);
-                steps.extend(chunks.map(|labels| Dropping::Periods(list.clone(), labels.to_vec())));
-            }
-            // Also where there is nothing to drop: whoever reads an old row has to learn of it.
-            if steps.is_empty() {
-                steps.push(Dropping::Keys(vec![]));
-            }
-            for dropping in steps {
-                let mut marking = Marking {
-                    board: self.board,
-                    name: self.name,
-                    before_ms,
-                    dropping: Some(dropping),
-                };
-                let deadline = Instant::now() + COMMIT_TIMEOUT;
-                carry_out(self.deployment, partition, &mut marking, deadline).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The members of a list, in order, whose history in a period went on after a commit: the persister corrects them.
-async fn late(
-    transaction: &DatabaseTransaction,
-    board: BoardNo,
-    partition: Partition,
-    period: &Period,
-    seq: u64,
-    members: &[&str],
-) -> Result<Vec<String>> {
-    use score_event::Column::{AtMs, BoardNo as No, Kind, Member, Partition as In, Seq};
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-        .one(transaction)
-        .await?;
-    if cursor.is_some_and(|cursor| cursor.seq as u64 <= seq) {
-        return Ok(vec![]);
-    }
-    let in_period = Condition::all()
-        .add(AtMs.gte(period.start_ms))
-        .add(AtMs.lt(period.end_ms.unwrap_or(i64::MAX)));
-    let after = Condition::all()
-        .add(No.eq(board.0))
-        .add(Member.is_in(members.iter().copied()))
-        .add(In.eq(i32::from(partition.0)))
-        .add(Seq.gt(seq as i64))
-        .add(Condition::any().add(Kind.ne("SCORE")).add(in_period));
-    let mut late: Vec<String> = score_event::Entity::find()
-        .select_only()
-        .column(Member)
-        .distinct()
-        .filter(after)
-        .into_tuple()
-        .all(transaction)
-        .await?;
-    late.sort_unstable();
-    Ok(late)
-}
-
-fn changed(slug: &str) -> Error {
-    ranking::Error::Unavailable(format!(
-        "board {slug} was changed while it was sealed; later again"
-    ))
-    .into()
-}
-
-/// What a commit drops.
-enum Dropping {
-    /// Keys.
-    Keys(Vec<String>),
-    /// Periods of a list.
-    Periods(String, Vec<String>),
-}
-
-/// Moves a window's mark on, with what is dropped by it.
-struct Marking<'a> {
-    board: &'a Board,
-    name: SealName,
-    before_ms: i64,
-    dropping: Option<Dropping>,
-}
-
-impl Change for Marking<'_> {
-    type Outcome = ();
-
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
-        let store = &deployment.store;
-        let seals = [self.name];
-        let tail = store
-            .tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None)
-            .await?;
-        tail.board.check(self.board)?;
-        let known = tail.seals.first().copied().unwrap_or_default();
-        let mut mark = known;
-        if known.sealing_before_ms < self.before_ms {
-            mark.sealing_before_ms = self.before_ms;
-            mark.seq = tail.head.seq + 1;
-        }
-        let mut writes = Writes::default();
-        let mut drops = false;
-        if let Some(dropping) = &self.dropping {
-            mark.dropped_before_ms = mark.dropped_before_ms.max(self.before_ms);
-            match dropping {
-                Dropping::Keys(keys) => keys.iter().for_each(|key| writes.drop_key(key)),
-                Dropping::Periods(list, labels) => writes.forget_periods(list, labels),
-            }
-            drops = !matches!(dropping, Dropping::Keys(keys) if keys.is_empty());
-        }
-        writes.mark_seal(store.keys(), partition, self.name, mark);
-        let commit = tail.head.next(crate::random_id(), crate::now_ms(), vec![]);
-        Ok(Proposal {
-            head: tail.head,
-            log_len: 0,
-            commit: (mark != known || drops).then_some((commit, writes)),
-            outcome: (),
-        })
     }
 }

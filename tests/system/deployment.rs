@@ -63,6 +63,22 @@ impl Deployment {
         })
     }
 
+    /// The stores, opened as the programs do; a process has made the schema.
+    pub(crate) async fn open_stores(&self) -> entity::deployment::Deployment {
+        let settings = entity::deployment::Settings {
+            data_dir: self.dir.path().join("data"),
+            database_url: Some(self.database_url.clone()),
+            redis_url: Some(self.redis_url()),
+            redis_prefix: "laurel".to_owned(),
+            partitions: None,
+            dedup_hours: 24,
+            log_commits_max: 100_000,
+            redis_timeout_ms: 5000,
+        };
+        let db = settings.connect_sql().await.unwrap();
+        settings.open(db).await.unwrap()
+    }
+
     /// A command of `api` with this deployment's settings.
     pub(crate) fn api(&self, arguments: &[&str]) -> Command {
         self.settled(program::api(), arguments)

@@ -59,6 +59,7 @@ mod refusing_stores;
 mod rolling;
 mod rolling_boards;
 mod schema;
+mod seals;
 mod segments;
 mod spread;
 mod tokens;

@@ -70,7 +70,11 @@ async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     };
     let db = settings.connect_sql().await.unwrap();
     Migrator::up(&db, None).await.unwrap();
-    settings.open(db).await.unwrap()
+    let stores = settings.open(db).await.unwrap();
+    for partition in stores.store.partitions().each() {
+        recovery::recover(&stores, partition).await.unwrap();
+    }
+    stores
 }
 
 fn pick<T: Clone>(rng: &mut impl Rng, from: &[T]) -> T {

@@ -98,7 +98,7 @@ pub(super) async fn distribution(app: &App, read: &Read, buckets: i32) -> Result
 
 /// The lowest and the highest raw score there are.
 async fn ends(app: &App, read: &Read) -> Result<Option<(i64, i64)>> {
-    let (_, best) = app.forward_from(read, 0, 1).await?;
+    let best = app.forward_from(read, 0, 1).await?;
     let (_, worst) = app.backward(read, None, 1).await?;
     let score = |key: RankKey| read.rules.state(read.id.window, &read.period, key).score;
     let (Some(best), Some(worst)) = (best.first(), worst.first()) else {

@@ -49,7 +49,8 @@ impl Standings {
                     Some(place) => app.forward(&list.read, place, limit + 2).await?,
                     None => {
                         let offset = offset.unwrap_or(0);
-                        app.forward_from(&list.read, offset, limit + 2).await?
+                        let entries = app.forward_from(&list.read, offset, limit + 2);
+                        (offset, entries.await?)
                     }
                 };
                 if after.is_some() && entries.first() == after.as_ref() {
@@ -83,7 +84,7 @@ impl Standings {
         position: u64,
     ) -> crate::error::Result<Option<Entry>> {
         let _reading = state(ctx).loaders.reading();
-        let (_, placed) = app(ctx).forward_from(&self.read, position, 1).await?;
+        let placed = app(ctx).forward_from(&self.read, position, 1).await?;
         Ok(self.entries(placed, position).next())
     }
 
