@@ -1,5 +1,6 @@
 # make run     a running leaderboard with demo boards on http://127.0.0.1:8000
 # make test    every test
+# make bench   what things cost, measured on this machine
 # make lint    what CI checks besides
 # make web     GraphiQL, which the others build where they need it
 # Everything is built in one directory outside the checkout; CARGO_TARGET_DIR moves it.
@@ -7,7 +8,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
-.PHONY: run test lint build node web
+.PHONY: run test bench lint build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 API := $(CARGO_TARGET_DIR)/release/api
@@ -72,6 +73,10 @@ test: node web
 	fi
 	cargo build --locked --workspace
 	cargo test --locked --workspace
+
+bench:
+	@$(call install,redis-server,redis-server,redis)
+	cargo bench --locked -p tests --bench bench
 
 lint:
 	@$(call tool,cargo-deny,0.20.2)

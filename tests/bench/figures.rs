@@ -1,0 +1,108 @@
+//! Numbers of several runs, their medians beside each other, the table and the file.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Figures(Vec<Pair>);
+
+/// A figure of two variants, or of one alone.
+#[derive(Debug)]
+struct Pair {
+    what: String,
+    unit: &'static str,
+    sides: Vec<Side>,
+}
+
+/// A variant's figure, of each run.
+#[derive(Debug)]
+struct Side {
+    variant: String,
+    runs: Vec<f64>,
+}
+
+impl Figures {
+    /// Adds a figure of one run. The first variant that a figure is told of is what the other is compared with.
+    pub(crate) fn add(&mut self, what: &str, unit: &'static str, variant: &str, value: f64) {
+        let place = self.0.iter().position(|pair| pair.what == what);
+        let place = place.unwrap_or_else(|| {
+            self.0.push(Pair {
+                what: what.to_owned(),
+                unit,
+                sides: vec![],
+            });
+            self.0.len() - 1
+        });
+        let sides = &mut self.0[place].sides;
+        match sides.iter_mut().find(|side| side.variant == variant) {
+            Some(side) => side.runs.push(value),
+            None => sides.push(Side {
+                variant: variant.to_owned(),
+                runs: vec![value],
+            }),
+        }
+    }
+
+    /// Prints the table, as Markdown.
+    pub(crate) fn print(&self) {
+        println!("\n| median of the runs | | | ratio |\n|---|---|---|---|");
+        for Pair { what, unit, sides } in &self.0 {
+            let told: Vec<String> = sides
+                .iter()
+                .map(|side| format!("{}: {} {unit}", side.variant, shown(side.median())))
+                .collect();
+            let ratio = match &sides[..] {
+                [peer, side] => format!("{:.2}", side.median() / peer.median()),
+                _ => String::new(),
+            };
+            let second = told.get(1).map_or("", String::as_str);
+            println!("| {what} | {} | {second} | {ratio} |", told[0]);
+        }
+    }
+
+    /// Writes the file, with where it was measured, and says where it is.
+    pub(crate) fn write(&self, machine: &Value) -> PathBuf {
+        let figures: Vec<Value> = self.0.iter().map(Pair::to_json).collect();
+        let mut file = machine.clone();
+        file["figures"] = figures.into();
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let dir = checkout.join("target/bench");
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("windows.json");
+        std::fs::write(&path, format!("{file:#}\n")).unwrap();
+        path
+    }
+}
+
+impl Pair {
+    fn to_json(&self) -> Value {
+        let side = |side: &Side| json!({ "variant": side.variant, "median": side.median(), "runs": side.runs });
+        let sides: Vec<Value> = self.sides.iter().map(side).collect();
+        json!({ "what": self.what, "unit": self.unit, "variants": sides })
+    }
+}
+
+impl Side {
+    fn median(&self) -> f64 {
+        let mut runs = self.runs.clone();
+        quantile(&mut runs, 0.5)
+    }
+}
+
+/// The value that this part of the values is not above.
+pub(crate) fn quantile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let rank = (values.len() as f64 * part).ceil() as usize;
+    values[rank.clamp(1, values.len()) - 1]
+}
+
+/// Three digits, or the whole number.
+fn shown(value: f64) -> String {
+    match value {
+        value if value < 10.0 => format!("{value:.2}"),
+        value if value < 100.0 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}

@@ -1,0 +1,71 @@
+//! `make bench`: what things cost, against a redis-server and a SQLite file of its own. It asserts nothing about time.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`cost`] | what a submission costs, by the windows of its board |
+//! | [`midnight`] | what writers feel while every board's window is moved on |
+//! | [`stores`] | the stores, opened in this process, and what Redis spent |
+//! | [`machine`] | where and with what it was measured |
+//! | [`figures`] | numbers of several runs, their medians, the table and the file |
+//!
+//! Everything is done in runs. In each run the variants take short turns, so that whatever else the machine does hits all of them alike.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "where a measurement meets a surprise it ends, and the place is its best message"
+)]
+
+mod cost;
+mod figures;
+mod machine;
+mod midnight;
+mod stores;
+
+use std::time::Instant;
+
+use crate::figures::Figures;
+use crate::stores::Stores;
+
+/// How often everything is measured; medians are of so many.
+const RUNS: usize = 3;
+
+/// How much of everything there is: `BENCH_SCALE`, 1 unless it is set.
+#[derive(Debug, Clone, Copy)]
+struct Scale(f64);
+
+impl Scale {
+    fn from_environment() -> Self {
+        let Ok(text) = std::env::var("BENCH_SCALE") else {
+            return Self(1.0);
+        };
+        let scale = text
+            .parse()
+            .ok()
+            .filter(|scale| (0.01..=10.0).contains(scale));
+        Self(scale.expect("BENCH_SCALE is a number from 0.01 to 10"))
+    }
+
+    /// So many at this scale, and at least `least`.
+    fn of(self, count: usize, least: usize) -> usize {
+        ((count as f64 * self.0) as usize).max(least)
+    }
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let begun = Instant::now();
+    let scale = Scale::from_environment();
+    let mut figures = Figures::default();
+    let stores = Stores::open().await;
+    let machine = machine::describe(&stores, scale.0).await;
+    cost::measure(&stores, scale, &mut figures).await;
+    stores.close().await;
+    midnight::measure(Stores::open().await, scale, &mut figures).await;
+    figures.print();
+    let path = figures.write(&machine);
+    println!(
+        "\n{} and {:.0} s in all",
+        path.display(),
+        begun.elapsed().as_secs_f64()
+    );
+}

@@ -1,0 +1,221 @@
+//! The stores, opened in this process: a redis-server on a Unix socket and a SQLite file, both in a directory that goes with them.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use entity::deployment::{Deployment, Settings};
+use entity::submit::{Submitted, submit};
+use entity::{board, recovery};
+use migration::{Migrator, MigratorTrait};
+use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::id::{EventId, MemberId, Partition};
+use ranking::submission::Submission;
+use ranking::window::{Window, parse_zone};
+use redis::aio::MultiplexedConnection;
+use sea_orm::EntityTrait;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+/// The partitions, as of a deployment that is born without being told.
+const PARTITIONS: u16 = 16;
+
+/// How long a submission is tried for.
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A deployment of the benchmark's own.
+pub(crate) struct Stores {
+    pub(crate) deployment: Deployment,
+    redis: MultiplexedConnection,
+    events: AtomicU64,
+    _server: Server,
+    _dir: TempDir,
+}
+
+/// What Redis has spent since it started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spent {
+    /// In scripts, in microseconds.
+    pub(crate) scripts_us: f64,
+    /// On the processor, by the thread that serves, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+/// A running redis-server; killed when dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Spent {
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            scripts_us: self.scripts_us - before.scripts_us,
+            cpu_us: self.cpu_us - before.cpu_us,
+        }
+    }
+}
+
+impl Stores {
+    /// Starts and opens new ones with nothing in them.
+    pub(crate) async fn open() -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("laurel-bench-")
+            .tempdir()
+            .unwrap();
+        let socket = dir.path().join("redis.sock");
+        // As the private redis-server of a deployment is started.
+        let server = Command::new("redis-server")
+            .args(["--port", "0", "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "everysec"])
+            .arg("--dir")
+            .arg(dir.path())
+            .arg("--unixsocket")
+            .arg(&socket)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map(Server)
+            .expect("redis-server is installed");
+        let redis_url = format!("redis+unix://{}", socket.display());
+        let redis = connect(&redis_url).await;
+        let settings = Settings {
+            data_dir: dir.path().join("data"),
+            database_url: None,
+            redis_url: Some(redis_url),
+            redis_prefix: "laurel".to_owned(),
+            partitions: Some(PARTITIONS),
+            dedup_hours: 24,
+            log_commits_max: 100_000,
+            redis_timeout_ms: 60_000,
+        };
+        let db = settings.connect_sql().await.unwrap();
+        Migrator::up(&db, None).await.unwrap();
+        let stores = Self {
+            deployment: settings.open(db).await.unwrap(),
+            redis,
+            events: AtomicU64::new(0),
+            _server: server,
+            _dir: dir,
+        };
+        stores.settle().await;
+        stores
+    }
+
+    /// Closes them and stops the server.
+    pub(crate) async fn close(self) {
+        self.deployment.close().await;
+    }
+
+    /// A new board in one shard, where scores are added up, with those windows.
+    pub(crate) async fn create_board(&self, slug: &str, windows: &[Window]) -> Board {
+        let rules = Rules::new(RulesInput {
+            direction: Direction::HighFirst,
+            policy: Policy::Sum,
+            tie_break: TieBreak::Earliest,
+            tick_ms: None,
+            decimals: 0,
+            min: 0,
+            max: 1_000_000_000,
+            zone: parse_zone("UTC").unwrap(),
+            shards: 1,
+            windows: windows.to_vec(),
+        });
+        let row = board::of_rules(slug, slug, &rules.unwrap(), "UTC", 0);
+        let row = board::Entity::insert(row)
+            .exec_with_returning(&self.deployment.db)
+            .await
+            .unwrap();
+        row.to_ranking().unwrap()
+    }
+
+    /// The partition that a board of one shard lies in.
+    pub(crate) fn partition_of(&self, board: &Board) -> Partition {
+        self.deployment.store.partitions().of_board(board)[0]
+    }
+
+    /// A score with an event id of its own.
+    pub(crate) fn score(&self, board: &Board, member: &MemberId, at_ms: Option<i64>) -> Submission {
+        let event = self.events.fetch_add(1, Ordering::Relaxed);
+        Submission {
+            board: board.clone(),
+            member: member.clone(),
+            score: 1 + (event % 100) as i64,
+            at_ms,
+            event_id: Some(EventId::new(&format!("e{event}")).unwrap()),
+            segments: vec![],
+        }
+    }
+
+    /// Submits to a partition; all must be accepted.
+    pub(crate) async fn submit(&self, partition: Partition, batch: Vec<Submission>) -> Submitted {
+        let now_ms = self.deployment.clock.now_ms();
+        let deadline = Instant::now() + SUBMIT_TIMEOUT;
+        let submitted = submit(&self.deployment, partition, batch, now_ms, deadline).await;
+        submitted.unwrap()
+    }
+
+    /// Puts all that the logs have into SQL.
+    pub(crate) async fn settle(&self) {
+        for partition in self.deployment.store.partitions().each() {
+            recovery::settle(&self.deployment, partition).await.unwrap();
+        }
+    }
+
+    /// How many commits all partitions have had.
+    pub(crate) async fn commits(&self) -> u64 {
+        let heads = self.deployment.store.heads().await.unwrap();
+        heads.into_iter().map(|head| head.unwrap().seq).sum()
+    }
+
+    /// What Redis has spent.
+    pub(crate) async fn spent(&self) -> Spent {
+        let scripts = self.info("commandstats").await;
+        let processor = self.info("cpu").await;
+        let cpu_s: f64 = ["used_cpu_user_main_thread", "used_cpu_sys_main_thread"]
+            .map(|name| field(&processor, name).parse::<f64>().unwrap())
+            .iter()
+            .sum();
+        let evalsha = field(&scripts, "cmdstat_evalsha").to_owned();
+        let usec = evalsha
+            .split(',')
+            .find_map(|part| part.strip_prefix("usec="));
+        Spent {
+            scripts_us: usec.unwrap().parse().unwrap(),
+            cpu_us: cpu_s * 1e6,
+        }
+    }
+
+    /// A section of what Redis says of itself.
+    pub(crate) async fn info(&self, section: &str) -> String {
+        redis::cmd("INFO")
+            .arg(section)
+            .query_async(&mut self.redis.clone())
+            .await
+            .unwrap()
+    }
+}
+
+/// A field of what Redis says of itself; empty where it does not say.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> &'a str {
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    let found = lines.find(|(named, _)| *named == name);
+    found.map_or("", |(_, value)| value.trim())
+}
+
+/// Connects as soon as the server answers.
+async fn connect(url: &str) -> MultiplexedConnection {
+    let client = redis::Client::open(url).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match client.get_multiplexed_async_connection().await {
+            Ok(connection) => return connection,
+            Err(error) if Instant::now() > deadline => panic!("redis-server: {error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
