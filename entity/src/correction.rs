@@ -17,7 +17,7 @@ use ranking::window::{Period, Window};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
-    IntoActiveModel, QueryFilter,
+    IntoActiveModel, QueryFilter, Select,
 };
 
 use crate::persist::insert_chunked;
@@ -97,10 +97,14 @@ async fn correct_member(
     member: &MemberId,
     concerned: &Concerned,
 ) -> Result<Vec<i64>, DbErr> {
-    let rows = score_event::of_member(board.no, member.as_str())
-        .all(transaction)
-        .await?;
-    let (replay, touched) = match fold(board, &rows, concerned) {
+    let folded = match meant(board, concerned) {
+        Ok(meant) => {
+            let rows = history(board, member, concerned, &meant).all(transaction);
+            fold(board, &rows.await?, concerned, &meant)
+        }
+        Err(error) => Err(error),
+    };
+    let (replay, touched) = match folded {
         Ok(folded) => folded,
         Err(error) => {
             tracing::error!(board = %board.no, %member, %error, "a history cannot be folded; look at its rows of score_event");
@@ -147,12 +151,52 @@ async fn correct_member(
     Ok(numbers.into_values().collect())
 }
 
+/// The windows and starts of the periods that scores concern.
+fn meant(board: &Board, concerned: &Concerned) -> ranking::Result<BTreeMap<(Window, i64), Period>> {
+    let mut periods = Periods::default();
+    let mut meant = BTreeMap::new();
+    // Only what was there already is sealed.
+    let rolls = Rolls::to(sealing_until_ms(board));
+    for &at_ms in &concerned.at_ms {
+        for (id, period) in periods.standings(board, &[], at_ms, &rolls)? {
+            if period.present_from_ms < board.sealed(id.window).sealing_before_ms {
+                meant.insert((id.window, period.present_from_ms), period);
+            }
+        }
+    }
+    Ok(meant)
+}
+
+/// What of a member's history counts for the periods concerned: its scores from the first of them to the last, and all that takes back.
+fn history(
+    board: &Board,
+    member: &MemberId,
+    concerned: &Concerned,
+    meant: &BTreeMap<(Window, i64), Period>,
+) -> Select<score_event::Entity> {
+    use score_event::Column::{AtMs, Kind};
+    let history = score_event::of_member(board.no, member.as_str());
+    let start_ms = meant.values().map(|period| period.start_ms).min();
+    let end_ms = meant.values().filter_map(|period| period.end_ms).max();
+    match start_ms.zip(end_ms).filter(|_| !concerned.all) {
+        Some((start_ms, end_ms)) => history.filter(
+            Condition::any().add(Kind.ne("SCORE")).add(
+                Condition::all()
+                    .add(AtMs.gte(start_ms))
+                    .add(AtMs.lt(end_ms)),
+            ),
+        ),
+        None => history,
+    }
+}
+
 /// What a member's history adds up to, and the sealed standings that are to be as it says: those that its scores of the periods concerned
 /// ever were in, whether they count or not.
 fn fold(
     board: &Board,
     rows: &[score_event::Model],
     concerned: &Concerned,
+    meant: &BTreeMap<(Window, i64), Period>,
 ) -> ranking::Result<(Replay, BTreeMap<StandingsId, Period>)> {
     let sealing = |window: Window| board.sealed(window).sealing_before_ms;
     let windows = board.rules.windows.iter().copied();
@@ -160,19 +204,8 @@ fn fold(
         .filter(|&window| sealing(window) > NEVER_MS)
         .collect();
     let mut periods = Periods::default();
-    let mut meant: BTreeSet<(Window, i64)> = BTreeSet::new();
-    if windows.is_empty() {
-        return Ok((Replay::default(), BTreeMap::new()));
-    }
     // Only what was there already is sealed.
     let rolls = Rolls::to(sealing_until_ms(board));
-    for &at_ms in &concerned.at_ms {
-        for (id, period) in periods.standings(board, &[], at_ms, &rolls)? {
-            if period.present_from_ms < sealing(id.window) {
-                meant.insert((id.window, period.present_from_ms));
-            }
-        }
-    }
     let voided = rows.iter().filter_map(score_event::Model::voids).collect();
     let mut replay = Replay::without(voided, rolls.now_ms).only(windows);
     let mut touched = BTreeMap::new();
@@ -184,8 +217,8 @@ fn fold(
         };
         for (id, period) in periods.standings(board, &event.segments, at_ms, &rolls)? {
             let is_sealed = period.present_from_ms < sealing(id.window);
-            if is_sealed && (concerned.all || meant.contains(&(id.window, period.present_from_ms)))
-            {
+            let place = (id.window, period.present_from_ms);
+            if is_sealed && (concerned.all || meant.contains_key(&place)) {
                 touched.insert(id, period);
             }
         }

@@ -1,7 +1,7 @@
 //! Events that SQL would not take, kept aside with the reason.
 
 use ranking::commit::{Commit, Event, EventPlace};
-use ranking::id::Partition;
+use ranking::id::{BoardNo, Partition};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::Expr;
 
@@ -65,6 +65,26 @@ pub async fn pending(
         pending = pending.filter(Column::Partition.eq(i32::from(partition.0)));
     }
     pending.all(db).await
+}
+
+/// The events of a board in one partition that SQL refused, voided or not: history has none of them, and Redis may have counted them.
+///
+/// # Errors
+/// `Corrupt`; what SQL says.
+pub(crate) async fn of_board(
+    db: &impl ConnectionTrait,
+    partition: Partition,
+    board: BoardNo,
+) -> crate::error::Result<Vec<(EventPlace, Event)>> {
+    let of_partition = Entity::find().filter(Column::Partition.eq(i32::from(partition.0)));
+    let mut events = vec![];
+    for letter in of_partition.all(db).await? {
+        let (place, event) = letter.event()?;
+        if event.board == board {
+            events.push((place, event));
+        }
+    }
+    Ok(events)
 }
 
 /// Notes that an event was voided; whether it was one that SQL refused.

@@ -1,7 +1,8 @@
 //! The final entries of past periods, copied from Redis to SQL page by page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use ranking::commit::EventKind;
 use ranking::id::{BoardNo, Partition};
 use ranking::key::StandingsId;
 use ranking::seal::SealMark;
@@ -18,7 +19,7 @@ use crate::correction::{cursor_lock, set_windows};
 use crate::error::{Error, Result};
 use crate::persist::insert_chunked;
 use crate::recovery::settle;
-use crate::{log_cursor, score_event, sealed_entry, sealed_period};
+use crate::{correction, dead_letter, log_cursor, score_event, sealed_entry, sealed_period};
 
 /// How many entries one transaction copies.
 const ENTRIES_MAX: usize = 1000;
@@ -154,7 +155,18 @@ impl Part<'_> {
             .iter()
             .map(|entry| entry.member.as_str())
             .collect();
-        let late = late(
+        // What SQL refused is not in history: whom it is of is folded from there.
+        let mut refused = dead_letter::of_board(transaction, partition, self.board.no).await?;
+        refused.retain(|(_, event)| {
+            let is_meant = match event.kind {
+                EventKind::Score { at_ms, .. } => {
+                    period.start_ms <= at_ms && period.end_ms.is_none_or(|end_ms| at_ms < end_ms)
+                }
+                _ => true,
+            };
+            is_meant && members.contains(&event.member.as_str())
+        });
+        let mut late = late(
             transaction,
             self.board.no,
             partition,
@@ -163,6 +175,8 @@ impl Part<'_> {
             &members,
         )
         .await?;
+        late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
+        late.sort_unstable();
         let rules = &self.board.rules;
         let row = |entry: &&Placed| sealed_entry::Model {
             standings_no: no,
@@ -186,6 +200,14 @@ impl Part<'_> {
             Some(sealed_entry::keep()),
         )
         .await?;
+        if !refused.is_empty() {
+            let refused: Vec<_> = refused
+                .iter()
+                .map(|(place, event)| (place.seq, event))
+                .collect();
+            let boards = HashMap::from([(self.board.no, self.board.clone())]);
+            correction::correct(transaction, partition, &refused, &boards).await?;
+        }
         let of_page = Condition::all()
             .add(sealed_entry::Column::StandingsNo.eq(no))
             .add(sealed_entry::Column::Member.is_in(members));
@@ -227,7 +249,7 @@ impl Part<'_> {
     }
 }
 
-/// The members of a list, in order, whose history in a period went on after a commit: the persister corrects them.
+/// The members of a list whose history in a period went on after a commit: the persister corrects them.
 async fn late(
     transaction: &DatabaseTransaction,
     board: BoardNo,
@@ -252,16 +274,14 @@ async fn late(
         .add(In.eq(i32::from(partition.0)))
         .add(Seq.gt(seq as i64))
         .add(Condition::any().add(Kind.ne("SCORE")).add(in_period));
-    let mut late: Vec<String> = score_event::Entity::find()
+    let late = score_event::Entity::find()
         .select_only()
         .column(Member)
         .distinct()
         .filter(after)
         .into_tuple()
-        .all(transaction)
-        .await?;
-    late.sort_unstable();
-    Ok(late)
+        .all(transaction);
+    Ok(late.await?)
 }
 
 fn changed(slug: &str) -> Error {
