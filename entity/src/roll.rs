@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::batch::part_id;
-use ranking::board::{Board, Policy, TieBreak};
+use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
@@ -22,9 +22,6 @@ use crate::board;
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
-
-/// How many members are carried by the commit that begins a period, at most.
-const AT_ONCE_MAX: u64 = 500;
 
 /// How long one commit is tried for.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -232,12 +229,6 @@ impl Change for Beginning<'_> {
             .store
             .shard_size(partition, &series.id(&next))
             .await?;
-        if let Some(proposal) = self
-            .at_once(deployment, partition, &proposal.head, &next, size)
-            .await?
-        {
-            return Ok(proposal);
-        }
         let mark = match size {
             0 => RollMark {
                 begun_ms: self.present_ms,
@@ -260,61 +251,9 @@ impl Change for Beginning<'_> {
     }
 }
 
-impl Beginning<'_> {
-    /// The same, and everybody in the next period is carried into the one after it: one commit for all, where they are few and nobody wrote
-    /// since `head`, so that it is certain that they are all there are.
-    async fn at_once(
-        &self,
-        deployment: &Deployment,
-        partition: Partition,
-        head: &Head,
-        next: &Period,
-        size: u64,
-    ) -> Result<Option<Proposal<()>>> {
-        if !(1..=AT_ONCE_MAX).contains(&size) {
-            return Ok(None);
-        }
-        let series = self.series;
-        let mut members = BTreeSet::new();
-        let mut cursor = Some("0".to_owned());
-        while let Some(at) = cursor {
-            let walked = deployment
-                .store
-                .walk(partition, &series.id(next), &at)
-                .await?;
-            members.extend(walked.members);
-            cursor = walked.next;
-        }
-        let mut carrying = Carrying {
-            series,
-            mark: self.mark,
-            from: next.clone(),
-            next: series.at(next.end_ms.unwrap_or(i64::MAX))?,
-            members: members.into_iter().collect(),
-            is_last: true,
-            now_ms: self.now_ms,
-        };
-        let carried = match carrying.propose(deployment, partition).await {
-            Ok(carried) => carried,
-            Err(error) if error.is_for_now() => return Err(error),
-            // Whoever cannot be carried does not keep the period from beginning; carrying comes after it, and says why.
-            Err(_) => return Ok(None),
-        };
-        Ok(
-            (carried.outcome && carried.head == *head).then_some(Proposal {
-                head: carried.head,
-                log_len: carried.log_len,
-                commit: carried.commit,
-                outcome: (),
-            }),
-        )
-    }
-}
-
 /// Some members are carried; what comes of it is whether nobody else moved the window on meanwhile.
 struct Carrying<'a> {
     series: &'a Series<'a>,
-    /// What the partition must say.
     mark: RollMark,
     from: Period,
     next: Period,
@@ -332,7 +271,7 @@ impl Change for Carrying<'_> {
         partition: Partition,
     ) -> Result<Proposal<bool>> {
         let series = self.series;
-        let mut parts = self.parts_at_first()?;
+        let mut parts: BTreeMap<i64, (Period, Vec<MemberId>)> = BTreeMap::new();
         loop {
             let wanted = self.wanted(&parts);
             let snapshot = deployment
@@ -370,8 +309,8 @@ impl Change for Carrying<'_> {
             writes.change(keys, partition, &change);
             if self.is_last {
                 let mark = RollMark {
-                    begun_ms: self.from.present_from_ms,
                     is_ready: true,
+                    ..self.mark
                 };
                 let name = change.id.series();
                 writes.mark_roll(keys, partition, series.board.no, &name, mark);
@@ -388,20 +327,6 @@ impl Change for Carrying<'_> {
 }
 
 impl Carrying<'_> {
-    /// What has to be known of nearly everybody: what leaves. Asked for at once, it spares a second look.
-    fn parts_at_first(&self) -> Result<BTreeMap<i64, (Period, Vec<MemberId>)>> {
-        let Series { board, rolling, .. } = self.series;
-        let rules = &board.rules;
-        let subtracts = rules.policy == Policy::Sum || rules.tie_break == TieBreak::Member;
-        if !subtracts || self.members.is_empty() || self.next.start_ms == self.from.start_ms {
-            return Ok(BTreeMap::new());
-        }
-        let base: Window = rolling.base();
-        let leaving = base.period_at(self.from.start_ms, &rules.zone)?;
-        let known = (leaving.clone(), self.members.clone());
-        Ok(BTreeMap::from([(leaving.present_from_ms, known)]))
-    }
-
     fn wanted(&self, parts: &BTreeMap<i64, (Period, Vec<MemberId>)>) -> Wanted {
         let Series {
             board,
