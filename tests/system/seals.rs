@@ -241,7 +241,7 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
         let deployment = Deployment::new(sql, Redis::Own).await;
         let api = without_workers(&deployment).await;
         let stores = deployment.open_stores().await;
-        for game in random_games(&mut rng, shards, 3) {
+        for game in random_games(&mut rng, shards, 2) {
             cut_short(&mut rng, &api, &stores, game).await;
         }
         stores.close().await;
@@ -307,7 +307,7 @@ async fn cut_short(
                 Ok(Err(error)) => assert!(error.is_for_now(), "{error}"),
                 Err(_) => {
                     cuts += 1;
-                    patience_us += patience_us / 10;
+                    patience_us += patience_us / 4;
                 }
             }
             if rng.random_bool(0.1) {
