@@ -28,7 +28,7 @@ pub struct Model {
     pub window: String,
     /// The segment; empty for everyone.
     pub segment: String,
-    /// Where the period starts, in Unix milliseconds.
+    /// Since when the period was the present one, in Unix milliseconds: where it starts, or the last period of a rolling one.
     pub start_ms: i64,
     /// The period's label.
     pub label: String,
