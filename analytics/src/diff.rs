@@ -361,6 +361,7 @@ async fn first_pass(
                             None,
                             None,
                             Some(Held::of_double(board, id.window, double)),
+                            deployment.clock.now_ms(),
                         ));
                         continue;
                     }

@@ -112,18 +112,25 @@ impl Held {
 }
 
 impl Finding {
-    /// The difference at one place, if there is one: that of Redis, or else that of SQL, which holds `all` only.
+    /// The difference at one place, if there is one: that of Redis, or else that of SQL, which holds `all` only. Scores that decay are shown as
+    /// of an instant, rounded.
     pub fn at(
         id: &StandingsId,
         member: &str,
         history: Option<Held>,
         sql: Option<Held>,
         redis: Option<Held>,
+        now_ms: i64,
     ) -> Option<Self> {
         let holds_all = id.window == Window::All;
         let by_sql = || holds_all.then(|| Kind::between(history, sql)).flatten();
         let kind = Kind::between(history, redis).or_else(by_sql)?;
-        let score = |held: Option<Held>| held.and_then(Held::score);
+        let score = |held: Option<Held>| {
+            let score = held.and_then(Held::score)?;
+            let half_life = id.window.half_life();
+            let left = half_life.map(|half_life| half_life.value(score, now_ms).round() as i64);
+            Some(left.unwrap_or(score))
+        };
         Some(Self {
             kind,
             board_no: id.board.0,

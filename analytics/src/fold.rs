@@ -12,7 +12,7 @@ use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
-use ranking::window::{Period, Window};
+use ranking::window::{HalfLife, Period, Window};
 
 /// An entry that history adds up to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,10 @@ pub fn standings(
     // Times are not negative: integer division is the floor.
     let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
     let with_period = in_periods(counted.with_column(tick.alias("tick")), &periods)?;
-    let mut folded = fold(with_period, board);
+    let mut folded = match window.half_life() {
+        Some(half_life) => decayed(with_period, half_life)?,
+        None => fold(with_period, board),
+    };
     if let Some(rolling) = window.rolling() {
         periods = rolling_periods(board, window, &periods, through_ms)?;
         let parts: Vec<LazyFrame> = (0..i64::from(rolling.count()))
@@ -193,6 +196,42 @@ fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
         ])
 }
 
+/// As [`fold`], where scores decay: row by row in the order of acceptance, as everybody adds them up, since sums are rounded.
+fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
+    let order = ["member", "segment", "order"];
+    let events = events.sort(order, SortMultipleOptions::default());
+    let mut events = events.collect()?;
+    let number = |name: &str| -> Result<_> { Ok(events.column(name)?.i64()?.clone()) };
+    let (score, at_ms) = (number("score")?, number("at_ms")?);
+    let (member, segment) = (
+        events.column("member")?.str()?,
+        events.column("segment")?.str()?,
+    );
+    let mut sums: Vec<i64> = vec![];
+    for row in 0..events.height() {
+        let (score, at_ms) = score
+            .get(row)
+            .zip(at_ms.get(row))
+            .context("a score has no value")?;
+        let code = half_life.code(score as f64, at_ms);
+        let place = |row: usize| (member.get(row), segment.get(row));
+        let before = row
+            .checked_sub(1)
+            .filter(|&before| place(before) == place(row));
+        sums.push(before.map_or(code, |before| half_life.add(sums[before], code)));
+    }
+    events.with_column(column("sum", sums))?;
+    // The last row of each has all of its events in it.
+    Ok(events
+        .lazy()
+        .group_by_stable([col("member"), col("segment"), col("period")])
+        .agg([
+            col("sum").last().alias("score"),
+            lit(0_i64).alias("tick"),
+            col("seq").max(),
+        ]))
+}
+
 /// The rank key of a state: `score field << T | time field`.
 fn key(board: &Board, window: Window) -> Expr {
     let rules = &board.rules;
@@ -203,7 +242,7 @@ fn key(board: &Board, window: Window) -> Expr {
         Direction::LowFirst => col("score") - lit(low),
     };
     let ticks = col("tick") - col("first_tick");
-    let time_field = match rules.tie_break {
+    let time_field = match rules.ties(window) {
         TieBreak::Member => lit(0_i64),
         TieBreak::Earliest => ticks,
         TieBreak::Latest => lit(unit - 1) - ticks,
@@ -298,7 +337,11 @@ mod tests {
                     let zone = ranking::window::parse_zone(zone).unwrap();
                     let rolling = ["1d", "3h", "2d", "4d", "2w", "2mo"];
                     let rolling = rolling.map(|name| name.parse().unwrap());
-                    let windows = Window::EVERY[1..].iter().copied().chain(rolling).collect();
+                    let decaying = ["decay:1h", "decay:3d"].map(|name| name.parse().unwrap());
+                    let sums = policy == Policy::Sum && direction == Direction::HighFirst;
+                    let decaying = decaying.into_iter().filter(|_| sums);
+                    let windows = Window::EVERY[1..].iter().copied();
+                    let windows = windows.chain(rolling).chain(decaying).collect();
                     let rules = Rules::new(RulesInput {
                         direction,
                         policy,

@@ -365,7 +365,7 @@ fn seal_names(board: &Board) -> Vec<SealName> {
             generation: added.generation,
             window,
         };
-        ranking::seal::is_sealable(window).then_some(name)
+        window.has_periods().then_some(name)
     };
     board.added.iter().filter_map(name).collect()
 }

@@ -110,13 +110,11 @@ pub(crate) async fn fold_onto(
                     continue;
                 }
             };
-            let step = State {
-                score,
-                tick: board.rules.tick(at_ms),
-            };
+            let step = board.rules.first(Window::All, score, at_ms);
             for segment in std::iter::once("").chain(event.segments.iter().map(String::as_str)) {
                 let state = states.entry(segment.to_owned()).or_insert(None);
-                *state = Some((board.rules.fold(state.map(|(state, _)| state), step), seq));
+                let before = state.map(|(state, _)| state);
+                *state = Some((board.rules.fold(Window::All, before, step), seq));
             }
         }
         for (segment, state) in states {

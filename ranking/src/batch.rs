@@ -490,10 +490,6 @@ impl<'a> Folding<'a> {
             // One that would not change anything now might after a removal.
             rules.check_score(submission.score)?;
         }
-        let event = State {
-            score: submission.score,
-            tick: rules.tick(earned_ms),
-        };
         let mut moved = Vec::with_capacity(places.len());
         for touch in places {
             let (id, period) = self.standings(touch.place);
@@ -501,7 +497,8 @@ impl<'a> Folding<'a> {
                 (None, Some(from)) => self.carried(submission, touch.place, from)?,
                 (state, _) => state,
             };
-            moved.push(rules.key(id.window, period, rules.fold(state, event))?);
+            let event = rules.first(id.window, submission.score, earned_ms);
+            moved.push(rules.key(id.window, period, rules.fold(id.window, state, event))?);
         }
         for (touch, key) in places.iter().zip(moved) {
             let (standings, member) = touch.place;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::admission::Admission;
+use crate::decay::CODE_MAX;
 use crate::error::{Error, Result};
 use crate::fold::State;
 use crate::id::BoardNo;
 use crate::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
 use crate::seal::Sealed;
-use crate::window::{Period, Window};
+use crate::window::{Period, REACH_MS, Window};
 
 /// The units of time that a tie-break may count in, in milliseconds, finest first.
 pub const TICKS_MS: [u32; 6] = [1, 10, 100, 1000, 10_000, 100_000];
@@ -22,9 +23,6 @@ pub const WINDOWS_MAX: usize = 16;
 
 /// The coarsest tick that is taken without being asked for, in milliseconds.
 const TICK_UNASKED_MS_MAX: u32 = 1000;
-
-/// `all` must be able to hold times up to here: 2100-01-01, in Unix milliseconds.
-const REACH_MS: i64 = 4_102_444_800_000;
 
 /// Which scores are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -223,6 +221,16 @@ impl Rules {
                 "the window {window} would hold sums of more than {KEY_BITS} bits; fewer periods or a narrower score range are accepted"
             )));
         }
+        let sums_highest = rules.policy == Policy::Sum && rules.direction == Direction::HighFirst;
+        let decaying = rules
+            .windows
+            .iter()
+            .find(|window| window.half_life().is_some());
+        if let Some(window) = decaying.filter(|_| !sums_highest) {
+            return Err(Error::invalid(format!(
+                "the window {window} adds up what scores are still worth: policy SUM and direction HIGH_FIRST go with it"
+            )));
+        }
         if rules.tie_break == TieBreak::Member {
             if rules.policy == Policy::Latest {
                 return Err(Error::invalid(
@@ -260,13 +268,25 @@ impl Rules {
     #[must_use]
     pub fn layout(&self, window: Window) -> KeyLayout {
         let (low, high) = self.range(window);
-        KeyLayout::new(self.direction, self.tie_break, low, high)
+        KeyLayout::new(self.direction, self.ties(window), low, high)
+    }
+
+    /// Who ranks higher at equal scores in a window: where they decay, times are in the scores already.
+    #[must_use]
+    pub fn ties(&self, window: Window) -> TieBreak {
+        window
+            .half_life()
+            .map_or(self.tie_break, |_| TieBreak::Member)
     }
 
     /// The lowest and highest raw score that a window can hold. A SUM over a part of time may be negative, and
-    /// is at most the distance between the ends of the range; over the N periods of a rolling window, N times that.
+    /// is at most the distance between the ends of the range; over the N periods of a rolling window, N times that. Where scores decay, it is that of
+    /// their [codes](crate::window::HalfLife::code).
     #[must_use]
     pub fn range(&self, window: Window) -> (i64, i64) {
+        if window.half_life().is_some() {
+            return (-CODE_MAX, CODE_MAX);
+        }
         if window == Window::All || self.policy != Policy::Sum {
             return (self.min, self.max);
         }
@@ -329,7 +349,7 @@ impl Rules {
 
     fn check_in(&self, window: Window, score: i64) -> Result<()> {
         let (low, high) = self.range(window);
-        if (low..=high).contains(&score) {
+        if (low..=high).contains(&score) || window.half_life().is_some() {
             return Ok(());
         }
         let [score, low, high] =
@@ -356,7 +376,8 @@ impl Rules {
     }
 
     fn fits(&self, tick_ms: u32) -> bool {
-        self.windows.iter().all(|&window| {
+        let timed = |window: &&Window| self.ties(**window) != TieBreak::Member;
+        self.windows.iter().filter(timed).all(|&window| {
             let longest_ms = window.longest_ms().unwrap_or(REACH_MS);
             let ticks_max = longest_ms.unsigned_abs() / u64::from(tick_ms) + 1;
             let time_bits = self.layout(window).time_bits();

@@ -1,23 +1,46 @@
 //! The fold: how an event meets the state that a member has in a standings. Used by the live path, by recovery and as an oracle.
 
 use crate::board::{Direction, Policy, Rules};
+use crate::window::Window;
 
 /// What a member has in a standings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The raw score.
+    /// The raw score; where scores decay, the [code](crate::window::HalfLife::code) of their sum.
     pub score: i64,
     /// When it was reached, in ticks since 1970; meaningless where ties go by member.
     pub tick: i64,
 }
 
 impl Rules {
-    /// Folds a score into a state. Between two removals the result does not depend on the order of events:
-    /// SUM has the total and the time of its latest event, BEST the best score and the earliest time it was had,
-    /// LATEST the latest event, the better one of those in the same tick. It never checks ranges: a replay must not fail.
+    /// What a raw score earned at an instant (Unix milliseconds) gives in a window to whoever has nothing there yet.
     #[must_use]
-    pub fn fold(&self, state: Option<State>, event: State) -> State {
+    pub fn first(&self, window: Window, score: i64, at_ms: i64) -> State {
+        match window.half_life() {
+            Some(half_life) => State {
+                score: half_life.code(score as f64, at_ms),
+                tick: 0,
+            },
+            None => State {
+                score,
+                tick: self.tick(at_ms),
+            },
+        }
+    }
+
+    /// Folds two states in a window, one of which may be an event's. Between two removals the result does not depend on the order of events:
+    /// SUM has the total and the time of its latest event, BEST the best score and the earliest time it was had,
+    /// LATEST the latest event, the better one of those in the same tick; only sums of what decays are rounded, as their order is.
+    /// It never checks ranges: a replay must not fail.
+    #[must_use]
+    pub fn fold(&self, window: Window, state: Option<State>, event: State) -> State {
         let Some(state) = state else { return event };
+        if let Some(half_life) = window.half_life() {
+            return State {
+                score: half_life.add(state.score, event.score),
+                tick: 0,
+            };
+        }
         match self.policy {
             Policy::Sum => State {
                 score: state.score + event.score,
@@ -47,7 +70,6 @@ impl Rules {
 mod tests {
     use super::*;
     use crate::board::{RulesInput, TieBreak, tests::input};
-    use crate::window::Window;
     use proptest::prelude::*;
 
     fn rules() -> impl Strategy<Value = Rules> {
@@ -123,7 +145,7 @@ mod tests {
         fn the_fold_says_what_the_policy_says_in_any_order((rules, events, shuffled) in (rules(), events()).prop_flat_map(|(rules, events)| {
             (Just(rules), Just(events.clone()), Just(events).prop_shuffle())
         })) {
-            let fold = |events: &[State]| events.iter().fold(None, |state, &event| Some(rules.fold(state, event))).unwrap();
+            let fold = |events: &[State]| events.iter().fold(None, |state, &event| Some(rules.fold(Window::All, state, event))).unwrap();
             prop_assert_eq!(fold(&events), naive(&rules, &events));
             prop_assert_eq!(fold(&shuffled), naive(&rules, &events));
         }
@@ -134,7 +156,7 @@ mod tests {
             let mut stored = None;
             for &event in &events {
                 let state = stored.map(|key| rules.state(Window::All, &period, key));
-                stored = Some(rules.key(Window::All, &period, rules.fold(state, event)).unwrap());
+                stored = Some(rules.key(Window::All, &period, rules.fold(Window::All, state, event)).unwrap());
             }
             let expected = rules.key(Window::All, &period, naive(&rules, &events)).unwrap();
             prop_assert_eq!(stored, Some(expected));

@@ -58,7 +58,10 @@ impl StandingsId {
     #[must_use]
     pub fn series(&self) -> String {
         let (generation, segment) = (self.generation, escape(&self.segment));
-        format!("{generation}:{segment}:{}", self.window)
+        format!(
+            "{generation}:{segment}:{}",
+            escape(&self.window.to_string())
+        )
     }
 
     /// The all-time standings of a board's segment.
@@ -208,7 +211,7 @@ impl KeySpace {
             board: BoardNo(board.parse().ok()?),
             generation: generation.parse().ok()?,
             segment: unescape(parts.next()?),
-            window: parts.next()?.parse().ok()?,
+            window: unescape(parts.next()?).parse().ok()?,
             period: unescape(parts.next()?),
         };
         (parts.next().is_none() && self.standings(partition, &id) == key).then_some(id)
@@ -224,7 +227,10 @@ impl KeySpace {
             .strip_prefix(&self.of(partition, "periods:"))?
             .split(':');
         let (_, generation) = parts.next()?.split_once('.')?;
-        Some((parts.nth(1)?.parse().ok()?, generation.parse().ok()?))
+        Some((
+            unescape(parts.nth(1)?).parse().ok()?,
+            generation.parse().ok()?,
+        ))
     }
 
     fn of(&self, partition: Partition, what: impl fmt::Display) -> String {
@@ -270,11 +276,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_standings_key_names_its_standings(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&Window::EVERY[..])) {
+        fn a_standings_key_names_its_standings(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&["all", "hourly", "7d", "3mo", "decay:7d"][..])) {
             let keys = KeySpace::new("laurel").unwrap();
+            let window = window.parse().unwrap();
             let id = StandingsId { board: BoardNo(no), generation, segment, window, period };
             let key = keys.standings(Partition(3), &id);
-            prop_assert_eq!(keys.parse_standings(Partition(3), &key), Some(id));
+            prop_assert_eq!(keys.parse_standings(Partition(3), &key), Some(id.clone()));
+            prop_assert_eq!(keys.window_of(Partition(3), &keys.periods(Partition(3), &id)), Some((window, generation)));
             prop_assert_eq!(keys.parse_standings(Partition(4), &key), None);
         }
     }

@@ -7,6 +7,7 @@
 //! | [`board`], [`admission`] | a board's rules, checked once at its creation; which scores it takes when |
 //! | [`board_mark`] | what a partition knows of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone |
+//! | [`decay`] | what a score is still worth, as a number whose order time does not change |
 //! | [`rank_key`] | score and tie-break as one 62-bit number that a Redis double carries exactly |
 //! | [`fold`] | how an event meets the state that is there |
 //! | [`roll`] | what the next standings of a rolling window take over from the present ones |
@@ -26,6 +27,7 @@ pub mod batch;
 pub mod board;
 pub mod board_mark;
 pub mod commit;
+pub mod decay;
 pub mod error;
 pub mod fold;
 pub mod id;

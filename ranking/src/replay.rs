@@ -97,10 +97,6 @@ impl Replay {
             }
             EventKind::Void { .. } => return Ok(()),
         };
-        let step = State {
-            score,
-            tick: board.rules.tick(at_ms),
-        };
         let states = self
             .states
             .entry((board.no, event.member.clone()))
@@ -117,7 +113,8 @@ impl Replay {
             if skipped_ms.is_some_and(|&before_ms| period.present_from_ms < before_ms) {
                 continue;
             }
-            let state = board.rules.fold(states.get(&id).copied(), step);
+            let event = board.rules.first(id.window, score, at_ms);
+            let state = (board.rules).fold(id.window, states.get(&id).copied(), event);
             if let Some(known) = states.get_mut(&id) {
                 *known = state;
                 continue;

@@ -180,7 +180,7 @@ pub fn carry(
         match part(&period)? {
             None => unknown.push(period.clone()),
             Some(None) => {}
-            Some(Some(state)) => folded = Some(rules.fold(folded, state)),
+            Some(Some(state)) => folded = Some(rules.fold(base, folded, state)),
         }
         inside = base.period_after(&period, &rules.zone)?;
     }
@@ -239,7 +239,7 @@ mod tests {
     fn held<'a>(rules: &Rules, events: impl Iterator<Item = &'a (i64, i64)>) -> Option<State> {
         let folded = events.fold(None, |state, &(score, at_ms)| {
             let tick = rules.tick(at_ms);
-            Some(rules.fold(state, State { score, tick }))
+            Some(rules.fold(Window::All, state, State { score, tick }))
         });
         folded.map(|state| State {
             tick: if rules.tie_break == TieBreak::Member {

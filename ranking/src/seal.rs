@@ -38,12 +38,6 @@ impl Default for Sealed {
     }
 }
 
-/// Whether a window's past periods can be sealed: `all` has none.
-#[must_use]
-pub fn is_sealable(window: Window) -> bool {
-    window != Window::All
-}
-
 /// Since when the first period that a window keeps in Redis was the present one, in Unix milliseconds: the present one and `retain` before it stay. `None`
 /// where all do. O(retain).
 ///
@@ -55,7 +49,7 @@ pub fn kept_from_ms(
     now_ms: i64,
     retain: u32,
 ) -> Result<Option<i64>> {
-    if !is_sealable(window)
+    if !window.has_periods()
         || retain >= RETAIN_MAX
         || i64::from(retain) * SHORTEST_MS.max(longest_of_one_ms(window) / 3) > now_ms
     {
@@ -92,7 +86,7 @@ impl SealName {
     /// That of a standings; `None` where its window is never sealed.
     #[must_use]
     pub fn of(id: &StandingsId) -> Option<Self> {
-        is_sealable(id.window).then_some(Self {
+        id.window.has_periods().then_some(Self {
             board: id.board,
             generation: id.generation,
             window: id.window,

@@ -17,10 +17,15 @@ pub const AT_MS_MAX: i64 = 221_845_391_999_999;
 
 const HOUR_S: i64 = 3600;
 
-/// How many periods a rolling window may have.
-pub const ROLLING_MAX: u16 = 366;
+const DAY_S: i64 = 24 * HOUR_S;
 
-/// A rule about time that has standings of its own. Decaying windows are not there yet.
+/// Rank keys can hold times up to here at least: 2100-01-01, in Unix milliseconds.
+pub const REACH_MS: i64 = 4_102_444_800_000;
+
+/// How many periods a rolling window may have, and how many hours, days or weeks a half-life.
+pub const COUNT_MAX: u16 = 366;
+
+/// A rule about time that has standings of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Window {
     /// Everything since the board began; every board has it.
@@ -35,6 +40,15 @@ pub enum Window {
     Monthly,
     /// The present period and some before it: `7d`, `24h`, `12w`, `3mo`.
     Rolling(Rolling),
+    /// Everything since the board began, each score with half the weight after every half-life: `decay:7d`.
+    Decay(HalfLife),
+}
+
+/// After how long a score has half its weight: hours, days of 24 hours, or weeks of seven such days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HalfLife {
+    unit: Unit,
+    count: u16,
 }
 
 /// A rolling window: so many periods of a kind, the present one the last of them.
@@ -44,7 +58,7 @@ pub struct Rolling {
     count: u16,
 }
 
-/// What a rolling window counts.
+/// What a rolling window and a half-life count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Unit {
     Hour,
@@ -69,6 +83,20 @@ impl Rolling {
     #[must_use]
     pub fn count(self) -> u16 {
         self.count
+    }
+}
+
+impl HalfLife {
+    /// How long it is, in milliseconds.
+    #[must_use]
+    pub fn ms(self) -> i64 {
+        let each_s = match self.unit {
+            Unit::Hour => HOUR_S,
+            Unit::Day => DAY_S,
+            // A month has no one length: no name gives it.
+            Unit::Week | Unit::Month => 7 * DAY_S,
+        };
+        i64::from(self.count) * each_s * 1000
     }
 }
 
@@ -100,7 +128,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// The one period of `all`.
+    /// The one period of `all` and of windows that decay.
     #[must_use]
     pub fn all() -> Self {
         Self {
@@ -137,12 +165,27 @@ impl Window {
         }
     }
 
-    /// The longest a period of this window lasts, in milliseconds; `None` for `all`. Offsets in the time zone
+    /// What it decays by; `None` unless it does.
+    #[must_use]
+    pub fn half_life(self) -> Option<HalfLife> {
+        match self {
+            Self::Decay(half_life) => Some(half_life),
+            _ => None,
+        }
+    }
+
+    /// Whether time goes on in it from one period to the next: not in `all` nor where scores decay.
+    #[must_use]
+    pub fn has_periods(self) -> bool {
+        !matches!(self, Self::All | Self::Decay(_))
+    }
+
+    /// The longest a period of this window lasts, in milliseconds; `None` where it has one without end. Offsets in the time zone
     /// database change by at most a day (Pacific/Apia crossed the date line), which is allowed for.
     #[must_use]
     pub fn longest_ms(self) -> Option<i64> {
         let hours = match self {
-            Self::All => return None,
+            Self::All | Self::Decay(_) => return None,
             Self::Hourly => 1,
             Self::Daily => 2 * 24,
             Self::Weekly => 8 * 24,
@@ -168,7 +211,7 @@ impl Window {
         let at = Timestamp::from_millisecond(at_ms)
             .map_err(|_| Error::invalid("a time outside the calendar is not accepted"))?;
         match self {
-            Self::All => Ok(Period::all()),
+            Self::All | Self::Decay(_) => Ok(Period::all()),
             Self::Hourly => Ok(hour_at(at, zone)),
             Self::Daily | Self::Weekly | Self::Monthly => self.dated_period_at(at, zone),
             Self::Rolling(rolling) => {
@@ -186,7 +229,7 @@ impl Window {
         }
     }
 
-    /// The period that follows one of this window; `None` after that of `all`.
+    /// The period that follows one of this window; `None` after one without end.
     ///
     /// # Errors
     /// As [`Self::period_at`].
@@ -211,7 +254,7 @@ impl Window {
             ))
         };
         let instants_ms: Vec<i64> = match self {
-            Self::All => vec![0],
+            Self::All | Self::Decay(_) => vec![0],
             Self::Hourly => hour_minutes_ms(label).ok_or_else(refused)?.collect(),
             Self::Daily | Self::Weekly | Self::Monthly => {
                 let first = self.first_date_of(label).ok_or_else(refused)?;
@@ -334,6 +377,9 @@ impl fmt::Display for Window {
             Self::Weekly => f.write_str("weekly"),
             Self::Monthly => f.write_str("monthly"),
             Self::Rolling(Rolling { unit, count }) => write!(f, "{count}{}", unit.suffix()),
+            Self::Decay(HalfLife { unit, count }) => {
+                write!(f, "{DECAY}{count}{}", unit.suffix())
+            }
         }
     }
 }
@@ -345,30 +391,37 @@ impl FromStr for Window {
         let named = Self::EVERY
             .into_iter()
             .find(|window| window.to_string() == name);
-        if let Some(window) = named.or_else(|| rolling_named(name)) {
-            return Ok(window);
-        }
-        let what = if name.starts_with("decay:") {
-            "decaying windows are not available yet"
-        } else {
-            "there is no such window"
+        let counted = || match name.strip_prefix(DECAY) {
+            Some(half_life) => {
+                let (unit, count) = span_named(half_life)?;
+                (unit != Unit::Month).then_some(Self::Decay(HalfLife { unit, count }))
+            }
+            None => {
+                let (unit, count) = span_named(name)?;
+                Some(Self::Rolling(Rolling { unit, count }))
+            }
         };
-        let shown: String = name.chars().take(64).collect();
-        Err(Error::invalid(format!(
-            "{shown:?}: {what}; all, hourly, daily, weekly, monthly and rolling ones of 1 to {ROLLING_MAX} hours, days, weeks or months such as 24h, 7d, 12w and 3mo are accepted"
-        )))
+        named.or_else(counted).ok_or_else(|| {
+            let shown: String = name.chars().take(64).collect();
+            Error::invalid(format!(
+                "{shown:?}: there is no such window; all, hourly, daily, weekly, monthly, rolling ones of 1 to {COUNT_MAX} hours, days, weeks or months such as 24h, 7d, 12w and 3mo, and decaying ones with a half-life of as many hours, days or weeks such as decay:12h and decay:7d are accepted"
+            ))
+        })
     }
 }
 
-/// A rolling window by its one name: no sign, no zeros in front.
-fn rolling_named(name: &str) -> Option<Window> {
+/// What the names of windows that decay begin with.
+const DECAY: &str = "decay:";
+
+/// How many of what, by its one name: no sign, no zeros in front.
+fn span_named(name: &str) -> Option<(Unit, u16)> {
     let suffix = name.trim_start_matches(|c: char| c.is_ascii_digit());
     let unit = Unit::EVERY
         .into_iter()
         .find(|unit| unit.suffix() == suffix)?;
-    let count = name[..name.len() - suffix.len()].parse().ok()?;
-    let window = Window::Rolling(Rolling { unit, count });
-    ((1..=ROLLING_MAX).contains(&count) && window.to_string() == name).then_some(window)
+    let digits = &name[..name.len() - suffix.len()];
+    let count: u16 = digits.parse().ok()?;
+    ((1..=COUNT_MAX).contains(&count) && count.to_string() == digits).then_some((unit, count))
 }
 
 /// Reads an IANA zone name.
@@ -621,7 +674,13 @@ mod tests {
             ("d", "no such"),
             ("3m", "3mo"),
             ("+7d", "no such"),
-            ("decay:7d", "decaying"),
+            ("decay:", "decay:7d"),
+            ("decay:1mo", "hours, days or weeks"),
+            ("decay:0d", "no such"),
+            ("decay:07d", "no such"),
+            ("decay:367h", "1 to 366"),
+            ("decay:decay:7d", "no such"),
+            ("Decay:7d", "no such"),
             ("yearly", "no such"),
             ("", "no such"),
         ] {
@@ -679,7 +738,7 @@ mod tests {
         #[test]
         fn periods_are_contiguous_and_hold_their_instants(at_ms in 0_i64..4_200_000_000_000, zone in proptest::sample::select(&ZONES[..])) {
             let zone = parse_zone(zone).unwrap();
-            let rolling = ["1d", "7d", "24h", "5w", "3mo"].map(|name| name.parse().unwrap());
+            let rolling = ["1d", "7d", "24h", "5w", "3mo", "decay:36h"].map(|name| name.parse().unwrap());
             for window in Window::EVERY.into_iter().chain(rolling) {
                 let period = window.period_at(at_ms, &zone).unwrap();
                 prop_assert!(period.start_ms <= period.present_from_ms && period.present_from_ms <= at_ms);

@@ -59,7 +59,7 @@ pub(super) async fn look_again(
     let finding = |(id, double): (&StandingsId, Option<f64>)| {
         let redis = double.map(|double| Held::of_double(board, id.window, double));
         if !is_home {
-            return Finding::at(id, member, None, None, redis);
+            return Finding::at(id, member, None, None, redis, rolls.now_ms);
         }
         let (mut then, now) = (then.get(id).copied(), now.get(id).copied());
         if redis.is_none() && is_on_its_way(board, id, &rolls) {
@@ -67,7 +67,8 @@ pub(super) async fn look_again(
         }
         // SQL's row is right when it is what all of SQL's history adds up to.
         let row = in_sql.rows.get(&id.segment).copied();
-        Finding::at(id, member, then, if row == now { then } else { row }, redis)
+        let sql = if row == now { then } else { row };
+        Finding::at(id, member, then, sql, redis, rolls.now_ms)
     };
     let looked_at = ids.into_iter().zip(doubles);
     let looked_at = looked_at.filter(|(id, _)| !is_sealed(&later, id));

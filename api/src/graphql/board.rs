@@ -77,6 +77,8 @@ pub enum WindowKind {
     Monthly,
     /// The present hour, day, week or month and some before it.
     Rolling,
+    /// Everything, with half the weight after every half-life.
+    Decay,
 }
 
 impl Visibility {
@@ -384,6 +386,7 @@ impl Window {
             Rule::Weekly => WindowKind::Weekly,
             Rule::Monthly => WindowKind::Monthly,
             Rule::Rolling(_) => WindowKind::Rolling,
+            Rule::Decay(_) => WindowKind::Decay,
         }
     }
 

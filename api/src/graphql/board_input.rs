@@ -11,7 +11,7 @@ use ranking::admission::Admission;
 use ranking::board::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
-use ranking::seal::{RETAIN_MAX, is_sealable};
+use ranking::seal::RETAIN_MAX;
 use ranking::submission::REGION;
 use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, SqlErr};
@@ -209,7 +209,7 @@ fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Op
 }
 
 fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
-    if !is_sealable(window) {
+    if !window.has_periods() {
         return Err(Error::bad_input(format!(
             "the window {window} has no past periods; it is accepted without retain"
         )));

@@ -49,7 +49,12 @@ pub(super) fn rank_of_percentile(percentile: f64, size: u64) -> Result<u64> {
 ///
 /// # Errors
 /// `BAD_USER_INPUT`, `LIMIT_EXCEEDED` for a number of buckets that is not accepted; what the store says.
-pub(super) async fn distribution(app: &App, read: &Read, buckets: i32) -> Result<Vec<Bucket>> {
+pub(super) async fn distribution(
+    app: &App,
+    read: &Read,
+    buckets: i32,
+    now_ms: i64,
+) -> Result<Vec<Bucket>> {
     if buckets < 1 {
         return Err(Error::bad_input(format!(
             "buckets is {buckets}; 1 to {BUCKETS_MAX} is accepted"
@@ -64,12 +69,28 @@ pub(super) async fn distribution(app: &App, read: &Read, buckets: i32) -> Result
     let Some((low, high)) = ends(app, read).await? else {
         return Ok(vec![]);
     };
-    let bounds = bounds(low, high, i128::from(buckets));
+    let decimals = read.rules.decimals;
+    let bounds: Vec<(i64, Decimal)> = match read.id.window.half_life() {
+        Some(half_life) => {
+            let [low, high] = [low, high].map(|code| half_life.value(code, now_ms));
+            let decayed = |value: f64| {
+                let code = half_life.code(value, now_ms);
+                (code, Decimal::decayed(value, decimals))
+            };
+            let bounds = decayed_bounds(low, high, buckets);
+            bounds.into_iter().map(decayed).collect()
+        }
+        None => {
+            let bounds = bounds(low, high, i128::from(buckets)).into_iter();
+            let exact = |score| (score, Decimal::of(score, decimals));
+            bounds.map(exact).collect()
+        }
+    };
     // The entries better than what lies on the worse side of each inner bound.
     let inner = &bounds[1..bounds.len() - 1];
     let keys = inner
         .iter()
-        .map(|&bound| first_key(read, bound))
+        .map(|&(bound, _)| first_key(read, bound))
         .collect::<Result<Vec<_>>>()?;
     let better = app.counts_below(read, &keys).await?;
     let size = app.size(read).await?;
@@ -81,11 +102,10 @@ pub(super) async fn distribution(app: &App, read: &Read, buckets: i32) -> Result
     let mut at_least = vec![size];
     at_least.extend(better.iter().map(above));
     at_least.push(0);
-    let decimals = read.rules.decimals;
-    let bucket = |(bounds, counts): (&[i64], &[u64])| {
+    let bucket = |(bounds, counts): (&[(i64, Decimal)], &[u64])| {
         Ok(Bucket {
-            from: Decimal::of(bounds[0], decimals),
-            to: Decimal::of(bounds[1], decimals),
+            from: bounds[0].1.clone(),
+            to: bounds[1].1.clone(),
             count: int(counts[0].saturating_sub(counts[1]))?,
         })
     };
@@ -114,6 +134,14 @@ fn bounds(low: i64, high: i64, buckets: i128) -> Vec<i64> {
     let buckets = buckets.min(span).max(1);
     (0..=buckets)
         .map(|index| low + (span * index / buckets) as i64)
+        .collect()
+}
+
+/// As [`bounds`], of what decays: one bucket where all have the same.
+fn decayed_bounds(low: f64, high: f64, buckets: i32) -> Vec<f64> {
+    let buckets = if high > low { buckets } else { 1 };
+    (0..=buckets)
+        .map(|index| low + (high - low) * f64::from(index) / f64::from(buckets))
         .collect()
 }
 

@@ -39,8 +39,15 @@ impl Entry {
         }
     }
 
-    pub(super) fn exact_score(&self) -> Decimal {
-        Decimal::of(self.state().score, self.standings.read.rules.decimals)
+    /// The score, as of an instant where it decays.
+    pub(super) fn shown_score(&self, now_ms: i64) -> Decimal {
+        let (read, score) = (&self.standings.read, self.state().score);
+        match read.id.window.half_life() {
+            Some(half_life) => {
+                Decimal::decayed(half_life.value(score, now_ms), read.rules.decimals)
+            }
+            None => Decimal::of(score, read.rules.decimals),
+        }
     }
 
     fn state(&self) -> State {
@@ -100,20 +107,26 @@ impl Entry {
         Ok(int(before + 1)?)
     }
 
-    /// The exact score.
-    async fn score(&self) -> Decimal {
-        self.exact_score()
+    /// The exact score. Where scores decay, what is left of it at the instant of the request, rounded to six decimals more than the board's.
+    async fn score(&self, ctx: &Context<'_>) -> Decimal {
+        self.shown_score(state(ctx).now_ms)
     }
 
     /// The score as a floating-point number, for charts; it may be rounded.
-    async fn value(&self) -> f64 {
-        self.state().score as f64 / 10_f64.powi(self.standings.read.rules.decimals.into())
+    async fn value(&self, ctx: &Context<'_>) -> f64 {
+        let (read, score) = (&self.standings.read, self.state().score);
+        let raw = match read.id.window.half_life() {
+            Some(half_life) => half_life.value(score, state(ctx).now_ms),
+            None => score as f64,
+        };
+        raw / 10_f64.powi(read.rules.decimals.into())
     }
 
-    /// When this score was reached, to the board's tie-break resolution; null where ties go by member.
+    /// When this score was reached, to the board's tie-break resolution; null where ties go by member, as they do where scores decay.
     async fn reached_at(&self) -> Option<DateTime> {
-        let rules = &self.standings.read.rules;
-        (rules.tie_break != TieBreak::Member)
+        let read = &self.standings.read;
+        let rules = &read.rules;
+        (rules.ties(read.id.window) != TieBreak::Member)
             .then(|| DateTime(self.state().tick * i64::from(rules.tick_ms)))
     }
 

@@ -101,7 +101,7 @@ pub(super) async fn periods_page(
         }
     };
     let mut found = match (window, cursor) {
-        (RankingWindow::All, Some(_)) => vec![],
+        (window, Some(_)) if !window.has_periods() => vec![],
         _ => periods(app(ctx), &standings, range, limit + 1).await?,
     };
     let more = found.len() > limit;
@@ -138,7 +138,7 @@ async fn periods(
     limit: usize,
 ) -> crate::error::Result<Vec<Began>> {
     let read = &standings.read;
-    if read.id.window != RankingWindow::All {
+    if read.id.window.has_periods() {
         return app.periods(read, range, limit).await;
     }
     let size = app.size(read).await?;

@@ -150,10 +150,10 @@ impl Standings {
     pub(super) fn last_period(&self, app: &App, since: &str) -> crate::error::Result<Option<Self>> {
         let (window, rules) = (self.read.id.window, &self.read.rules);
         let of = window.rolling().map_or(window, |rolling| rolling.base());
-        if window == RankingWindow::All {
-            return Err(Error::bad_input(
-                "the window all has no periods, so nothing is known of its last one; ask in a daily, weekly, monthly or rolling window",
-            ));
+        if !window.has_periods() {
+            return Err(Error::bad_input(format!(
+                "the window {window} has no periods, so nothing is known of its last one; ask in a daily, weekly, monthly or rolling window"
+            )));
         }
         let since: RankingWindow = since.parse()?;
         if since != of && since != window {
@@ -397,7 +397,7 @@ impl Standings {
         let size = state(ctx).loaders.count(all).await?;
         let rank = rank_of_percentile(percentile, size)?;
         let entry = self.entry_of_position(ctx, rank - 1).await?;
-        Ok(entry.map(|entry| entry.exact_score()))
+        Ok(entry.map(|entry| entry.shown_score(state(ctx).now_ms)))
     }
 
     /// How scores are spread: equal buckets from the lowest score to the highest, in that order; none where there are no entries. There are
@@ -409,7 +409,7 @@ impl Standings {
         buckets: Option<i32>,
     ) -> Result<Vec<Bucket>> {
         let buckets = buckets.unwrap_or(BUCKETS_DEFAULT);
-        Ok(distribution(app(ctx), &self.read, buckets).await?)
+        Ok(distribution(app(ctx), &self.read, buckets, state(ctx).now_ms).await?)
     }
 
     /// The entries around a member, itself among them, in rank order; empty when the member is not in these standings.

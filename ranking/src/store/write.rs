@@ -14,7 +14,6 @@ use crate::rank_key::RankKey;
 use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
 use crate::submission::{Folded, Snapshot, StandingsChange, Wanted};
-use crate::window::Window;
 
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;
@@ -104,7 +103,7 @@ impl Writes {
         }
     }
 
-    /// Notes that a period has entries: `ZADD`. There is one period of `all`, and no list of it.
+    /// Notes that a period has entries: `ZADD`. Of `all` and of what decays there is one, and no list of it.
     pub fn note_period(
         &mut self,
         keys: &KeySpace,
@@ -112,7 +111,7 @@ impl Writes {
         id: &StandingsId,
         present_from_ms: i64,
     ) {
-        if id.window != Window::All {
+        if id.window.has_periods() {
             let args = vec![present_from_ms.to_string(), id.period.clone()];
             self.push("ZADD", &keys.periods(partition, id), args);
         }
