@@ -27,6 +27,7 @@ mod board_lives;
 mod board_races;
 mod commands;
 mod connection;
+mod decay;
 mod dedup;
 mod demo;
 mod deployment;

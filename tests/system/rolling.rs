@@ -20,6 +20,7 @@ use ranking::window::{Period, Window, parse_zone};
 use sea_orm::{EntityTrait, Set};
 use tokio::time::Instant;
 
+use crate::decay::{Earned, check_code, check_order};
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::game::seeded;
 
@@ -91,12 +92,16 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
             .map(|name| name.parse().unwrap())
             .collect();
         windows.extend(others.sample(rng, 1));
+        let direction = pick(rng, &[Direction::HighFirst, Direction::LowFirst]);
+        let policies = [Policy::Sum, Policy::Sum, Policy::Best, Policy::Latest];
+        let policy = pick(rng, &policies);
+        if (direction, policy) == (Direction::HighFirst, Policy::Sum) {
+            let decaying = ["decay:1h", "decay:7d", "decay:12w"].sample(rng, 1);
+            windows.extend(decaying.map(|name| name.parse::<Window>().unwrap()));
+        }
         let tried = Rules::new(RulesInput {
-            direction: pick(rng, &[Direction::HighFirst, Direction::LowFirst]),
-            policy: pick(
-                rng,
-                &[Policy::Sum, Policy::Sum, Policy::Best, Policy::Latest],
-            ),
+            direction,
+            policy,
             tie_break: pick(
                 rng,
                 &[TieBreak::Earliest, TieBreak::Latest, TieBreak::Member],
@@ -329,6 +334,20 @@ impl World {
             }
         };
         let rules = &self.board.rules;
+        if let Some(half_life) = window.half_life() {
+            let mut earned: BTreeMap<&str, Vec<Earned>> = BTreeMap::new();
+            for scored in self.inside(window, period, segment) {
+                let earned = earned.entry(scored.member).or_default();
+                earned.push((scored.score, scored.at_ms));
+            }
+            let members: Vec<&str> = placed.iter().map(|placed| placed.member.as_str()).collect();
+            check_order(&members, &earned, half_life);
+            for placed in &placed {
+                let code = rules.state(window, period, placed.key).score;
+                check_code(code, &earned[placed.member.as_str()], half_life, now_ms);
+            }
+            return;
+        }
         let got: Vec<(String, i64, i64)> = placed
             .into_iter()
             .map(|placed| {
@@ -355,11 +374,15 @@ impl World {
         }
     }
 
-    /// What a period must hold, from all events.
-    fn expected(&self, window: Window, period: &Period, segment: &str) -> Vec<(String, i64, i64)> {
-        let rules = &self.board.rules;
-        let start_ms = first_ms(window, period, rules);
-        let is_inside = |scored: &&Scored| {
+    /// The events that count in a period.
+    fn inside(
+        &self,
+        window: Window,
+        period: &Period,
+        segment: &str,
+    ) -> impl Iterator<Item = &Scored> {
+        let start_ms = first_ms(window, period, &self.board.rules);
+        let is_inside = move |scored: &&Scored| {
             let at_ms = scored.at_ms;
             let of_segment = segment.is_empty() || scored.segments.iter().any(|of| of == segment);
             scored.counts
@@ -367,8 +390,14 @@ impl World {
                 && start_ms <= at_ms
                 && period.end_ms.is_none_or(|end_ms| at_ms < end_ms)
         };
+        self.scores.iter().filter(is_inside)
+    }
+
+    /// What a period must hold, from all events.
+    fn expected(&self, window: Window, period: &Period, segment: &str) -> Vec<(String, i64, i64)> {
+        let rules = &self.board.rules;
         let mut by_member: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
-        for scored in self.scores.iter().filter(is_inside) {
+        for scored in self.inside(window, period, segment) {
             let tick = scored.at_ms.div_euclid(rules.tick_ms.into());
             by_member
                 .entry(scored.member)
