@@ -10,7 +10,7 @@ pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
 
 /// What a head says of the keys around it. Where a program's keys change, so does this: a head of another layout is none, and
 /// recovery loads its partition from SQL.
-const KEY_LAYOUT: &str = "2";
+const KEY_LAYOUT: &str = "3";
 
 /// The most events in one commit.
 pub const COMMIT_EVENTS_MAX: usize = 1000;
@@ -369,7 +369,16 @@ mod tests {
             run_id: "r".into(),
         };
         assert_eq!(Head::parse(&head.to_text()), Ok(head));
-        for bad in ["", "7", "7 c 2", "7 c r", "7 c 1 r", "7 c 2 r x", "x c 2 r"] {
+        for bad in [
+            "",
+            "7",
+            "7 c 2",
+            "7 c r",
+            "7 c 1 r",
+            "7 c 2 r",
+            "7 c 3 r x",
+            "x c 3 r",
+        ] {
             assert!(Head::parse(bad).is_err(), "{bad}");
         }
     }

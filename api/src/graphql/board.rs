@@ -371,7 +371,8 @@ impl Window {
 /// A rule about time that has standings of its own.
 #[Object]
 impl Window {
-    /// Its name: "all", "hourly", "daily", "weekly", "monthly", or of a rolling one "24h", "7d" (today and the six days before), "12w", "3mo".
+    /// Its name: "all", "hourly", "daily", "weekly", "monthly", of a rolling one "24h", "7d" (today and the six days before), "12w",
+    /// "3mo", or of one in which scores decay "decay:7d".
     async fn name(&self) -> String {
         self.window.to_string()
     }

@@ -88,8 +88,9 @@ pub struct CreateBoardInput {
 /// A window of a board.
 #[derive(InputObject)]
 pub struct WindowInput {
-    /// "hourly", "daily", "weekly", "monthly", or a rolling one of 1 to 366 hours, days, weeks or months, the present one among them: "24h",
-    /// "7d", "12w", "3mo".
+    /// "hourly", "daily", "weekly", "monthly"; a rolling one of 1 to 366 hours, days, weeks or months, the present one among them: "24h",
+    /// "7d", "12w", "3mo"; or, with policy SUM and direction HIGH_FIRST, one in which scores have half their weight after every 1 to 366 hours, days or
+    /// weeks: "decay:12h", "decay:7d".
     name: String,
     /// How many past periods are kept in Redis besides the present one, 0 to 1,000,000, which is in effect all, and the default of a new
     /// window. Older ones are sealed: their final standings move to SQL, where they are read from; late scores correct them there. More
