@@ -40,7 +40,9 @@ fn worth(events: &[Earned], half_life: HalfLife, at_ms: i64) -> (f64, f64) {
         .map(|&(score, at)| score.abs() as f64 * weight(at))
         .sum();
     let unit = 2_f64.powi(1 - half_life.fraction_bits() as i32);
-    (sum, gross * unit * (events.len() + 2) as f64)
+    let off = gross * unit * (events.len() + 2) as f64;
+    // Next to 0 doubles have fewer digits.
+    (sum, off + f64::MIN_POSITIVE)
 }
 
 /// Checks that members stand in the order of what their scores are worth, equal ones by their bytes.

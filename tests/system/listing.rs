@@ -13,7 +13,7 @@ const PAGE: &str = "
             top(first: $first, after: $after, last: $last, before: $before) {
                 totalCount
                 pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
-                nodes { rank competition: rank(method: COMPETITION) score reachedAt percentile member { key } }
+                nodes { rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score reachedAt percentile member { key } }
             }
         } }
     }";
@@ -190,6 +190,7 @@ fn row(node: &Value) -> Row {
         score: node["score"].as_str().unwrap().to_owned(),
         rank: node["rank"].as_i64().unwrap(),
         competition_rank: node["competition"].as_i64().unwrap(),
+        dense_rank: node["dense"].as_i64().unwrap(),
         reached_at: node["reachedAt"].as_str().map(str::to_owned),
         percentile: format!("{:.6}", node["percentile"].as_f64().unwrap()),
     }

@@ -30,6 +30,7 @@ mod connection;
 mod decay;
 mod dedup;
 mod demo;
+mod dense;
 mod deployment;
 mod durability;
 mod faults;

@@ -48,6 +48,7 @@ pub(crate) struct Row {
     pub(crate) score: String,
     pub(crate) rank: i64,
     pub(crate) competition_rank: i64,
+    pub(crate) dense_rank: i64,
     pub(crate) reached_at: Option<String>,
     /// To six decimals.
     pub(crate) percentile: String,
@@ -274,7 +275,12 @@ impl Oracle {
                 member: (*member).to_owned(),
                 score: self.board.decimal(*score),
                 rank: index as i64 + 1,
-                competition_rank: better.count() as i64 + 1,
+                competition_rank: better.clone().count() as i64 + 1,
+                dense_rank: better
+                    .map(|(_, (score, _))| score)
+                    .collect::<BTreeSet<_>>()
+                    .len() as i64
+                    + 1,
                 reached_at: (self.board.tie_break != "MEMBER").then(|| format!("{reached:.3}")),
                 percentile: format!("{percentile:.6}"),
             }

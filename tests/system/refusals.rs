@@ -68,11 +68,11 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "segmentBy": ["country"] }), "are accepted"),
         (
             json!({ "windows": [{ "name": "yearly" }] }),
-            "hourly, daily, weekly, monthly and rolling ones",
+            "hourly, daily, weekly, monthly, rolling ones",
         ),
         (
-            json!({ "windows": [{ "name": "decay:7d" }] }),
-            "not available yet",
+            json!({ "windows": [{ "name": "decay:7d" }], "policy": "BEST" }),
+            "policy SUM and direction HIGH_FIRST",
         ),
         (
             json!({ "windows": [{ "name": "daily" }, { "name": "daily" }] }),
