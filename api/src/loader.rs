@@ -61,6 +61,7 @@ pub struct Bound {
 #[derive(Clone)]
 pub struct Loaders {
     counts: Loader<Bound, Result<u64>, CountBatch>,
+    better_scores: Loader<Bound, Result<u64>, BetterScoresBatch>,
     entries: Loader<Place, Result<Option<Found>>, EntryBatch>,
     members: Loader<String, Result<Option<member::Model>>, MemberBatch>,
     reads: Arc<Reads>,
@@ -93,6 +94,9 @@ impl Loaders {
                 .with_max_batch_size(BATCH_MAX)
                 .with_yield_count(YIELD_COUNT),
             counts: Loader::new(CountBatch(app.clone()))
+                .with_max_batch_size(BATCH_MAX)
+                .with_yield_count(YIELD_COUNT),
+            better_scores: Loader::new(BetterScoresBatch(app.clone()))
                 .with_max_batch_size(BATCH_MAX)
                 .with_yield_count(YIELD_COUNT),
             members: Loader::new(MemberBatch(app.clone()))
@@ -161,6 +165,18 @@ impl Loaders {
             .map_err(|error| no_answer(&error))?
     }
 
+    /// How many distinct scores are better than that of a bound's key.
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` for [`DENSE_SCORES_MAX`](crate::dense::DENSE_SCORES_MAX) or more; what the stores say.
+    pub async fn better_scores(&self, bound: Bound) -> Result<u64> {
+        self.wait_for_reads().await;
+        self.better_scores
+            .try_load(bound)
+            .await
+            .map_err(|error| no_answer(&error))?
+    }
+
     /// A member's row; `None` where SQL has none.
     ///
     /// # Errors
@@ -192,6 +208,7 @@ impl Loaders {
     pub async fn clear(&self) {
         self.entries.clear_all().await;
         self.counts.clear_all().await;
+        self.better_scores.clear_all().await;
         self.members.clear_all().await;
     }
 
@@ -303,6 +320,39 @@ impl BatchFn<Bound, Result<u64>> for CountBatch {
                     counts.next().unwrap_or(Ok(0))
                 } else {
                     size.clone()
+                };
+                ((*bound).clone(), count)
+            });
+            each.collect::<Vec<_>>()
+        });
+        futures::future::join_all(batches)
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+struct BetterScoresBatch(SharedApp);
+
+impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
+    async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
+        let app = &self.0;
+        let mut by_standings: HashMap<&StandingsId, Vec<&Bound>> = HashMap::new();
+        for bound in bounds {
+            by_standings
+                .entry(&bound.standings.id)
+                .or_default()
+                .push(bound);
+        }
+        let batches = by_standings.into_values().map(|bounds| async move {
+            let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
+            let counts = app.better_scores(&bounds[0].standings, &keys).await;
+            let keyed = bounds.iter().filter(|bound| bound.key.is_some());
+            let each = keyed.enumerate().map(|(index, bound)| {
+                let count = match &counts {
+                    Ok(counts) => counts[index].clone(),
+                    Err(error) => Err(error.clone()),
                 };
                 ((*bound).clone(), count)
             });

@@ -19,6 +19,7 @@ mod boards;
 mod committer;
 mod cost;
 mod demo;
+mod dense;
 mod error;
 mod field_order;
 mod friends;

@@ -143,6 +143,13 @@ impl KeyLayout {
         RankKey((key.0 >> self.time_bits) << self.time_bits)
     }
 
+    /// The smallest key that the next worse score can have; `None` after the last one.
+    #[must_use]
+    pub fn next_score(self, key: RankKey) -> Option<RankKey> {
+        let next = ((key.0 >> self.time_bits) + 1) << self.time_bits;
+        (next <= KEY_MAX).then_some(RankKey(next))
+    }
+
     fn score_field(self, score: i64) -> i64 {
         match self.direction {
             Direction::HighFirst => self.high - score,
@@ -240,6 +247,8 @@ mod tests {
             let key = |(score, ticks)| layout.encode(score, ticks).unwrap();
             let better = key(b) < layout.first_of_score(key(a));
             prop_assert_eq!(better, key(b) < key(a) && b.0 != a.0);
+            let worse = layout.next_score(key(a)).is_some_and(|next| key(b) >= next);
+            prop_assert_eq!(worse, key(b) > key(a) && b.0 != a.0);
         }
     }
 

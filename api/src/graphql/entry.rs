@@ -20,6 +20,8 @@ pub enum RankMethod {
     Ordinal,
     /// 1224: equal scores share the rank of the first of them.
     Competition,
+    /// 1223: equal scores share a rank, and the next score has the next one. Counted over at most 10,000 scores; LIMIT_EXCEEDED for entries below them.
+    Dense,
 }
 
 /// A member's place in a standings.
@@ -87,10 +89,17 @@ impl Entry {
         )]
         method: Option<RankMethod>,
     ) -> Result<i32> {
+        let read = &self.standings.read;
         let before = match method.unwrap_or(RankMethod::Ordinal) {
             RankMethod::Ordinal => self.found.position,
+            RankMethod::Dense => {
+                let bound = Bound {
+                    standings: read.clone(),
+                    key: Some(self.found.key),
+                };
+                state(ctx).loaders.better_scores(bound).await?
+            }
             RankMethod::Competition => {
-                let read = &self.standings.read;
                 let first_of_score = read
                     .rules
                     .layout(read.id.window)

@@ -1,0 +1,84 @@
+//! Dense ranks (1223): how many distinct scores are better, found by walking over them.
+
+use ranking::id::MemberId;
+use ranking::rank_key::RankKey;
+use ranking::store::read::{Placed, Standings};
+
+use crate::app::App;
+use crate::error::{Error, ErrorCode, Result};
+
+/// How many distinct scores are walked over; entries below them have no dense rank.
+pub const DENSE_SCORES_MAX: u64 = 10_000;
+
+/// How many entries a step of the walk reads: few where many share a score, as the rest of them is skipped.
+const STEP_ENTRIES: std::ops::RangeInclusive<usize> = 16..=1000;
+
+impl App {
+    /// How many distinct scores are better than that of each key. One walk from the top for all of them: a step reads 16 to 1,000 entries in two
+    /// round trips and goes on behind the last score that it saw, so that a score costs the same however many have it.
+    ///
+    /// # Errors
+    /// What the stores say; each key's own is `LIMIT_EXCEEDED` where there are [`DENSE_SCORES_MAX`] better scores or more.
+    pub async fn better_scores(
+        &self,
+        standings: &Standings,
+        keys: &[RankKey],
+    ) -> Result<Vec<Result<u64>>> {
+        let layout = standings.rules.layout(standings.id.window);
+        let mut asked: Vec<(RankKey, usize)> = keys
+            .iter()
+            .map(|&key| layout.first_of_score(key))
+            .zip(0..)
+            .collect();
+        asked.sort_unstable();
+        let mut found: Vec<Result<u64>> = vec![Err(too_many()); keys.len()];
+        let mut left = asked.into_iter().peekable();
+        // The first place of all: no member is before a space.
+        let mut from = Placed {
+            key: RankKey::from_i64(0)?,
+            member: MemberId::new(" ")?,
+        };
+        let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
+        while left.peek().is_some() {
+            let (_, entries) = self.forward(standings, &from, step).await?;
+            let is_end = entries.len() < step;
+            let mut fresh = 0;
+            for entry in &entries {
+                let score = layout.first_of_score(entry.key);
+                if last == Some(score) {
+                    continue;
+                }
+                while let Some((_, index)) = left.next_if(|(key, _)| *key <= score) {
+                    found[index] = Ok(scores);
+                }
+                (scores, last, fresh) = (scores + 1, Some(score), fresh + 1);
+                if scores == DENSE_SCORES_MAX {
+                    break;
+                }
+            }
+            if scores == DENSE_SCORES_MAX {
+                break;
+            }
+            let behind = last.and_then(|score| layout.next_score(score));
+            let Some(key) = behind.filter(|_| !is_end) else {
+                // Nothing is behind: whoever is still asked for has just left from there.
+                for (_, index) in left.by_ref() {
+                    found[index] = Ok(scores);
+                }
+                break;
+            };
+            from.key = key;
+            step = (2 * fresh).clamp(*STEP_ENTRIES.start(), *STEP_ENTRIES.end());
+        }
+        Ok(found)
+    }
+}
+
+fn too_many() -> Error {
+    Error::new(
+        ErrorCode::LimitExceeded,
+        format!(
+            "there are {DENSE_SCORES_MAX} better scores or more; dense ranks are counted for those with fewer, the methods ORDINAL and COMPETITION for all"
+        ),
+    )
+}
