@@ -1,6 +1,6 @@
 # make run     a running leaderboard with demo boards on http://127.0.0.1:8000
 # make test    every test
-# make bench   what things cost, measured on this machine
+# make bench   what things cost, measured on this machine; PART=windows or PART=serving for that alone
 # make lint    what CI checks besides
 # make web     GraphiQL, which the others build where they need it
 # Everything is built in one directory outside the checkout; CARGO_TARGET_DIR moves it.
@@ -76,7 +76,9 @@ test: node web
 
 bench:
 	@$(call install,redis-server,redis-server,redis)
-	cargo bench --locked -p tests --bench bench
+	@$(call install,wrk,wrk,wrk)
+	cargo build --release --locked -p api
+	cargo bench --locked -p tests --bench bench -- $(PART)
 
 lint:
 	@$(call tool,cargo-deny,0.20.2)

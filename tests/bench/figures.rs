@@ -57,8 +57,8 @@ impl Figures {
                 [peer, side] => format!("{:.2}", side.median() / peer.median()),
                 _ => String::new(),
             };
-            let second = told.get(1).map_or("", String::as_str);
-            println!("| {what} | {} | {second} | {ratio} |", told[0]);
+            let others = told[1..].join("<br>");
+            println!("| {what} | {} | {others} | {ratio} |", told[0]);
         }
     }
 

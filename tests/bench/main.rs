@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`cost`] | what a submission costs, by the windows of its board |
 //! | [`midnight`] | what writers feel while every board's window is moved on |
+//! | [`serving`] | what a server does for GraphQL clients, beside Redis alone |
+//! | [`server`] | the server and what loads it |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
 //! | [`machine`] | where and with what it was measured |
 //! | [`figures`] | numbers of several runs, their medians, the table and the file |
@@ -19,6 +21,8 @@ mod cost;
 mod figures;
 mod machine;
 mod midnight;
+mod server;
+mod serving;
 mod stores;
 
 use std::time::Instant;
@@ -58,9 +62,22 @@ async fn main() {
     let mut figures = Figures::default();
     let stores = Stores::open().await;
     let machine = machine::describe(&stores, scale.0).await;
-    cost::measure(&stores, scale, &mut figures).await;
+    // What cargo passes begins with a dash.
+    let parts: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|part| !part.starts_with('-'))
+        .collect();
+    let asked = |part: &str| parts.is_empty() || parts.iter().any(|asked| asked == part);
+    if asked("windows") {
+        cost::measure(&stores, scale, &mut figures).await;
+    }
     stores.close().await;
-    midnight::measure(Stores::open().await, scale, &mut figures).await;
+    if asked("windows") {
+        midnight::measure(Stores::open().await, scale, &mut figures).await;
+    }
+    if asked("serving") {
+        serving::measure(Stores::open().await, scale, &mut figures).await;
+    }
     figures.print();
     let path = figures.write(&machine);
     println!(

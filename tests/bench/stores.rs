@@ -1,5 +1,6 @@
 //! The stores, opened in this process: a redis-server on a Unix socket and a SQLite file, both in a directory that goes with them.
 
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::Submission;
 use ranking::window::{Window, parse_zone};
 use redis::aio::MultiplexedConnection;
-use sea_orm::EntityTrait;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -27,9 +28,10 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Stores {
     pub(crate) deployment: Deployment,
     redis: MultiplexedConnection,
+    redis_url: String,
     events: AtomicU64,
     _server: Server,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// What Redis has spent since it started.
@@ -86,7 +88,7 @@ impl Stores {
         let settings = Settings {
             data_dir: dir.path().join("data"),
             database_url: None,
-            redis_url: Some(redis_url),
+            redis_url: Some(redis_url.clone()),
             redis_prefix: "laurel".to_owned(),
             partitions: Some(PARTITIONS),
             dedup_hours: 24,
@@ -98,12 +100,51 @@ impl Stores {
         let stores = Self {
             deployment: settings.open(db).await.unwrap(),
             redis,
+            redis_url,
             events: AtomicU64::new(0),
             _server: server,
-            _dir: dir,
+            dir,
         };
         stores.settle().await;
         stores
+    }
+
+    /// The directory that all of it lies in.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where Redis is.
+    pub(crate) fn redis_url(&self) -> &str {
+        &self.redis_url
+    }
+
+    /// The socket that Redis listens on.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join("redis.sock")
+    }
+
+    /// A connection to Redis, the same each time.
+    pub(crate) fn redis(&self) -> MultiplexedConnection {
+        self.redis.clone()
+    }
+
+    /// A new connection to Redis.
+    pub(crate) async fn connect(&self) -> MultiplexedConnection {
+        connect(&self.redis_url).await
+    }
+
+    /// A board that a server made.
+    pub(crate) async fn board(&self, slug: &str) -> Board {
+        let found = board::Entity::find().filter(board::Column::Slug.eq(slug));
+        let row = found.one(&self.deployment.db).await.unwrap();
+        row.unwrap().to_ranking().unwrap()
+    }
+
+    /// What Redis keeps in memory, in bytes.
+    pub(crate) async fn memory(&self) -> f64 {
+        let memory = self.info("memory").await;
+        field(&memory, "used_memory").parse().unwrap()
     }
 
     /// Closes them and stops the server.

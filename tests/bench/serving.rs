@@ -1,0 +1,434 @@
+//! What a server does for GraphQL clients, beside what Redis does alone and a server that does nothing.
+
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::get;
+use rand::RngExt;
+use ranking::board::Board;
+use ranking::fold::State;
+use ranking::key::StandingsId;
+use ranking::window::{Period, Window};
+use serde_json::{Value, json};
+
+use crate::Scale;
+use crate::figures::{Figures, quantile};
+use crate::server::{Load, Sending, Server, wrk};
+use crate::stores::Stores;
+
+const TOP: &str = "query($slug: String!) { board(slug: $slug) { standings { top(first: 100) { nodes { rank score member { key } } } } } }";
+
+const RANK: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score } } } }";
+
+const AROUND: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score }
+    neighbors(member: $member, above: 5, below: 5) { rank score member { key } } } } }";
+
+const FRIENDS: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { friends(member: $member, first: 501) { nodes { position entry { rank score member { key } } } } } } }";
+
+const SUBMIT: &str = "mutation($scores: [ScoreInput!]!) { submitScores(input: { board: \"played\", scores: $scores }) { accepted } }";
+
+const ONE: &str = "mutation($member: String!, $score: Decimal!) { submitScores(input: { board: \"played\", scores: [{ member: $member, score: $score }] }) { accepted } }";
+
+const NOTHING: &str = "mutation { upsertMembers(input: []) { members { key } } }";
+
+/// How many members the board of most figures has.
+const MEMBERS: usize = 100_000;
+
+/// How many friends the one with friends has.
+const FRIENDS_COUNT: usize = 500;
+
+const READING: Sending = Sending {
+    connections: 64,
+    seconds: 3,
+    as_admin: false,
+};
+
+const WRITING: Sending = Sending {
+    connections: 64,
+    seconds: 4,
+    as_admin: true,
+};
+
+/// Measures all of it.
+pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures) {
+    let server = Server::start(&stores, &[]).await;
+    let create =
+        "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
+    let windows = json!([{ "name": "daily" }, { "name": "weekly" }]);
+    let played = json!({ "input": { "slug": "played", "windows": windows } });
+    server.ask(create, played).await;
+    let mut boards = vec![];
+    for (exponent, shards) in [4, 5, 6, 7].iter().flat_map(|e| [(*e, 1), (*e, 16)]) {
+        let members = scale.of(10_usize.pow(exponent), 1000);
+        let slug = format!("{members}-members-in-{shards}");
+        let input = json!({ "input": { "slug": slug, "shards": shards } });
+        server.ask(create, input).await;
+        boards.push((slug, members));
+    }
+    let middle = boards[2].0.clone();
+    befriend(&server, scale.of(MEMBERS, 1000)).await;
+    for (slug, members) in &boards {
+        let began = Instant::now();
+        let bytes = fill(&stores, slug, *members).await;
+        figures.add("memory of an entry", "bytes", slug, bytes);
+        println!("{slug}: filled in {:.1} s", began.elapsed().as_secs_f64());
+    }
+    for run in 1..=crate::RUNS {
+        println!("serving, run {run}");
+        submissions(&stores, &server, figures).await;
+        top(&stores, &server, &middle, figures).await;
+        around(&stores, &server, &middle, scale.of(MEMBERS, 1000), figures).await;
+        friends(&stores, &server, &middle, figures).await;
+        for (slug, members) in &boards {
+            sizes(&server, slug, *members, figures).await;
+        }
+    }
+    drop(server);
+    stores.close().await;
+}
+
+fn body(query: &str, variables: Value) -> String {
+    json!({ "query": query, "variables": variables }).to_string()
+}
+
+fn name(member: usize) -> String {
+    format!("member-{member:09}")
+}
+
+fn random_members(members: usize) -> impl Iterator<Item = String> {
+    let mut rng = rand::rng();
+    std::iter::repeat_with(move || name(rng.random_range(0..members)))
+}
+
+/// Puts entries of so many members into a board's standings, sorted, beside the history: reads do not ask for it. How many bytes an entry takes.
+async fn fill(stores: &Stores, slug: &str, members: usize) -> f64 {
+    let board = stores.board(slug).await;
+    let before = stores.memory().await;
+    let store = &stores.deployment.store;
+    let id = StandingsId::all_time(&board, String::new());
+    let mut redis = stores.redis();
+    let shards = usize::from(board.rules.shards);
+    let mut chunks: Vec<Vec<(String, String)>> = vec![vec![]; shards];
+    for place in 0..members {
+        // Every member has a random place, every tenth score comes twice.
+        let member = name(permuted(place, members));
+        let score = 900_000_000 - (place - usize::from(place % 10 == 9)) as i64;
+        let state = State {
+            score,
+            tick: board.rules.tick(1_760_000_000_000 + place as i64),
+        };
+        let key = board.rules.key(Window::All, &Period::all(), state).unwrap();
+        let of = ranking::id::MemberId::new(&member).unwrap();
+        let shard = usize::from(ranking::shard::shard_of(&of, board.rules.shards));
+        chunks[shard].push((key.to_redis(), member));
+        if chunks[shard].len() == 1000 || place + shards * 1000 > members {
+            let chunk = std::mem::take(&mut chunks[shard]);
+            let partition = store.partitions().of(&board, shard as u16);
+            let mut command = redis::cmd("ZADD");
+            command.arg(store.keys().standings(partition, &id));
+            for (key, member) in chunk {
+                command.arg(key).arg(member);
+            }
+            let () = command.query_async(&mut redis).await.unwrap();
+        }
+    }
+    (stores.memory().await - before) / members as f64
+}
+
+/// A place for each of `0..count`, each once: an affine map by a prime.
+fn permuted(place: usize, count: usize) -> usize {
+    (place as u128 * 2_147_483_647 % count as u128) as usize
+}
+
+async fn befriend(server: &Server, members: usize) {
+    let mut others: Vec<String> = random_members(members).take(2 * FRIENDS_COUNT).collect();
+    others.sort_unstable();
+    others.dedup();
+    others.retain(|other| *other != name(0));
+    others.truncate(FRIENDS_COUNT);
+    let all: Vec<Value> = others
+        .iter()
+        .chain([&name(0)])
+        .map(|key| json!({ "key": key }))
+        .collect();
+    let upsert =
+        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
+    server.ask(upsert, json!({ "input": all })).await;
+    let add = "mutation($member: String!, $friend: String!) { addFriend(member: $member, friend: $friend) { friend { key } } }";
+    for other in others {
+        let pair = json!({ "member": name(0), "friend": other });
+        server.ask(add, pair).await;
+    }
+}
+
+/// Scores by the hundred beside blind writes of as much, and one by one beside a mutation that does nothing.
+async fn submissions(stores: &Stores, server: &Server, figures: &mut Figures) {
+    let mut rng = rand::rng();
+    let run: u64 = rng.random();
+    let mut event = 0;
+    let mut score = |member: String| {
+        event += 1;
+        json!({ "member": member, "score": rng.random_range(1..100), "eventId": format!("{run:x}-{event}") })
+    };
+    let mut members = random_members(MEMBERS);
+    // More than can be sent: nothing is sent twice.
+    let batches: Vec<String> = (0..6000)
+        .map(|_| {
+            let scores: Vec<Value> = members.by_ref().take(100).map(&mut score).collect();
+            body(SUBMIT, json!({ "scores": scores }))
+        })
+        .collect();
+    let limit = blind_writes(stores).await;
+    let sent = server.load(&batches, WRITING).await;
+    let what = "events a second, in batches of 100";
+    figures.add(what, "", "blind writes", limit);
+    figures.add(what, "", "submitScores", 100.0 * sent.rate);
+    let ones: Vec<String> = members
+        .take(1000)
+        .map(|member| body(ONE, json!({ "member": member, "score": "7" })))
+        .collect();
+    let nothing = server.load(&[body(NOTHING, json!({}))], WRITING).await;
+    let sent = server.load(&ones, WRITING).await;
+    let what = "mutations a second, one score each";
+    figures.add(what, "", "nothing", nothing.rate);
+    figures.add(what, "", "submitScores", sent.rate);
+    figures.add("a mutation, p99", "ms", "nothing", nothing.p99_ms);
+    figures.add("a mutation, p99", "ms", "submitScores", sent.p99_ms);
+    // What is on its way to SQL must not disturb what comes next.
+    stores.settle().await;
+}
+
+/// Events a second that Redis takes as three variadic ZADD and one XADD for each hundred.
+async fn blind_writes(stores: &Stores) -> f64 {
+    let end = Instant::now() + Duration::from_secs(WRITING.seconds);
+    let writers = (0..WRITING.connections).map(|_| {
+        let mut redis = stores.redis();
+        async move {
+            let mut rng = rand::rng();
+            let mut written = 0_u64;
+            while Instant::now() < end {
+                let mut pipe = redis::pipe();
+                for window in ["all", "daily", "weekly"] {
+                    pipe.cmd("ZADD").arg(format!("blind:{window}"));
+                    for _ in 0..100 {
+                        let (score, member): (u32, _) = (
+                            rng.random_range(0..1_000_000),
+                            name(rng.random_range(0..MEMBERS)),
+                        );
+                        pipe.arg(score).arg(member);
+                    }
+                }
+                let payload = "x".repeat(6000);
+                pipe.cmd("XADD")
+                    .arg("blind:log")
+                    .arg("MAXLEN")
+                    .arg("~")
+                    .arg(1000)
+                    .arg("*")
+                    .arg("c")
+                    .arg(payload);
+                let _: Vec<redis::Value> = pipe.query_async(&mut redis).await.unwrap();
+                written += 100;
+            }
+            written
+        }
+    });
+    let began = Instant::now();
+    let written: u64 = futures::future::join_all(writers).await.iter().sum();
+    written as f64 / began.elapsed().as_secs_f64()
+}
+
+/// The first hundred, beside Redis' own and a body that is there already.
+async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures) {
+    let top = [body(TOP, json!({ "slug": slug }))];
+    let bytes = server.answer_bytes(&top[0]).await;
+    let hot = server.load(&top, READING).await;
+    let uncached = Server::start(stores, &[("LAUREL_CACHE_AGE_MS", "0")]).await;
+    let cold = uncached.load(&top, READING).await;
+    drop(uncached);
+    let board = stores.board(slug).await;
+    let redis = redis_benchmark(
+        stores,
+        &["ZRANGE", &key_of(stores, &board), "0", "99", "WITHSCORES"],
+    )
+    .await;
+    let fixed = static_body(stores, bytes).await;
+    for (what, load) in [
+        ("hot top 100 a second", &hot),
+        ("uncached top 100 a second", &cold),
+    ] {
+        figures.add(what, "", "redis-benchmark ZRANGE", redis);
+        figures.add(what, "", "top(first: 100)", load.rate);
+    }
+    let what = "hot top 100 a second, beside a body of its size";
+    figures.add(what, "", "static body", fixed.rate);
+    figures.add(what, "", "top(first: 100)", hot.rate);
+}
+
+fn key_of(stores: &Stores, board: &Board) -> String {
+    let store = &stores.deployment.store;
+    let id = StandingsId::all_time(board, String::new());
+    store.keys().standings(store.partitions().of(board, 0), &id)
+}
+
+async fn redis_benchmark(stores: &Stores, command: &[&str]) -> f64 {
+    let mut program = tokio::process::Command::new("redis-benchmark");
+    program.arg("-s").arg(stores.socket());
+    program
+        .args(["-c", "64", "-n", "20000", "--csv"])
+        .args(command);
+    let output = program.output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    // "test","rps",… and one line of them.
+    let rate = text
+        .lines()
+        .last()
+        .and_then(|line| line.rsplit("\",\"").nth(6));
+    rate.and_then(|rate| rate.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"))
+}
+
+async fn static_body(stores: &Stores, bytes: usize) -> Load {
+    let answer = "x".repeat(bytes);
+    let router = Router::new().route("/", get(move || std::future::ready(answer.clone())));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let serving = tokio::spawn(axum::serve(listener, router).into_future());
+    let load = wrk(stores.dir(), &url, &[String::new()], None, READING).await;
+    serving.abort();
+    load
+}
+
+/// A member's rank and those around it, beside the commands that Redis needs for it.
+async fn around(
+    stores: &Stores,
+    server: &Server,
+    slug: &str,
+    members: usize,
+    figures: &mut Figures,
+) {
+    let board = stores.board(slug).await;
+    let bodies: Vec<String> = random_members(members)
+        .take(5000)
+        .map(|member| body(AROUND, json!({ "slug": slug, "member": member })))
+        .collect();
+    let key = key_of(stores, &board);
+    let (raw_rate, raw_p50_ms) = raw(
+        stores,
+        async |redis, rng, key: &str| {
+            let member = name(rng.random_range(0..members));
+            let mut pipe = redis::pipe();
+            pipe.cmd("ZSCORE").arg(key).arg(&member);
+            pipe.cmd("ZRANK").arg(key).arg(&member);
+            let (_, rank): (f64, i64) = pipe.query_async(redis).await.unwrap();
+            let mut range = redis::cmd("ZRANGE");
+            range
+                .arg(key)
+                .arg((rank - 5).max(0))
+                .arg(rank + 5)
+                .arg("WITHSCORES");
+            let _: Vec<(String, f64)> = range.query_async(redis).await.unwrap();
+        },
+        &key,
+    )
+    .await;
+    let served = server.load(&bodies, READING).await;
+    let what = "rank and neighbors(5, 5) a second";
+    figures.add(what, "", "ZSCORE, ZRANK, ZRANGE", raw_rate);
+    figures.add(what, "", "GraphQL", served.rate);
+    figures.add(
+        "rank and neighbors(5, 5), p50",
+        "ms",
+        "ZSCORE, ZRANK, ZRANGE",
+        raw_p50_ms,
+    );
+    figures.add(
+        "rank and neighbors(5, 5), p50",
+        "ms",
+        "GraphQL",
+        served.p50_ms,
+    );
+}
+
+/// Rate and p50 in ms of something done with Redis by 64 at once, each on a connection of its own.
+async fn raw(
+    stores: &Stores,
+    once: impl AsyncFn(&mut redis::aio::MultiplexedConnection, &mut rand::rngs::ThreadRng, &str),
+    key: &str,
+) -> (f64, f64) {
+    let end = Instant::now() + Duration::from_secs(READING.seconds);
+    let once = &once;
+    let mut connections = vec![];
+    for _ in 0..READING.connections {
+        connections.push(stores.connect().await);
+    }
+    let began = Instant::now();
+    let readers = connections.into_iter().map(|mut redis| async move {
+        let mut rng = rand::rng();
+        let mut times_ms = vec![];
+        while Instant::now() < end {
+            let began = Instant::now();
+            once(&mut redis, &mut rng, key).await;
+            times_ms.push(began.elapsed().as_secs_f64() * 1000.0);
+        }
+        times_ms
+    });
+    let times_ms = futures::future::join_all(readers).await;
+    let mut times_ms: Vec<f64> = times_ms.into_iter().flatten().collect();
+    let rate = times_ms.len() as f64 / began.elapsed().as_secs_f64();
+    (rate, quantile(&mut times_ms, 0.5))
+}
+
+/// One among 500 friends, beside one ZMSCORE of them; one at a time.
+async fn friends(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures) {
+    let board = stores.board(slug).await;
+    let key = key_of(stores, &board);
+    let asked = [body(FRIENDS, json!({ "slug": slug, "member": name(0) }))];
+    let one = Sending {
+        connections: 1,
+        ..READING
+    };
+    let served = server.load(&asked, one).await;
+    let mut redis = stores.redis();
+    let mut command = redis::cmd("ZMSCORE");
+    command.arg(&key);
+    for member in random_members(board_size(slug)).take(FRIENDS_COUNT) {
+        command.arg(member);
+    }
+    let mut times_ms = vec![];
+    for _ in 0..2000 {
+        let began = Instant::now();
+        let _: Vec<Option<f64>> = command.query_async(&mut redis).await.unwrap();
+        times_ms.push(began.elapsed().as_secs_f64() * 1000.0);
+    }
+    let what = "friends of 500, p50";
+    figures.add(what, "ms", "ZMSCORE of 500", quantile(&mut times_ms, 0.5));
+    figures.add(what, "ms", "friends", served.p50_ms);
+}
+
+fn board_size(slug: &str) -> usize {
+    slug.split('-').next().unwrap().parse().unwrap()
+}
+
+/// The same questions of boards of every size, by a few at a time.
+async fn sizes(server: &Server, slug: &str, members: usize, figures: &mut Figures) {
+    let few = Sending {
+        connections: 8,
+        seconds: 1,
+        as_admin: false,
+    };
+    for (what, query) in [
+        ("rank", RANK),
+        ("rank and neighbors", AROUND),
+        ("top 100", TOP),
+    ] {
+        let bodies: Vec<String> = random_members(members)
+            .take(if what == "top 100" { 1 } else { 3000 })
+            .map(|member| body(query, json!({ "slug": slug, "member": member })))
+            .collect();
+        let load = server.load(&bodies, few).await;
+        figures.add(&format!("{what} by size, p50"), "ms", slug, load.p50_ms);
+        figures.add(&format!("{what} by size, p99"), "ms", slug, load.p99_ms);
+        figures.add(&format!("{what} by size, p99.9"), "ms", slug, load.p999_ms);
+    }
+}
