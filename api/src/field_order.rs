@@ -14,58 +14,67 @@ pub fn restore(data: &mut Value, document: &ExecutableDocument, operation_name: 
     let operation = operations
         .find(|(name, _)| operation_name.is_none() || name.map(Name::as_str) == operation_name);
     if let Some((_, operation)) = operation {
-        order(data, &[&operation.node.selection_set.node], document);
+        let mut asked = Asked::default();
+        asked.collect(&operation.node.selection_set.node, document);
+        asked.order(data);
     }
 }
 
-fn order(value: &mut Value, selections: &[&SelectionSet], document: &ExecutableDocument) {
-    match value {
-        Value::List(items) => items
-            .iter_mut()
-            .for_each(|item| order(item, selections, document)),
-        Value::Object(fields) => {
-            let mut asked: IndexMap<&Name, Vec<&SelectionSet>> = IndexMap::new();
-            for selection in selections {
-                collect(selection, document, &mut asked);
-            }
-            let mut unordered = std::mem::take(fields);
-            for (key, children) in asked {
-                // A field of another type's fragment is not in the answer.
-                if let Some(mut child) = unordered.swap_remove(key) {
-                    order(&mut child, &children, document);
-                    fields.insert(key.clone(), child);
-                }
-            }
-            fields.extend(unordered);
-        }
-        _ => {}
-    }
-}
+/// The response keys of an object in their order, each with what is asked below it: the same for all items of a list.
+#[derive(Default)]
+struct Asked<'d>(IndexMap<&'d Name, Asked<'d>>);
 
-/// The response keys of a selection in their order, each with what is selected below it.
-fn collect<'d>(
-    selections: &'d SelectionSet,
-    document: &'d ExecutableDocument,
-    asked: &mut IndexMap<&'d Name, Vec<&'d SelectionSet>>,
-) {
-    for selection in &selections.items {
-        match &selection.node {
-            Selection::Field(field) => {
-                let key = field.node.alias.as_ref().unwrap_or(&field.node.name);
-                asked
-                    .entry(&key.node)
-                    .or_default()
-                    .push(&field.node.selection_set.node);
-            }
-            Selection::InlineFragment(fragment) => {
-                collect(&fragment.node.selection_set.node, document, asked)
-            }
-            Selection::FragmentSpread(spread) => {
-                if let Some(fragment) = document.fragments.get(&spread.node.fragment_name.node) {
-                    collect(&fragment.node.selection_set.node, document, asked);
+impl<'d> Asked<'d> {
+    fn collect(&mut self, selections: &'d SelectionSet, document: &'d ExecutableDocument) {
+        for selection in &selections.items {
+            match &selection.node {
+                Selection::Field(field) => {
+                    let key = field.node.alias.as_ref().unwrap_or(&field.node.name);
+                    let below = self.0.entry(&key.node).or_default();
+                    below.collect(&field.node.selection_set.node, document);
+                }
+                Selection::InlineFragment(fragment) => {
+                    self.collect(&fragment.node.selection_set.node, document);
+                }
+                Selection::FragmentSpread(spread) => {
+                    let named = &spread.node.fragment_name.node;
+                    if let Some(fragment) = document.fragments.get(named) {
+                        self.collect(&fragment.node.selection_set.node, document);
+                    }
                 }
             }
         }
+    }
+
+    fn order(&self, value: &mut Value) {
+        match value {
+            Value::List(items) if !self.0.is_empty() => {
+                items.iter_mut().for_each(|item| self.order(item));
+            }
+            Value::Object(fields) => {
+                if !self.is_order_of(fields) {
+                    let mut unordered = std::mem::take(fields);
+                    // A field of another type's fragment is not in the answer.
+                    let there = self
+                        .0
+                        .keys()
+                        .filter_map(|key| unordered.swap_remove_entry(*key));
+                    fields.extend(there);
+                    fields.extend(unordered);
+                }
+                for (key, child) in fields {
+                    if let Some(below) = self.0.get(key).filter(|below| !below.0.is_empty()) {
+                        below.order(child);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_order_of(&self, fields: &IndexMap<Name, Value>) -> bool {
+        let mut asked = self.0.keys();
+        fields.keys().all(|key| asked.any(|asked| *asked == key))
     }
 }
 

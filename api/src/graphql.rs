@@ -5,6 +5,7 @@ pub mod board_input;
 pub mod connection;
 pub mod distribution;
 pub mod durable;
+pub mod entries;
 pub mod entry;
 mod entry_page;
 pub mod event;

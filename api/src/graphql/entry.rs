@@ -52,6 +52,32 @@ impl Entry {
         }
     }
 
+    /// The score as a floating-point number, as of an instant where it decays.
+    pub(super) fn shown_value(&self, now_ms: i64) -> f64 {
+        let (read, score) = (&self.standings.read, self.state().score);
+        let raw = match read.id.window.half_life() {
+            Some(half_life) => half_life.value(score, now_ms),
+            None => score as f64,
+        };
+        raw / 10_f64.powi(read.rules.decimals.into())
+    }
+
+    /// When the score was reached; `None` where ties go by member.
+    pub(super) fn shown_reached_at(&self) -> Option<DateTime> {
+        let read = &self.standings.read;
+        let rules = &read.rules;
+        (rules.ties(read.id.window) != TieBreak::Member)
+            .then(|| DateTime(self.state().tick * i64::from(rules.tick_ms)))
+    }
+
+    pub(super) fn ordinal_rank(&self) -> crate::error::Result<i32> {
+        int(self.found.position + 1)
+    }
+
+    pub(super) fn member_key(&self) -> &str {
+        self.member.as_str()
+    }
+
     fn state(&self) -> State {
         let read = &self.standings.read;
         read.rules
@@ -123,20 +149,12 @@ impl Entry {
 
     /// The score as a floating-point number, for charts; it may be rounded.
     async fn value(&self, ctx: &Context<'_>) -> f64 {
-        let (read, score) = (&self.standings.read, self.state().score);
-        let raw = match read.id.window.half_life() {
-            Some(half_life) => half_life.value(score, state(ctx).now_ms),
-            None => score as f64,
-        };
-        raw / 10_f64.powi(read.rules.decimals.into())
+        self.shown_value(state(ctx).now_ms)
     }
 
     /// When this score was reached, to the board's tie-break resolution; null where ties go by member, as they do where scores decay.
     async fn reached_at(&self) -> Option<DateTime> {
-        let read = &self.standings.read;
-        let rules = &read.rules;
-        (rules.ties(read.id.window) != TieBreak::Member)
-            .then(|| DateTime(self.state().tick * i64::from(rules.tick_ms)))
+        self.shown_reached_at()
     }
 
     /// How many ranks it has moved up since the end of the last period (negative: down); null for who was not in it. In standings of days and of

@@ -1,32 +1,14 @@
 //! Pages of a standings' entries.
 
-use async_graphql::connection::Edge;
-use async_graphql::{Context, Object, Result};
+use async_graphql::Context;
 use ranking::store::read::Placed;
 
-use super::connection::{Connection, EntryCursor, Page};
+use super::connection::Page;
+use super::entries::EntryConnection;
 use super::entry::Entry;
 use super::request::{app, state};
-use super::scalar::int;
 use super::standings::Standings;
-use crate::loader::{Bound, Found};
-
-/// The total of a connection of entries, counted when it is asked for.
-pub struct Total(Standings);
-
-#[Object]
-impl Total {
-    /// How many entries the standings has.
-    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        Ok(int(state(ctx)
-            .loaders
-            .count(Bound {
-                standings: self.0.read.clone(),
-                key: None,
-            })
-            .await?)?)
-    }
-}
+use crate::loader::Found;
 
 impl Standings {
     pub(super) async fn page(
@@ -34,7 +16,7 @@ impl Standings {
         ctx: &Context<'_>,
         page: Page,
         offset: Option<u64>,
-    ) -> crate::error::Result<Connection<Entry, Total>> {
+    ) -> crate::error::Result<EntryConnection> {
         let app = app(ctx);
         let _reading = state(ctx).loaders.reading();
         match page {
@@ -101,19 +83,13 @@ impl Standings {
         first: u64,
         has_previous: bool,
         has_next: bool,
-    ) -> Connection<Entry, Total> {
-        let mut connection =
-            Connection::with_additional_fields(has_previous, has_next, Total(self.clone()));
-        let cursors: Vec<_> = placed
-            .iter()
-            .map(|entry| EntryCursor::new(&self.read.id, entry.key, &entry.member).encode())
-            .collect();
-        connection.edges.extend(
-            cursors
-                .into_iter()
-                .zip(self.entries(placed, first))
-                .map(|(cursor, entry)| Edge::new(cursor, entry)),
-        );
-        connection
+    ) -> EntryConnection {
+        EntryConnection {
+            list: self.clone(),
+            placed,
+            first,
+            has_previous,
+            has_next,
+        }
     }
 }

@@ -10,10 +10,10 @@ use ranking::submission::segment_of;
 use ranking::window::Window as RankingWindow;
 
 use super::board::{Board, Window};
-use super::connection::{Connection, EntryCursor, PAGE_MAX, Page, limit};
+use super::connection::{EntryCursor, PAGE_MAX, Page, limit};
 use super::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
+use super::entries::{Entries, EntryConnection};
 use super::entry::Entry;
-use super::entry_page::Total;
 use super::friend::{FriendEntryConnection, FriendsPage, friends_page};
 use super::global_id::{GlobalId, StandingsName};
 use super::period::Period;
@@ -303,7 +303,7 @@ impl Standings {
         #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
         #[graphql(desc = "How many to skip from the front; not together with a cursor.")]
         offset: Option<i32>,
-    ) -> Result<Connection<Entry, Total>> {
+    ) -> Result<EntryConnection> {
         let offset = offset
             .map(|offset| {
                 u64::try_from(offset).map_err(|_| {
@@ -427,7 +427,7 @@ impl Standings {
             desc = "How many ranked below, at most 1,000."
         )]
         below: Option<i32>,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<Entries> {
         let member = MemberId::new(&member).map_err(Error::from)?;
         let (above, below) = (
             limit("above", above.or(Some(AROUND_DEFAULT)))?,
@@ -437,9 +437,10 @@ impl Standings {
         let around = app(ctx)
             .neighbors(&self.read, &member, above, below)
             .await?;
-        Ok(around.map_or_else(Vec::new, |(first, placed)| {
+        let around = around.map_or_else(Vec::new, |(first, placed)| {
             self.entries(placed, first).collect()
-        }))
+        });
+        Ok(Entries(around))
     }
 }
 
