@@ -62,15 +62,27 @@ impl Figures {
         }
     }
 
+    /// The medians of a figure's variants, where it was measured.
+    pub(crate) fn medians(&self, what: &str) -> impl Iterator<Item = (&str, f64)> {
+        let pairs = self.0.iter().filter(move |pair| pair.what == what);
+        let sides = pairs.flat_map(|pair| &pair.sides);
+        sides.map(|side| (side.variant.as_str(), side.median()))
+    }
+
+    /// Where files go.
+    pub(crate) fn dir() -> PathBuf {
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let dir = checkout.join("target/bench");
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
     /// Writes the file, with where it was measured, and says where it is.
     pub(crate) fn write(&self, machine: &Value) -> PathBuf {
         let figures: Vec<Value> = self.0.iter().map(Pair::to_json).collect();
         let mut file = machine.clone();
         file["figures"] = figures.into();
-        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let dir = checkout.join("target/bench");
-        std::fs::create_dir_all(&dir).unwrap();
-        let path = dir.join("windows.json");
+        let path = Self::dir().join("figures.json");
         std::fs::write(&path, format!("{file:#}\n")).unwrap();
         path
     }

@@ -6,6 +6,7 @@
 //! | [`midnight`] | what writers feel while every board's window is moved on |
 //! | [`serving`] | what a server does for GraphQL clients, beside Redis alone |
 //! | [`server`] | the server and what loads it |
+//! | [`chart`] | latency over size, drawn |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
 //! | [`machine`] | where and with what it was measured |
 //! | [`figures`] | numbers of several runs, their medians, the table and the file |
@@ -17,6 +18,7 @@
     reason = "where a measurement meets a surprise it ends, and the place is its best message"
 )]
 
+mod chart;
 mod cost;
 mod figures;
 mod machine;

@@ -12,6 +12,7 @@ use ranking::window::{Period, Window};
 use serde_json::{Value, json};
 
 use crate::Scale;
+use crate::chart::{Line, draw as draw_lines};
 use crate::figures::{Figures, quantile};
 use crate::server::{Load, Sending, Server, wrk};
 use crate::stores::Stores;
@@ -36,6 +37,13 @@ const MEMBERS: usize = 100_000;
 
 /// How many friends the one with friends has.
 const FRIENDS_COUNT: usize = 500;
+
+/// What boards of every size are asked.
+const SIZED: [(&str, &str); 3] = [
+    ("rank", RANK),
+    ("rank and neighbors", AROUND),
+    ("top 100", TOP),
+];
 
 const READING: Sending = Sending {
     connections: 64,
@@ -83,8 +91,27 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
             sizes(&server, slug, *members, figures).await;
         }
     }
+    draw(figures);
     drop(server);
     stores.close().await;
+}
+
+/// Draws how p50 goes with the number of members.
+fn draw(figures: &Figures) {
+    let mut lines: Vec<Line> = vec![];
+    for what in SIZED.map(|(what, _)| what) {
+        for shards in [1, 16] {
+            let of_shards = format!("-members-in-{shards}");
+            let figure = format!("{what} by size, p50");
+            let medians = figures.medians(&figure);
+            let points = medians.filter_map(|(slug, p50_ms)| {
+                let members = slug.strip_suffix(&of_shards)?;
+                Some((members.parse().unwrap(), p50_ms))
+            });
+            lines.push((format!("{what}, {shards} shards"), points.collect()));
+        }
+    }
+    draw_lines(&Figures::dir().join("latency.svg"), &lines).unwrap();
 }
 
 fn body(query: &str, variables: Value) -> String {
@@ -417,11 +444,7 @@ async fn sizes(server: &Server, slug: &str, members: usize, figures: &mut Figure
         seconds: 1,
         as_admin: false,
     };
-    for (what, query) in [
-        ("rank", RANK),
-        ("rank and neighbors", AROUND),
-        ("top 100", TOP),
-    ] {
+    for (what, query) in SIZED {
         let bodies: Vec<String> = random_members(members)
             .take(if what == "top 100" { 1 } else { 3000 })
             .map(|member| body(query, json!({ "slug": slug, "member": member })))
