@@ -39,6 +39,7 @@ mod game;
 mod graphiql;
 mod histories;
 mod history;
+mod hot;
 mod http_audit;
 mod import;
 mod integrity;
