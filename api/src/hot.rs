@@ -25,13 +25,21 @@ pub struct CacheSettings {
     /// How much memory whole answers to public queries may take, in bytes; 0 switches this cache off.
     #[arg(long, env = "LAUREL_ANSWER_CACHE_BYTES", default_value_t = 64 << 20)]
     pub answer_cache_bytes: u64,
+    /// How much memory persisted queries may take, in bytes; 0 keeps none.
+    #[arg(
+        long,
+        env = "LAUREL_PERSISTED_QUERIES_BYTES",
+        default_value_t = 16 << 20
+    )]
+    pub persisted_queries_bytes: u64,
 }
 
 /// The environment variables of [`CacheSettings`].
-pub const SETTING_NAMES: [&str; 3] = [
+pub const SETTING_NAMES: [&str; 4] = [
     "LAUREL_CACHE_AGE_MS",
     "LAUREL_PAGE_CACHE_BYTES",
     "LAUREL_ANSWER_CACHE_BYTES",
+    "LAUREL_PERSISTED_QUERIES_BYTES",
 ];
 
 /// Values by key, for a moment.

@@ -8,6 +8,7 @@ pub(crate) mod tag;
 
 mod answers;
 mod parameters;
+mod persisted;
 mod response;
 
 use std::sync::Arc;
@@ -33,7 +34,8 @@ use crate::hot::{CacheSettings, GoodUntil};
 use crate::loader::Loaders;
 use crate::{cost, field_order, graphiql};
 use answers::{Answers, Question};
-use parameters::require_variables;
+use parameters::{Parameters, require_variables};
+use persisted::PersistedQueries;
 use response::{Answer, MediaType, refuse, reject, server_error};
 
 /// The largest body of a request, in bytes: 1,000 scores take about a tenth of it.
@@ -51,12 +53,14 @@ struct Service {
     app: SharedApp,
     schema: LaurelSchema,
     answers: Arc<Answers>,
+    persisted_queries: Arc<PersistedQueries>,
 }
 
 /// Every address of the server.
 pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> Router {
     let service = Service {
         answers: Arc::new(Answers::new(&app.deployment.store, caches)),
+        persisted_queries: Arc::new(PersistedQueries::new(caches.persisted_queries_bytes)),
         app,
         schema,
     };
@@ -101,12 +105,12 @@ async fn query_by_get(
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
-    let request = match pairs {
+    let parameters = match pairs {
         Ok(Query(pairs)) => parameters::of_address(pairs),
         Err(rejection) => Err(Error::bad_input(rejection.body_text())),
     };
-    match request {
-        Ok(request) => execute(service, &headers, media_type, request, Method::Get).await,
+    match parameters {
+        Ok(parameters) => execute(service, &headers, media_type, parameters, Method::Get).await,
         Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
     }
 }
@@ -132,7 +136,7 @@ async fn query_by_post(
         return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
     };
     match parameters::of_body(&body) {
-        Ok(request) => execute(service, &headers, media_type, request, Method::Post).await,
+        Ok(parameters) => execute(service, &headers, media_type, parameters, Method::Post).await,
         Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
     }
 }
@@ -171,9 +175,17 @@ async fn execute(
     service: Service,
     headers: &HeaderMap,
     media_type: MediaType,
-    mut request: Request,
+    Parameters { mut request, hash }: Parameters,
     method: Method,
 ) -> HttpResponse {
+    if let Some(hash) = hash
+        && let Err(error) = service.persisted_queries.complete(&mut request, hash)
+    {
+        return match error.code {
+            ErrorCode::BadUserInput => refuse(media_type, StatusCode::BAD_REQUEST, &error),
+            _ => reject(media_type, vec![server_error(error)]),
+        };
+    }
     let is_anonymous = service.app.public_reads && !headers.contains_key(header::AUTHORIZATION);
     let send = |answer: Answer| match method {
         Method::Get if is_anonymous => answer.send_to_all(media_type, headers),
@@ -183,12 +195,18 @@ async fn execute(
     if let Some(question) = &question
         && let Some(answer) = service.answers.get(question).await
     {
+        if let Some(hash) = hash {
+            service.persisted_queries.keep(hash, &request.query);
+        }
         return send(answer);
     }
     let document = match document(&mut request) {
         Ok(document) => document,
         Err(error) => return reject(media_type, vec![error]),
     };
+    if let Some(hash) = hash {
+        service.persisted_queries.keep(hash, &request.query);
+    }
     let operation_name = request.operation_name.as_deref();
     if let Err(error) = require_variables(&document, operation_name, &request.variables) {
         return reject(media_type, vec![error]);

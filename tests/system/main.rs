@@ -51,6 +51,7 @@ mod node;
 mod oracle;
 mod pages;
 mod periods;
+mod persisted;
 mod postgres;
 mod program;
 mod random;
