@@ -15,6 +15,8 @@ use crate::boards::Boards;
 use crate::committer::Committers;
 use crate::error::{Error, Result};
 use crate::friends::Friends;
+use crate::hot::{CacheSettings, Hot};
+use crate::reading::{HotPages, page_bytes};
 
 /// How long a read waits for a partition to become level again.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +37,10 @@ pub struct App {
     pub friends: Friends,
     /// The tokens checked lately.
     pub access: Access,
+    /// First pages of standings, read a moment ago.
+    pub pages: HotPages,
+    /// How old what is kept of pages and answers may be.
+    pub cache_age: Duration,
     /// The way in for scores.
     pub committers: Committers,
     /// Whether boards that are public may be read without a token.
@@ -48,7 +54,15 @@ pub struct App {
 impl App {
     /// Puts it together.
     #[must_use]
-    pub fn new(deployment: Deployment, committers: Committers, public_reads: bool) -> Self {
+    pub fn new(
+        deployment: Deployment,
+        committers: Committers,
+        public_reads: bool,
+        caches: &CacheSettings,
+    ) -> Self {
+        let cache_age = Duration::from_millis(caches.cache_age_ms);
+        let bytes_max = caches.page_cache_bytes;
+        let pages = Hot::new(&deployment.store, cache_age, bytes_max, page_bytes);
         let recent_members = Cache::builder()
             .max_capacity(RECENT_MEMBERS_MAX)
             .time_to_live(Duration::from_secs(600))
@@ -58,6 +72,8 @@ impl App {
             boards: Boards::new(),
             friends: Friends::new(),
             access: Access::new(),
+            pages,
+            cache_age,
             committers,
             public_reads,
             recent_members,

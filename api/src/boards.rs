@@ -5,9 +5,10 @@ use std::sync::Arc;
 use entity::board;
 use ranking::board::Board;
 use sea_orm::{ColumnTrait, DatabaseConnection, QueryFilter};
+use tokio::time::Instant;
 
 use crate::error::Result;
-use crate::known::Known;
+use crate::known::{FRESH, Known};
 
 /// How many boards are kept in memory.
 const BOARDS_MAX: u64 = 10_000;
@@ -48,7 +49,7 @@ impl Boards {
         Self(Known::new(BOARDS_MAX, |_| 1))
     }
 
-    /// The board of a slug; `None` where there is none.
+    /// The board of a slug, `None` where there is none; and until when it is good.
     ///
     /// # Errors
     /// `UNAVAILABLE` where it has to be loaded and SQL does not answer.
@@ -56,9 +57,9 @@ impl Boards {
         &self,
         db: &DatabaseConnection,
         slug: &str,
-    ) -> Result<Option<Arc<KnownBoard>>> {
+    ) -> Result<(Option<Arc<KnownBoard>>, Instant)> {
         if ranking::id::check_slug(slug).is_err() {
-            return Ok(None);
+            return Ok((None, Instant::now() + FRESH));
         }
         let slug = slug.to_owned();
         let read = || async {

@@ -19,6 +19,8 @@ pub enum ErrorCode {
     Forbidden,
     /// A limit was passed; the message names it.
     LimitExceeded,
+    /// The server does not know, or no longer knows, the query of this hash; send it along once.
+    PersistedQueryNotFound,
     /// Too many requests; slow down.
     RateLimited,
     /// A store is away or busy for now; try again later.

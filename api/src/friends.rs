@@ -9,6 +9,7 @@ use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseConnection, EntityTrait, PaginatorTrait,
     QueryFilter, QuerySelect, TransactionTrait,
 };
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::known::Known;
@@ -36,11 +37,15 @@ impl Friends {
         Self(Known::new(BYTES_MAX, bytes))
     }
 
-    /// A member's friends, by key.
+    /// A member's friends, by key; and until when they are good.
     ///
     /// # Errors
     /// `UNAVAILABLE` where they have to be loaded and SQL does not answer.
-    pub async fn of(&self, db: &DatabaseConnection, member: &MemberId) -> Result<Arc<[MemberId]>> {
+    pub async fn of(
+        &self,
+        db: &DatabaseConnection,
+        member: &MemberId,
+    ) -> Result<(Arc<[MemberId]>, Instant)> {
         let read = || async {
             let mut friends = vec![];
             use friendship::Column::{High, Low};

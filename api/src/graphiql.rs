@@ -14,6 +14,7 @@ use flate2::read::GzDecoder;
 use rust_embed::{Embed, EmbeddedFile};
 
 use crate::http::preference::Preference;
+use crate::http::tag;
 
 /// `npm run build` of `api/web`; empty where it has not run.
 #[derive(Embed)]
@@ -82,7 +83,7 @@ fn answer(
             HeaderValue::from_str(&tag).expect("a tag is ASCII"),
         ),
     ];
-    if knows(headers, &tag) {
+    if tag::is_known(headers, &tag) {
         return (StatusCode::NOT_MODIFIED, guards(), described).into_response();
     }
     let media_type = [(header::CONTENT_TYPE, media_type)];
@@ -95,17 +96,6 @@ fn answer(
         .read_to_end(&mut plain)
         .expect("the build wrote gzip");
     (guards(), described, media_type, plain).into_response()
-}
-
-/// Whether the client has what that tag names.
-fn knows(headers: &HeaderMap, tag: &str) -> bool {
-    headers
-        .get_all(header::IF_NONE_MATCH)
-        .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(','))
-        .map(str::trim)
-        .any(|known| known == "*" || known.trim_start_matches("W/") == tag)
 }
 
 /// What every answer says about how far it is trusted.

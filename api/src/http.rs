@@ -4,8 +4,11 @@
 //! cannot send one.
 
 pub(crate) mod preference;
+pub(crate) mod tag;
 
+mod answers;
 mod parameters;
+mod persisted;
 mod response;
 
 use std::sync::Arc;
@@ -20,16 +23,20 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, Response as HttpResponse};
 use axum::routing::get;
+use tokio::time::Instant;
 use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::app::SharedApp;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
+use crate::hot::{CacheSettings, GoodUntil};
 use crate::loader::Loaders;
 use crate::{cost, field_order, graphiql};
-use parameters::require_variables;
-use response::{MediaType, answer, refuse, reject, server_error};
+use answers::{Answers, Question};
+use parameters::{Parameters, require_variables};
+use persisted::PersistedQueries;
+use response::{Answer, MediaType, refuse, reject, server_error};
 
 /// The largest body of a request, in bytes: 1,000 scores take about a tenth of it.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -45,10 +52,18 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 struct Service {
     app: SharedApp,
     schema: LaurelSchema,
+    answers: Arc<Answers>,
+    persisted_queries: Arc<PersistedQueries>,
 }
 
 /// Every address of the server.
-pub fn router(app: SharedApp, schema: LaurelSchema) -> Router {
+pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> Router {
+    let service = Service {
+        answers: Arc::new(Answers::new(&app.deployment.store, caches)),
+        persisted_queries: Arc::new(PersistedQueries::new(caches.persisted_queries_bytes)),
+        app,
+        schema,
+    };
     Router::new()
         .route("/", get(async || Html(include_str!("index.html"))))
         .route("/graphql", get(query_by_get).post(query_by_post))
@@ -56,7 +71,7 @@ pub fn router(app: SharedApp, schema: LaurelSchema) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readiness))
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
-        .with_state(Service { app, schema })
+        .with_state(service)
 }
 
 /// Whether requests can be answered: SQL and Redis answer, and every partition is level.
@@ -90,12 +105,12 @@ async fn query_by_get(
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
-    let request = match pairs {
+    let parameters = match pairs {
         Ok(Query(pairs)) => parameters::of_address(pairs),
         Err(rejection) => Err(Error::bad_input(rejection.body_text())),
     };
-    match request {
-        Ok(request) => execute(service, &headers, media_type, request, Method::Get).await,
+    match parameters {
+        Ok(parameters) => execute(service, &headers, media_type, parameters, Method::Get).await,
         Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
     }
 }
@@ -121,7 +136,7 @@ async fn query_by_post(
         return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
     };
     match parameters::of_body(&body) {
-        Ok(request) => execute(service, &headers, media_type, request, Method::Post).await,
+        Ok(parameters) => execute(service, &headers, media_type, parameters, Method::Post).await,
         Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
     }
 }
@@ -160,19 +175,44 @@ async fn execute(
     service: Service,
     headers: &HeaderMap,
     media_type: MediaType,
-    mut request: Request,
+    Parameters { mut request, hash }: Parameters,
     method: Method,
 ) -> HttpResponse {
+    if let Some(hash) = hash
+        && let Err(error) = service.persisted_queries.complete(&mut request, hash)
+    {
+        return match error.code {
+            ErrorCode::BadUserInput => refuse(media_type, StatusCode::BAD_REQUEST, &error),
+            _ => reject(media_type, vec![server_error(error)]),
+        };
+    }
+    let is_anonymous = service.app.public_reads && !headers.contains_key(header::AUTHORIZATION);
+    let send = |answer: Answer| match method {
+        Method::Get if is_anonymous => answer.send_to_all(media_type, headers),
+        _ => answer.send(media_type),
+    };
+    let question = is_anonymous.then(|| Question::of(&request));
+    if let Some(question) = &question
+        && let Some(answer) = service.answers.get(question).await
+    {
+        if let Some(hash) = hash {
+            service.persisted_queries.keep(hash, &request.query);
+        }
+        return send(answer);
+    }
     let document = match document(&mut request) {
         Ok(document) => document,
         Err(error) => return reject(media_type, vec![error]),
     };
-    let operation_name = request.operation_name.clone();
-    if let Err(error) = require_variables(&document, operation_name.as_deref(), &request.variables)
-    {
+    if let Some(hash) = hash {
+        service.persisted_queries.keep(hash, &request.query);
+    }
+    let operation_name = request.operation_name.as_deref();
+    if let Err(error) = require_variables(&document, operation_name, &request.variables) {
         return reject(media_type, vec![error]);
     }
-    if method == Method::Get && writes(&document, operation_name.as_deref()) {
+    let kind = kind(&document, operation_name);
+    if method == Method::Get && kind == OperationType::Mutation {
         let error = Error::bad_input("a mutation is accepted by POST only");
         let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
         let allowed = HeaderValue::from_static("POST");
@@ -190,32 +230,63 @@ async fn execute(
             return refuse(media_type, status, &error);
         }
     };
-    // In a task of its own: a client that hangs up must not cancel a look-up that others wait for.
-    let execution = tokio::spawn(async move { service.schema.execute(request.data(state)).await });
-    match tokio::time::timeout(REQUEST_TIMEOUT, execution).await {
-        Ok(Ok(mut response)) => {
-            field_order::restore(&mut response.data, &document, operation_name.as_deref());
-            answer(media_type, response)
+    let question = question.filter(|_| kind == OperationType::Query);
+    let answer = within_time(async move {
+        let good_until = state.good_until.clone();
+        let execution = run(&service, request.data(state), document, kind);
+        match question {
+            Some(question) => {
+                service
+                    .answers
+                    .find(&question, &good_until, execution)
+                    .await
+            }
+            None => execution.await,
         }
+    });
+    match answer.await {
+        Ok(answer) => send(answer),
+        Err((status, error)) => refuse(media_type, status, &error),
+    }
+}
+
+/// Executes in a task of its own: a client that hangs up must not cancel a look-up or an execution that others wait for.
+async fn within_time(
+    execution: impl Future<Output = Answer> + Send + 'static,
+) -> Result<Answer, (StatusCode, Error)> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, tokio::spawn(execution)).await {
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
             tracing::error!(%error, "a request ended badly");
             let error = Error::new(
                 ErrorCode::Internal,
                 "something is wrong on the server; its log has the cause",
             );
-            refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &error)
+            Err((StatusCode::INTERNAL_SERVER_ERROR, error))
         }
         Err(_) => {
-            let error = Error::new(
-                ErrorCode::Timeout,
-                format!(
-                    "the request took longer than {} s",
-                    REQUEST_TIMEOUT.as_secs()
-                ),
-            );
-            refuse(media_type, StatusCode::GATEWAY_TIMEOUT, &error)
+            let seconds = REQUEST_TIMEOUT.as_secs();
+            let message = format!("the request took longer than {seconds} s");
+            let error = Error::new(ErrorCode::Timeout, message);
+            Err((StatusCode::GATEWAY_TIMEOUT, error))
         }
     }
+}
+
+async fn run(
+    service: &Service,
+    request: Request,
+    document: ExecutableDocument,
+    kind: OperationType,
+) -> Answer {
+    let operation_name = request.operation_name.clone();
+    let mut response = service.schema.execute(request).await;
+    if kind == OperationType::Mutation {
+        // Before whoever wrote hears of it: what was fetched before shows it no more.
+        service.app.deployment.store.note_own_write();
+    }
+    field_order::restore(&mut response.data, &document, operation_name.as_deref());
+    Answer::new(response)
 }
 
 /// The parsed document of a request that may run: neither too long, nor too deep, nor too costly.
@@ -243,12 +314,16 @@ fn limit_exceeded(message: impl Into<String>) -> ServerError {
     server_error(Error::new(ErrorCode::LimitExceeded, message))
 }
 
-/// Whether the operation that is meant, or one that may be, is a mutation.
-fn writes(document: &ExecutableDocument, operation_name: Option<&str>) -> bool {
-    document.operations.iter().any(|(name, operation)| {
-        let meant = operation_name.is_none() || name.map(|name| name.as_str()) == operation_name;
-        meant && operation.node.ty == OperationType::Mutation
-    })
+/// What the operation that is meant does; where several may be, a mutation if one of them is.
+fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> OperationType {
+    let mut meant = document.operations.iter().filter(|(name, _)| {
+        operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
+    });
+    if meant.any(|(_, operation)| operation.node.ty == OperationType::Mutation) {
+        OperationType::Mutation
+    } else {
+        OperationType::Query
+    }
 }
 
 async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestState, Error> {
@@ -277,6 +352,7 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
     Ok(RequestState {
         now_ms: entity::now_ms(),
         principal,
+        good_until: GoodUntil::new(Instant::now() + app.cache_age),
         loaders: Loaders::new(&Arc::clone(app)),
     })
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::error::{Error, ErrorCode, Result};
 
 /// How long a value is good: what other processes wrote shows here that much later at most.
-const FRESH: Duration = Duration::from_millis(250);
+pub const FRESH: Duration = Duration::from_millis(250);
 
 /// How long reading a value again may take before the last one known is used instead.
 const REFRESH_TIMEOUT: Duration = Duration::from_millis(500);
@@ -65,11 +65,11 @@ where
         }
     }
 
-    /// The value of a key, read by `read` unless a good one is known.
+    /// The value of a key, read by `read` unless a good one is known; and until when it is good.
     ///
     /// # Errors
     /// What `read` says, where no value is known to go on with.
-    pub async fn find<R>(&self, key: &K, read: impl Fn() -> R + Sync) -> Result<V>
+    pub async fn find<R>(&self, key: &K, read: impl Fn() -> R + Sync) -> Result<(V, Instant)>
     where
         R: Future<Output = Result<V>> + Send,
     {
@@ -147,9 +147,9 @@ where
 }
 
 impl<V> Value<V> {
-    fn answer(self) -> Result<V> {
+    fn answer(self) -> Result<(V, Instant)> {
         match (self.error, self.last) {
-            (None, Some(value)) => Ok(value),
+            (None, Some(value)) => Ok((value, self.good_until)),
             (error, _) => Err(error.unwrap_or_else(away)),
         }
     }

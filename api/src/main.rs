@@ -6,6 +6,7 @@
 //! | [`http`], [`cost`], [`field_order`] | GraphQL over HTTP, what a query may cost, the order of an answer's fields |
 //! | [`graphql`] | the schema, one file a noun |
 //! | [`graphiql`] | GraphiQL, embedded in the program |
+//! | [`hot`], [`reading`] | what many ask for at once; reads, and the first pages kept for a moment |
 //! | [`loader`] | the look-ups of one request, gathered |
 //! | [`committer`] | scores on their way into partitions |
 //! | [`worker`] | the log into SQL, and recovery |
@@ -25,6 +26,7 @@ mod field_order;
 mod friends;
 mod graphiql;
 mod graphql;
+mod hot;
 mod http;
 mod known;
 mod loader;
@@ -41,8 +43,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use entity::deployment::{Settings, parse_arguments, refuse_unknown_variables};
 use tracing_subscriber::EnvFilter;
 
-/// The environment variables that only this program reads.
-const SETTING_NAMES: [&str; 4] = [
+/// The environment variables that only this program reads, beside those of its caches.
+const OWN_SETTING_NAMES: [&str; 4] = [
     "LAUREL_LISTEN",
     "LAUREL_PUBLIC_READS",
     "LAUREL_LOG",
@@ -97,6 +99,8 @@ struct ServeArguments {
     /// Leave the background work to `api worker`.
     #[arg(long)]
     no_workers: bool,
+    #[command(flatten)]
+    caches: hot::CacheSettings,
 }
 
 #[derive(Subcommand)]
@@ -137,7 +141,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         print!("{}", graphql::sdl());
         return Ok(());
     }
-    refuse_unknown_variables(&SETTING_NAMES)?;
+    refuse_unknown_variables(&[&OWN_SETTING_NAMES[..], &hot::SETTING_NAMES].concat())?;
     start_log(&arguments)?;
     let settings = &arguments.settings;
     match arguments.command {
@@ -147,6 +151,7 @@ async fn run(arguments: Arguments) -> Result<()> {
                 serve.listen,
                 serve.public_reads,
                 !serve.no_workers,
+                &serve.caches,
             )
             .await
         }

@@ -2,17 +2,44 @@
 //!
 //! What a process knows of a board may be a moment old. Redis says of a period that has left it that it has; then the archive has it whole.
 
+use std::sync::Arc;
+
 use entity::archive;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::id::MemberId;
+use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::history::{Began, Range};
 use ranking::store::read::{Placed, Standings};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::error::Result;
+use crate::hot::Hot;
+
+/// How many entries from the front are kept for a moment, as pages: the longest page and the two that say what comes after it.
+const HOT_ENTRIES_MAX: u64 = 1002;
+
+/// First pages of standings, read a moment ago. A failure is for those alone who wait for it.
+pub type HotPages = Hot<PageName, Result<Arc<[Placed]>>>;
+
+/// Which page.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PageName {
+    standings: StandingsId,
+    position: u64,
+    limit: usize,
+}
+
+/// About how much memory a page takes.
+pub fn page_bytes(name: &PageName, page: &Result<Arc<[Placed]>>) -> usize {
+    let entry = |placed: &Placed| size_of::<Placed>() + placed.member.as_str().len() + 32;
+    let entries = page.iter().flat_map(|page| page.iter());
+    let name = name.standings.segment.len() + name.standings.period.len();
+    entries.map(entry).sum::<usize>() + name + 256
+}
 
 impl App {
     /// How many entries there are.
@@ -143,6 +170,36 @@ impl App {
             Some(archived) => Ok(archived.forward_from(position, limit).await?),
             None => Ok(vec![]),
         }
+    }
+
+    /// As [`Self::forward_from`]; of the first entries a page that was read a moment ago, if there is one. And until when it is good.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn page_from(
+        &self,
+        standings: &Standings,
+        position: u64,
+        limit: usize,
+    ) -> Result<(Arc<[Placed]>, Instant)> {
+        let read = async {
+            let began = Instant::now();
+            match self.forward_from(standings, position, limit).await {
+                Ok(entries) => (Ok(entries.into()), began + self.cache_age),
+                Err(error) => (Err(error), began),
+            }
+        };
+        if position.saturating_add(limit as u64) > HOT_ENTRIES_MAX {
+            let (page, good_until) = read.await;
+            return Ok((page?, good_until));
+        }
+        let name = PageName {
+            standings: standings.id.clone(),
+            position,
+            limit,
+        };
+        let fetched = self.pages.find(&name, read).await;
+        Ok((fetched.value?, fetched.good_until))
     }
 
     /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.

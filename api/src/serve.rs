@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::committer::Committers;
+use crate::hot::CacheSettings;
 use crate::{demo, graphql, http, worker};
 
 /// How long requests may take to end when the process stops.
@@ -60,6 +61,7 @@ pub async fn serve(
     listen: SocketAddr,
     public_reads: bool,
     workers: bool,
+    caches: &CacheSettings,
 ) -> Result<()> {
     let stop = Stop::on_signals()?;
     let db = database(settings).await?;
@@ -73,9 +75,14 @@ pub async fn serve(
     let committed = Arc::new(Notify::new());
     let committers = Committers::start(&deployment, &committed);
     let working = workers.then(|| Working::start(&deployment, &committed));
-    let app = Arc::new(App::new(deployment.clone(), committers, public_reads));
+    let app = Arc::new(App::new(
+        deployment.clone(),
+        committers,
+        public_reads,
+        caches,
+    ));
     announce(&deployment.db, listener.local_addr()?).await?;
-    let router = http::router(app.clone(), graphql::schema(app.clone()));
+    let router = http::router(app.clone(), graphql::schema(app.clone()), caches);
     let (stopping, mut stopped) = watch::channel(false);
     let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
         stop.wait().await;

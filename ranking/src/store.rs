@@ -15,6 +15,7 @@ pub mod seal;
 pub mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -44,6 +45,7 @@ struct Inner {
     response_timeout: Duration,
     scripts: Scripts,
     link: RwLock<Option<Link>>,
+    own_writes: AtomicU64,
 }
 
 /// A connection and the run of the server at its other end.
@@ -111,6 +113,7 @@ impl Store {
             response_timeout,
             scripts: Scripts::new(),
             link: RwLock::new(None),
+            own_writes: AtomicU64::new(0),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -127,6 +130,18 @@ impl Store {
     #[must_use]
     pub fn partitions(&self) -> Partitions {
         self.inner.partitions
+    }
+
+    /// How many writes of this process are through, so that what was read before one can be told from what was read after it. It counts
+    /// commits, also those that changed nothing or whose answer was lost, and what [`Self::note_own_write`] was told of.
+    #[must_use]
+    pub fn own_writes(&self) -> u64 {
+        self.inner.own_writes.load(Ordering::Acquire)
+    }
+
+    /// Says that this process wrote something elsewhere that reads may show: in SQL.
+    pub fn note_own_write(&self) {
+        self.inner.own_writes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The run id of the server that is connected. One round trip where a connection has to be made, else none.

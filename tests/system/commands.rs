@@ -23,7 +23,7 @@ fn keys() -> Vec<String> {
 }
 
 /// How often each command ran since the counts were reset.
-async fn counts(deployment: &Deployment) -> BTreeMap<String, usize> {
+pub(crate) async fn counts(deployment: &Deployment) -> BTreeMap<String, usize> {
     let info: String = redis::cmd("INFO")
         .arg("commandstats")
         .query_async(&mut deployment.redis().await)
@@ -34,6 +34,15 @@ async fn counts(deployment: &Deployment) -> BTreeMap<String, usize> {
         Some((name.to_owned(), rest.split_once(',')?.0.parse().ok()?))
     };
     info.lines().filter_map(of_line).collect()
+}
+
+/// Counts from nothing again.
+pub(crate) async fn reset_counts(deployment: &Deployment) {
+    redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .query_async::<()>(&mut deployment.redis().await)
+        .await
+        .unwrap();
 }
 
 /// A board whose members all have different scores, served by a process that does nothing in the background.
@@ -86,11 +95,7 @@ async fn ask_by_every_path(api: &Api) {
 
 async fn counts_of_every_path(shards: usize) -> BTreeMap<String, usize> {
     let (deployment, api) = board_of(shards).await;
-    redis::cmd("CONFIG")
-        .arg("RESETSTAT")
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    reset_counts(&deployment).await;
     ask_by_every_path(&api).await;
     counts(&deployment).await
 }
@@ -153,11 +158,7 @@ async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_ot
 #[tokio::test]
 async fn a_page_with_its_size_is_one_range_and_one_count() {
     let (deployment, api) = board_of(1).await;
-    redis::cmd("CONFIG")
-        .arg("RESETSTAT")
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    reset_counts(&deployment).await;
     let text = "{ board(slug: \"b\") { standings { size top(first: 1000) { totalCount nodes { rank percentile score member { key } } } } } }";
     let data = api.data(text, json!({})).await;
     assert_eq!(
@@ -210,11 +211,7 @@ async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
 /// A page of m0's friends: their keys, with what it took.
 async fn page_of_friends(shards: usize) -> (Vec<String>, BTreeMap<String, usize>) {
     let (deployment, api) = friends_of(shards).await;
-    redis::cmd("CONFIG")
-        .arg("RESETSTAT")
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    reset_counts(&deployment).await;
     let text = "query($first: Int) { board(slug: \"b\") { standings { friends(member: \"m0\", first: $first, includeMissing: true) {
         totalCount nodes { position entry { rank score member { key } } } } } } }";
     let data = api.data(text, json!({ "first": FRIENDS_PAGE })).await;

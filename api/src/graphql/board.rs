@@ -102,7 +102,8 @@ pub(super) async fn find(
     slug: &str,
 ) -> crate::error::Result<Option<Arc<KnownBoard>>> {
     let _reading = state.loaders.reading();
-    let board = app.boards.find(&app.deployment.db, slug).await?;
+    let (board, good_until) = app.boards.find(&app.deployment.db, slug).await?;
+    state.good_until.limit(good_until);
     Ok(board.filter(|board| {
         board.row.visibility == Visibility::Public.name() || state.principal.is_some()
     }))

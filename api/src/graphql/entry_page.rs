@@ -31,8 +31,10 @@ impl Standings {
                     Some(place) => app.forward(&list.read, place, limit + 2).await?,
                     None => {
                         let offset = offset.unwrap_or(0);
-                        let entries = app.forward_from(&list.read, offset, limit + 2);
-                        (offset, entries.await?)
+                        let page = app.page_from(&list.read, offset, limit + 2);
+                        let (entries, good_until) = page.await?;
+                        state(ctx).good_until.limit(good_until);
+                        (offset, entries.to_vec())
                     }
                 };
                 if after.is_some() && entries.first() == after.as_ref() {

@@ -119,7 +119,9 @@ pub(super) async fn friends_page(
         }
         None => (standings.clone(), None),
     };
-    let mut members = app.friends.of(&app.deployment.db, &member).await?.to_vec();
+    let (friends, good_until) = app.friends.of(&app.deployment.db, &member).await?;
+    state(ctx).good_until.limit(good_until);
+    let mut members = friends.to_vec();
     if page.include_self {
         members.push(member.clone());
     }

@@ -41,8 +41,8 @@ pub struct Viewer {
 /// What can be read.
 pub struct Query;
 
-/// What can be read.
-#[Object]
+/// What can be read. An answer may be kept for a second by whoever stands between, unless a field of it says less.
+#[Object(cache_control(max_age = 1))]
 impl Query {
     /// Whatever has that global id; null where nothing has.
     async fn node(
@@ -129,6 +129,7 @@ impl Query {
     }
 
     /// Who the access token says is asking; null without one.
+    #[graphql(cache_control(private))]
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
         let principal = state(ctx).principal.as_ref()?;
         Some(Viewer {

@@ -7,6 +7,7 @@ use async_graphql::Context;
 use crate::access::{Principal, Scope};
 use crate::app::{App, SharedApp};
 use crate::error::{Error, ErrorCode, Result};
+use crate::hot::GoodUntil;
 use crate::loader::Loaders;
 
 /// The state of one request.
@@ -15,6 +16,8 @@ pub struct RequestState {
     pub now_ms: i64,
     /// Who is asking; `None` without a token.
     pub principal: Option<Arc<Principal>>,
+    /// Until when all that it used is good.
+    pub good_until: GoodUntil,
     /// Its look-ups.
     pub loaders: Loaders,
 }

@@ -4,15 +4,24 @@ use async_graphql::parser::types::ExecutableDocument;
 use async_graphql::{Request, ServerError, Variables};
 use serde_json::{Map, Value};
 
+use super::persisted::QueryHash;
 use crate::error::{Error, Result};
+
+/// What a request asks.
+pub struct Parameters {
+    /// The request; its query is empty where only its hash was sent.
+    pub request: Request,
+    /// The hash that the query is to be known by.
+    pub hash: Option<QueryHash>,
+}
 
 /// Reads a body.
 ///
 /// # Errors
-/// Where it is no JSON object with a query, or a parameter is of another type.
-pub fn of_body(body: &[u8]) -> Result<Request> {
+/// Where it is no JSON object with a query or the hash of one, or a parameter is of another type.
+pub fn of_body(body: &[u8]) -> Result<Parameters> {
     match serde_json::from_slice(body) {
-        Ok(Value::Object(parameters)) => request(parameters),
+        Ok(Value::Object(parameters)) => read(parameters),
         Ok(_) => Err(Error::bad_input("the body is accepted as a JSON object")),
         Err(error) => Err(Error::bad_input(format!("the body is not JSON: {error}"))),
     }
@@ -22,7 +31,7 @@ pub fn of_body(body: &[u8]) -> Result<Request> {
 ///
 /// # Errors
 /// As [`of_body`].
-pub fn of_address(pairs: Vec<(String, String)>) -> Result<Request> {
+pub fn of_address(pairs: Vec<(String, String)>) -> Result<Parameters> {
     let mut parameters = Map::new();
     for (name, text) in pairs {
         if text.is_empty() {
@@ -39,14 +48,24 @@ pub fn of_address(pairs: Vec<(String, String)>) -> Result<Request> {
         }
         parameters.insert(name, value);
     }
-    request(parameters)
+    read(parameters)
 }
 
-/// Other parameters are left alone, as the specification reserves them; nothing here has a use for extensions.
-fn request(mut parameters: Map<String, Value>) -> Result<Request> {
+/// Other parameters are left alone, as the specification reserves them, and so are other extensions.
+fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
     let mut taken = |name: &str| parameters.remove(name).unwrap_or_default();
+    let hash = match taken("extensions") {
+        Value::Null => None,
+        extensions @ Value::Object(_) => QueryHash::of_extensions(&extensions)?,
+        _ => {
+            return Err(Error::bad_input(
+                "extensions are accepted as a JSON object or null",
+            ));
+        }
+    };
     let mut request = match taken("query") {
         Value::String(query) if !query.is_empty() => Request::new(query),
+        Value::Null if hash.is_some() => Request::new(""),
         _ => {
             return Err(Error::bad_input(
                 "query is accepted as a string that is not empty, and must be there",
@@ -74,12 +93,7 @@ fn request(mut parameters: Map<String, Value>) -> Result<Request> {
             ));
         }
     }
-    match taken("extensions") {
-        Value::Null | Value::Object(_) => Ok(request),
-        _ => Err(Error::bad_input(
-            "extensions are accepted as a JSON object or null",
-        )),
-    }
+    Ok(Parameters { request, hash })
 }
 
 /// Sees that every variable that an operation needs is there, before anything of it runs: async-graphql itself would find out

@@ -1,14 +1,20 @@
 //! Answers on their way out: in the media type that the client prefers, with the status that belongs to it.
 
 use async_graphql::{Response, ServerError, Value};
+use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
+use sha2::{Digest, Sha256};
 
 use super::preference::Preference;
+use super::tag;
 use crate::error::{Error, ErrorCode};
 
 /// The most errors in one answer.
 const ERRORS_MAX: usize = 20;
+
+/// What an answer depends on besides its address.
+const VARY: &str = "accept, authorization";
 
 /// What an answer is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +45,13 @@ impl MediaType {
         }
     }
 
+    fn status_of_rejected(self) -> StatusCode {
+        match self {
+            Self::GraphQl => StatusCode::BAD_REQUEST,
+            Self::Json => StatusCode::OK,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::GraphQl => "application/graphql-response+json; charset=utf-8",
@@ -61,25 +74,103 @@ pub fn refuse(media_type: MediaType, status: StatusCode, error: &Error) -> HttpR
 
 /// A request that cannot be executed: its document, its variables, or what it would cost.
 pub fn reject(media_type: MediaType, errors: Vec<ServerError>) -> HttpResponse {
-    let status = match media_type {
-        MediaType::GraphQl => StatusCode::BAD_REQUEST,
-        MediaType::Json => StatusCode::OK,
-    };
+    let status = media_type.status_of_rejected();
     send(media_type, status, without_data(errors))
 }
 
-/// What became of a request's execution.
-pub fn answer(media_type: MediaType, mut response: Response) -> HttpResponse {
-    let began = response.data != Value::Null
-        || response.is_ok()
-        || response.errors.iter().any(|error| !error.path.is_empty());
-    if !began {
-        return reject(media_type, response.errors);
+/// What became of a request's execution, written. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    body: Bytes,
+    /// Whether anything was executed.
+    began: bool,
+    /// Where anybody who asks the same may get it.
+    for_all: Option<ForAll>,
+}
+
+/// What a cache is told of an answer.
+#[derive(Debug, Clone)]
+struct ForAll {
+    /// How long it may be kept, in seconds.
+    max_age_s: i32,
+    /// The first half of its body's SHA-256.
+    hash: u128,
+}
+
+impl Answer {
+    /// Writes an answer.
+    pub fn new(mut response: Response) -> Self {
+        let began = response.data != Value::Null
+            || response.is_ok()
+            || response.errors.iter().any(|error| !error.path.is_empty());
+        if !began {
+            return Self {
+                body: without_data(response.errors).into(),
+                began,
+                for_all: None,
+            };
+        }
+        finish(&mut response.errors);
+        // Through a serde_json value its fields would be sorted by name again.
+        let body = serde_json::to_string(&response).expect("an answer has a JSON form");
+        let hints = response.cache_control;
+        let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
+        let for_all = is_for_all.then(|| ForAll {
+            max_age_s: hints.max_age,
+            hash: half_of_hash(&body),
+        });
+        Self {
+            body: body.into(),
+            began,
+            for_all,
+        }
     }
-    finish(&mut response.errors);
-    // Through a serde_json value its fields would be sorted by name again.
-    let body = serde_json::to_string(&response).expect("an answer has a JSON form");
-    send(media_type, StatusCode::OK, body)
+
+    /// Whether anybody without a token who asks the same may get it: it has no errors, and all its fields say so.
+    pub fn is_for_all(&self) -> bool {
+        self.for_all.is_some()
+    }
+
+    /// How long its body is.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Sends it to the one who asked alone.
+    pub fn send(self, media_type: MediaType) -> HttpResponse {
+        let status = if self.began {
+            StatusCode::OK
+        } else {
+            media_type.status_of_rejected()
+        };
+        send(media_type, status, self.body)
+    }
+
+    /// Sends it so that caches on the way may keep it, where it is for all; or says that the client has it already.
+    pub fn send_to_all(self, media_type: MediaType, headers: &HeaderMap) -> HttpResponse {
+        let Some(ForAll { max_age_s, hash }) = self.for_all else {
+            return self.send(media_type);
+        };
+        // Each media type is a representation of its own, and so is its tag.
+        let kind = match media_type {
+            MediaType::GraphQl => "graphql",
+            MediaType::Json => "json",
+        };
+        let tag = format!("\"{hash:032x}-{kind}\"");
+        let described = [
+            (
+                header::CACHE_CONTROL,
+                format!("public, max-age={max_age_s}"),
+            ),
+            (header::VARY, VARY.to_owned()),
+            (header::ETAG, tag.clone()),
+        ];
+        if tag::is_known(headers, &tag) {
+            return (StatusCode::NOT_MODIFIED, described).into_response();
+        }
+        let content_type = [(header::CONTENT_TYPE, media_type.name())];
+        (content_type, described, self.body).into_response()
+    }
 }
 
 /// An error of this crate as async-graphql has them.
@@ -108,7 +199,16 @@ fn finish(errors: &mut Vec<ServerError>) {
     }
 }
 
-fn send(media_type: MediaType, status: StatusCode, body: String) -> HttpResponse {
-    let content_type = [(header::CONTENT_TYPE, media_type.name())];
-    (status, content_type, body).into_response()
+fn half_of_hash(body: &str) -> u128 {
+    let hash = Sha256::digest(body);
+    u128::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes"))
+}
+
+fn send(media_type: MediaType, status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+    let headers = [
+        (header::CONTENT_TYPE, media_type.name()),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::VARY, VARY),
+    ];
+    (status, headers, body.into()).into_response()
 }

@@ -384,6 +384,7 @@ impl Store {
         let argv: Vec<&[u8]> = argv.iter().map(String::as_bytes).collect();
         let answer: std::result::Result<String, _> =
             self.write(&self.inner.scripts.commit, &keys, &argv).await;
+        self.note_own_write();
         match answer {
             Ok(answer) => match answer.as_str() {
                 "DONE" => Ok(Outcome::Done),

@@ -1,0 +1,110 @@
+//! Persisted queries, by the protocol that Apollo's clients speak: a query is known by the SHA-256 of its text once it was sent with it, so
+//! that the hash alone makes an address short enough for GET, which others can cache.
+//!
+//! Each process keeps its own, as many as fit; a client that hears `PersistedQueryNotFound` sends the text again.
+
+use std::sync::Arc;
+
+use async_graphql::Request;
+use moka::sync::Cache;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorCode, Result};
+
+/// The longest query that is kept, in bytes.
+const PERSISTED_QUERY_BYTES_MAX: usize = 64 << 10;
+
+/// The SHA-256 of a query's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QueryHash([u8; 32]);
+
+/// The queries that this process knows.
+pub struct PersistedQueries(Cache<QueryHash, Arc<str>>);
+
+impl QueryHash {
+    /// The hash that a request's extensions name, if they name one.
+    ///
+    /// # Errors
+    /// Where it is none, or of another version of the protocol.
+    pub fn of_extensions(extensions: &Value) -> Result<Option<Self>> {
+        let named = match extensions.get("persistedQuery") {
+            None | Some(Value::Null) => return Ok(None),
+            Some(named) => named,
+        };
+        let hash = named["sha256Hash"].as_str().and_then(Self::parse);
+        let hash = hash.filter(|_| named["version"] == 1);
+        hash.map(Some).ok_or_else(|| {
+            Error::bad_input(
+                "persistedQuery is accepted with version 1 and a sha256Hash of 64 lower-case hexadecimal digits",
+            )
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut hash = [0; 32];
+        if text.len() != 2 * hash.len() {
+            return None;
+        }
+        for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(hash))
+    }
+}
+
+impl PersistedQueries {
+    /// Knows none yet, and keeps so many bytes of them.
+    pub fn new(bytes_max: u64) -> Self {
+        let bytes = |_: &QueryHash, query: &Arc<str>| query.len() as u32 + 128;
+        Self(
+            Cache::builder()
+                .max_capacity(bytes_max)
+                .weigher(bytes)
+                .build(),
+        )
+    }
+
+    /// Gives a request that names a hash alone its query; of one that has both sees that they belong together.
+    ///
+    /// # Errors
+    /// `PERSISTED_QUERY_NOT_FOUND` where no query of the hash is known, `LIMIT_EXCEEDED` for one that is too long to be kept,
+    /// `BAD_USER_INPUT` where the hash is another query's.
+    pub fn complete(&self, request: &mut Request, hash: QueryHash) -> Result<()> {
+        if request.query.is_empty() {
+            let query = self.0.get(&hash).ok_or_else(|| {
+                // In the words that clients look for.
+                Error::new(ErrorCode::PersistedQueryNotFound, "PersistedQueryNotFound")
+            })?;
+            request.query = query.as_ref().to_owned();
+            return Ok(());
+        }
+        if request.query.len() > PERSISTED_QUERY_BYTES_MAX {
+            return Err(Error::new(
+                ErrorCode::LimitExceeded,
+                format!(
+                    "the query has {} bytes; at most {PERSISTED_QUERY_BYTES_MAX} are accepted with persistedQuery",
+                    request.query.len()
+                ),
+            ));
+        }
+        if Sha256::digest(&request.query)[..] != hash.0 {
+            return Err(Error::bad_input(
+                "the sha256Hash of persistedQuery is not that of the query",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Keeps a query that belongs to the hash and may run.
+    pub fn keep(&self, hash: QueryHash, query: &str) {
+        if self.0.get(&hash).is_none() {
+            self.0.insert(hash, query.into());
+        }
+    }
+}
