@@ -23,6 +23,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, Response as HttpResponse};
 use axum::routing::get;
+use moka::sync::Cache;
 use tokio::time::Instant;
 use tower_http::limit::RequestBodyLimitLayer;
 
@@ -44,6 +45,12 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 /// The longest query, in bytes; its variables come on top.
 const QUERY_BYTES_MAX: usize = 512 << 10;
 
+/// The longest query whose parsed document is kept, in bytes.
+const DOCUMENT_KEPT_BYTES_MAX: usize = 4 << 10;
+
+/// How many parsed documents are kept.
+const DOCUMENTS_MAX: u64 = 500;
+
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -54,6 +61,8 @@ struct Service {
     schema: LaurelSchema,
     answers: Arc<Answers>,
     persisted_queries: Arc<PersistedQueries>,
+    /// Parsed documents by their text.
+    documents: Cache<String, Arc<ExecutableDocument>>,
 }
 
 /// Every address of the server.
@@ -61,6 +70,7 @@ pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> R
     let service = Service {
         answers: Arc::new(Answers::new(&app.deployment.store, caches)),
         persisted_queries: Arc::new(PersistedQueries::new(caches.persisted_queries_bytes)),
+        documents: Cache::new(DOCUMENTS_MAX),
         app,
         schema,
     };
@@ -200,7 +210,7 @@ async fn execute(
         }
         return send(answer);
     }
-    let document = match document(&mut request) {
+    let document = match document(&service.documents, &mut request) {
         Ok(document) => document,
         Err(error) => return reject(media_type, vec![error]),
     };
@@ -276,7 +286,7 @@ async fn within_time(
 async fn run(
     service: &Service,
     request: Request,
-    document: ExecutableDocument,
+    document: Arc<ExecutableDocument>,
     kind: OperationType,
 ) -> Answer {
     let operation_name = request.operation_name.clone();
@@ -290,18 +300,30 @@ async fn run(
 }
 
 /// The parsed document of a request that may run: neither too long, nor too deep, nor too costly.
-fn document(request: &mut Request) -> Result<ExecutableDocument, ServerError> {
+fn document(
+    documents: &Cache<String, Arc<ExecutableDocument>>,
+    request: &mut Request,
+) -> Result<Arc<ExecutableDocument>, ServerError> {
     if request.query.len() > QUERY_BYTES_MAX {
         return Err(limit_exceeded(format!(
             "the query has {} bytes; at most {QUERY_BYTES_MAX} are accepted",
             request.query.len()
         )));
     }
+    if let Some(document) = documents.get(&request.query) {
+        cost::check(&document, &request.variables).map_err(server_error)?;
+        request.set_parsed_query((*document).clone());
+        return Ok(document);
+    }
     let variables = request.variables.clone();
     match request.parsed_query() {
         Ok(document) => {
             cost::check(document, &variables).map_err(server_error)?;
-            Ok(document.clone())
+            let document = Arc::new(document.clone());
+            if request.query.len() <= DOCUMENT_KEPT_BYTES_MAX {
+                documents.insert(request.query.clone(), document.clone());
+            }
+            Ok(document)
         }
         Err(error) if error.message.contains("recursion limit") => Err(limit_exceeded(
             "the query is nested deeper than the parser follows; 50 levels are accepted",

@@ -261,30 +261,16 @@ impl BatchFn<Place, Result<Option<Found>>> for EntryBatch {
     }
 }
 
-/// The keys, then the positions of those that are there: two round trips.
+/// One round trip, two where there are several shards.
 async fn find(
     app: &SharedApp,
     standings: &Standings,
     members: &[MemberId],
 ) -> Result<Vec<Option<Found>>> {
-    let keys = app.rank_keys(standings, members).await?;
-    let there: Vec<Placed> = members
-        .iter()
-        .zip(&keys)
-        .filter_map(|(member, key)| {
-            Some(Placed {
-                key: (*key)?,
-                member: member.clone(),
-            })
-        })
-        .collect();
-    let mut positions = app.positions(standings, &there).await?.into_iter();
-    let found = keys.into_iter().map(|key| {
-        let key = key?;
-        Some(Found {
-            key,
-            position: positions.next().flatten()?,
-        })
+    let found = app.find(standings, members).await?.into_iter();
+    let found = found.map(|found| {
+        let (Placed { key, .. }, position) = found?;
+        Some(Found { key, position })
     });
     Ok(found.collect())
 }

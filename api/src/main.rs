@@ -14,6 +14,10 @@
 //! | [`access`] | access tokens |
 //! | [`demo`] | real boards to try |
 
+/// Answers are made of many small pieces.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod access;
 mod app;
 mod boards;

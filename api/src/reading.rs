@@ -102,6 +102,38 @@ impl App {
         }
     }
 
+    /// The entries and positions of members, in the order asked; `None` for those who are not there.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn find(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<(Placed, u64)>>> {
+        let live = self.live(standings, |store| store.find(standings, members).boxed());
+        if let Some(found) = live.await? {
+            return Ok(found);
+        }
+        let Some(archived) = archive::find(&self.deployment.db, standings).await? else {
+            return Ok(vec![None; members.len()]);
+        };
+        let keys = archived.rank_keys(members).await?.into_iter().zip(members);
+        let entries: Vec<Option<Placed>> = keys
+            .map(|(key, member)| {
+                let member = member.clone();
+                key.map(|key| Placed { key, member })
+            })
+            .collect();
+        let there: Vec<Placed> = entries.iter().flatten().cloned().collect();
+        let mut positions = archived.positions(&there).await?.into_iter();
+        let found = entries.into_iter().map(|entry| {
+            let entry = entry?;
+            Some((entry, positions.next()?))
+        });
+        Ok(found.collect())
+    }
+
     /// How many entries have a smaller key than each of these.
     ///
     /// # Errors

@@ -13,7 +13,6 @@ use crate::stores::Stores;
 const SCRIPT: &str = r#"
 local requests, at = {}, 0
 function init(args)
-  wrk.init(args)
   wrk.headers["Content-Type"] = "application/json"
   if args[2] then wrk.headers["Authorization"] = "Bearer " .. args[2] end
   for body in io.lines(args[1]) do

@@ -45,6 +45,9 @@ const SIZED: [(&str, &str); 3] = [
     ("top 100", TOP),
 ];
 
+/// What makes a server ask Redis each time.
+const UNCACHED: [(&str, &str); 1] = [("LAUREL_CACHE_AGE_MS", "0")];
+
 const READING: Sending = Sending {
     connections: 64,
     seconds: 3,
@@ -85,10 +88,18 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
         println!("serving, run {run}");
         submissions(&stores, &server, figures).await;
         top(&stores, &server, &middle, figures).await;
-        around(&stores, &server, &middle, scale.of(MEMBERS, 1000), figures).await;
-        friends(&stores, &server, &middle, figures).await;
+        let uncached = Server::start(&stores, &UNCACHED).await;
+        around(
+            &stores,
+            &uncached,
+            &middle,
+            scale.of(MEMBERS, 1000),
+            figures,
+        )
+        .await;
+        friends(&stores, &uncached, &middle, figures).await;
         for (slug, members) in &boards {
-            sizes(&server, slug, *members, figures).await;
+            sizes(&uncached, slug, *members, figures).await;
         }
     }
     draw(figures);
@@ -270,7 +281,7 @@ async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures
     let top = [body(TOP, json!({ "slug": slug }))];
     let bytes = server.answer_bytes(&top[0]).await;
     let hot = server.load(&top, READING).await;
-    let uncached = Server::start(stores, &[("LAUREL_CACHE_AGE_MS", "0")]).await;
+    let uncached = Server::start(stores, &UNCACHED).await;
     let cold = uncached.load(&top, READING).await;
     drop(uncached);
     let board = stores.board(slug).await;

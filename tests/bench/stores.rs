@@ -13,6 +13,7 @@ use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::Submission;
 use ranking::window::{Window, parse_zone};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tempfile::TempDir;
@@ -20,6 +21,9 @@ use tokio::time::Instant;
 
 /// The partitions, as of a deployment that is born without being told.
 const PARTITIONS: u16 = 16;
+
+/// How long Redis may take for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a submission is tried for.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -253,7 +257,9 @@ async fn connect(url: &str) -> MultiplexedConnection {
     let client = redis::Client::open(url).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        match client.get_multiplexed_async_connection().await {
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_TIMEOUT));
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        match connecting.await {
             Ok(connection) => return connection,
             Err(error) if Instant::now() > deadline => panic!("redis-server: {error}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,

@@ -69,5 +69,6 @@ mod spread;
 mod tokens;
 mod upgrade;
 mod wait;
+mod walks;
 mod window_changes;
 mod windows;

@@ -35,8 +35,8 @@ async fn any_game_ends_as_the_rules_say_on_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_game_in_four_shards_ends_as_the_rules_say_on_postgres() {
-    check_games(Sql::Postgres, 4).await;
+async fn any_game_in_sixteen_shards_ends_as_the_rules_say_on_postgres() {
+    check_games(Sql::Postgres, 16).await;
 }
 
 async fn check_games(sql: Sql, shards: u16) {

@@ -234,6 +234,56 @@ impl Store {
         Ok(positions)
     }
 
+    /// The entries and positions of members, in the order asked; `None` for those who are not there. S = 1: one round trip, a `ZMSCORE` and a `ZRANK`
+    /// each. Else as [`Self::rank_keys`] and [`Self::positions`].
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`, `Corrupt`.
+    pub async fn find(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<(Placed, u64)>>> {
+        let placed = |(key, member): (Option<RankKey>, &MemberId)| {
+            let member = member.clone();
+            key.map(|key| Placed { key, member })
+        };
+        if standings.partitions.len() > 1 || members.is_empty() {
+            let keys = self.rank_keys(standings, members).await?;
+            let entries: Vec<Option<Placed>> = keys.into_iter().zip(members).map(placed).collect();
+            let there: Vec<Placed> = entries.iter().flatten().cloned().collect();
+            let mut positions = self.positions(standings, &there).await?.into_iter();
+            let found = entries.into_iter().map(|entry| {
+                let entry = entry?;
+                Some((entry, positions.next().flatten()?))
+            });
+            return Ok(found.collect());
+        }
+        let (mut reads, key) = (Reads::new(self, standings), standings.key(self, 0));
+        for chunk in members.chunks(SCORES_MAX) {
+            let command = reads.pipe.cmd("ZMSCORE").arg(&key);
+            for member in chunk {
+                command.arg(member.as_str());
+            }
+        }
+        for member in members {
+            reads.pipe.cmd("ZRANK").arg(&key).arg(member.as_str());
+        }
+        let mut answers = reads.send::<redis::Value>().await?.into_iter();
+        let mut keys = Vec::with_capacity(members.len());
+        for _ in members.chunks(SCORES_MAX) {
+            for key in keys_of(decode(answers.next())?) {
+                keys.push(key?);
+            }
+        }
+        let mut found = Vec::with_capacity(members.len());
+        for entry in keys.into_iter().zip(members).map(placed) {
+            let position: Option<u64> = decode(answers.next())?;
+            found.push(entry.zip(position));
+        }
+        Ok(found)
+    }
+
     /// How many entries have a smaller key than each of these. One round trip: `ZCOUNT` for each key and shard; O(keys · S · log(size)).
     ///
     /// # Errors
@@ -385,7 +435,7 @@ impl Store {
     }
 
     /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
-    /// Three round trips; more where the member moves meanwhile.
+    /// S = 1: two round trips. Else three; more where the member moves meanwhile.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`, `Corrupt`.
@@ -396,23 +446,35 @@ impl Store {
         above: usize,
         below: usize,
     ) -> Result<Option<(u64, Vec<Placed>)>> {
+        let one = std::slice::from_ref(member);
         for _ in 0..MOVED_MAX {
-            let key = self
-                .rank_keys(standings, std::slice::from_ref(member))
-                .await?[0];
+            if standings.partitions.len() == 1 {
+                let found = self.find(standings, one).await?.pop().flatten();
+                let Some((centre, position)) = found else {
+                    return Ok(None);
+                };
+                let first = position.saturating_sub(above as u64);
+                let mut reads = Reads::new(self, standings);
+                reads.range(0, first, position - first + 1 + below as u64);
+                let entries = placed(reads.send().await?.pop().unwrap_or_default())?;
+                if entries.get((position - first) as usize) == Some(&centre) {
+                    return Ok(Some((first, entries)));
+                }
+                continue;
+            }
+            let key = self.rank_keys(standings, one).await?[0];
             let Some(key) = key else { return Ok(None) };
             let centre = Placed {
                 key,
                 member: member.clone(),
             };
             let split = self.split_at(standings, &centre).await?;
-            let mut entries = if above == 0 {
-                vec![]
-            } else {
-                self.backward(standings, &split, above).await?
-            };
+            let (before, rest) = tokio::join!(
+                self.backward(standings, &split, above),
+                self.forward(standings, &split, below + 1)
+            );
+            let (mut entries, mut rest) = (before?, rest?);
             let first = split.position().saturating_sub(entries.len() as u64);
-            let mut rest = self.forward(standings, &split, below + 1).await?;
             if rest.first() == Some(&centre) {
                 entries.append(&mut rest);
                 return Ok(Some((first, entries)));
