@@ -12,6 +12,7 @@ use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::history::{Began, Range};
+use ranking::store::merge::Start;
 use ranking::store::read::{Placed, Standings};
 use tokio::time::Instant;
 
@@ -163,9 +164,8 @@ impl App {
     ) -> Result<(u64, Vec<Placed>)> {
         let live = self.live(standings, |store| {
             async move {
-                let split = store.split_at(standings, from).await?;
-                let entries = store.forward(standings, &split, limit).await?;
-                Ok((split.position(), entries))
+                let start = Start::Place(from.clone());
+                store.forward(standings, &start, limit).await
             }
             .boxed()
         });
@@ -191,7 +191,8 @@ impl App {
         let live = self.live(standings, |store| {
             async move {
                 let split = store.split_at_position(standings, position).await?;
-                store.forward(standings, &split, limit).await
+                let start = Start::Split(split);
+                Ok(store.forward(standings, &start, limit).await?.1)
             }
             .boxed()
         });
@@ -246,12 +247,11 @@ impl App {
     ) -> Result<(u64, Vec<Placed>)> {
         let live = self.live(standings, |store| {
             async move {
-                let split = match before {
-                    Some(place) => store.split_at(standings, place).await?,
-                    None => store.end(standings).await?,
+                let start = match before {
+                    Some(place) => Start::Place(place.clone()),
+                    None => Start::Split(store.end(standings).await?),
                 };
-                let entries = store.backward(standings, &split, limit).await?;
-                Ok((split.position(), entries))
+                store.backward(standings, &start, limit).await
             }
             .boxed()
         });

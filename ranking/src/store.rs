@@ -7,7 +7,7 @@
 
 pub mod batch;
 pub mod history;
-mod merge;
+pub mod merge;
 pub mod read;
 pub mod recovery;
 pub mod roll;
@@ -62,18 +62,22 @@ struct Scripts {
     recover: Script,
     trim: Script,
     count_before: Script,
+    page: Script,
 }
 
 impl Scripts {
     fn new() -> Self {
         let with_writes =
             |body: &str| Script::new(&format!("{}{body}", include_str!("store/write.lua")));
+        let with_order =
+            |body: &str| Script::new(&format!("{}{body}", include_str!("store/order.lua")));
         Self {
             snapshot: Script::new(include_str!("store/snapshot.lua")),
             commit: with_writes(include_str!("store/commit.lua")),
             recover: with_writes(include_str!("store/recover.lua")),
             trim: Script::new(include_str!("store/trim.lua")),
-            count_before: Script::new(include_str!("store/count_before.lua")),
+            count_before: with_order(include_str!("store/count_before.lua")),
+            page: with_order(include_str!("store/page.lua")),
         }
     }
 
@@ -85,6 +89,7 @@ impl Scripts {
             &self.recover,
             &self.trim,
             &self.count_before,
+            &self.page,
         ] {
             pipe.load_script(script).ignore();
         }

@@ -17,6 +17,7 @@ use ranking::private_redis::PrivateRedis;
 use ranking::rank_key::RankKey;
 use ranking::shard::Partitions;
 use ranking::store::Store;
+use ranking::store::merge::Start;
 use ranking::store::read::{Placed, Standings};
 use ranking::store::write::{Outcome, Writes};
 use ranking::window::Window;
@@ -265,18 +266,20 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
     for at in (0..=list.len() + 1).step_by(7) {
         let split = store.split_at_position(standings, at as u64).await.unwrap();
         let rest = list.get(at..).unwrap_or_default();
+        let at = at.min(split.position() as usize);
+        let start = Start::Split(split.clone());
         for limit in [0, 1, 5, 1000] {
             assert_eq!(
-                store.forward(standings, &split, limit).await.unwrap(),
-                rest[..limit.min(rest.len())]
+                store.forward(standings, &start, limit).await.unwrap(),
+                (at as u64, rest[..limit.min(rest.len())].to_vec())
             );
         }
         if at <= list.len() {
             assert_eq!(split.position(), at as u64);
             for limit in [1, 5, 1000] {
                 assert_eq!(
-                    store.backward(standings, &split, limit).await.unwrap(),
-                    list[at.saturating_sub(limit)..at]
+                    store.backward(standings, &start, limit).await.unwrap(),
+                    (at as u64, list[at.saturating_sub(limit)..at].to_vec())
                 );
             }
         }
@@ -297,11 +300,23 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
             key: entry.key,
             member: member(&format!("{}!", entry.member)),
         };
-        let before = list.iter().filter(|other| **other < behind).count() as u64;
-        assert_eq!(
-            store.split_at(standings, &behind).await.unwrap().position(),
-            before
-        );
+        let before = list.iter().filter(|other| **other < behind).count();
+        for place in [behind, entry.clone()] {
+            let before = before - usize::from(place == *entry);
+            let start = Start::Place(place);
+            for limit in [0, 1, 7, 1000] {
+                let on = list[before..].iter().take(limit).cloned().collect();
+                assert_eq!(
+                    store.forward(standings, &start, limit).await.unwrap(),
+                    (before as u64, on)
+                );
+                let back = list[before.saturating_sub(limit)..before].to_vec();
+                assert_eq!(
+                    store.backward(standings, &start, limit).await.unwrap(),
+                    (before as u64, back)
+                );
+            }
+        }
     }
     assert_eq!(
         store.neighbors(standings, &member("nobody"), 3, 2).await,

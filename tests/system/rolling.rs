@@ -14,6 +14,7 @@ use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
 use ranking::key::StandingsId;
+use ranking::store::merge::Start;
 use ranking::store::read::{Placed, Standings};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::{Period, Window, parse_zone};
@@ -315,11 +316,14 @@ impl World {
             }
             let from = store.split_at_position(&standings, 0).await;
             let read = match from {
-                Ok(from) => store.forward(&standings, &from, 100).await,
+                Ok(from) => {
+                    let start = Start::Split(from);
+                    store.forward(&standings, &start, 100).await
+                }
                 Err(error) => Err(error),
             };
             match read {
-                Ok(placed) => break placed,
+                Ok((_, placed)) => break placed,
                 // It has left Redis: what comes late for it is in SQL once the log is.
                 Err(ranking::Error::Sealed(_)) => break self.archived(&standings).await,
                 Err(ranking::Error::NotLevel(partition)) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use redis::{FromRedisValue, Pipeline};
 
 use super::history::Range;
-use super::merge::Way;
+use super::merge::{Start, Way};
 use super::write::keys_of;
 use super::{Store, decode};
 use crate::board::{Board, Rules};
@@ -406,36 +406,38 @@ impl Store {
         }))
     }
 
-    /// Up to `limit` entries from a place on, in order. One round trip, more where a shard has more than its likely share; `ZRANGE` by index.
+    /// Up to `limit` entries from a place on, in order, and the position of the place. One round trip, more where a shard has more than its likely share;
+    /// a script a shard that finds the place, or `ZRANGE` by index.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn forward(
         &self,
         standings: &Standings,
-        from: &Split,
+        from: &Start,
         limit: usize,
-    ) -> Result<Vec<Placed>> {
+    ) -> Result<(u64, Vec<Placed>)> {
         self.merge(standings, from, limit, Way::Forward).await
     }
 
-    /// Up to `limit` entries before a place, in order; else as [`Self::forward`].
+    /// Up to `limit` entries before a place, in order, and the position of the place; else as [`Self::forward`].
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn backward(
         &self,
         standings: &Standings,
-        from: &Split,
+        from: &Start,
         limit: usize,
-    ) -> Result<Vec<Placed>> {
-        let mut entries = self.merge(standings, from, limit, Way::Backward).await?;
+    ) -> Result<(u64, Vec<Placed>)> {
+        let merged = self.merge(standings, from, limit, Way::Backward).await;
+        let (position, mut entries) = merged?;
         entries.reverse();
-        Ok(entries)
+        Ok((position, entries))
     }
 
     /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
-    /// S = 1: two round trips. Else three; more where the member moves meanwhile.
+    /// Two round trips; more where the member moves meanwhile.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`, `Corrupt`.
@@ -468,13 +470,13 @@ impl Store {
                 key,
                 member: member.clone(),
             };
-            let split = self.split_at(standings, &centre).await?;
+            let start = Start::Place(centre.clone());
             let (before, rest) = tokio::join!(
-                self.backward(standings, &split, above),
-                self.forward(standings, &split, below + 1)
+                self.backward(standings, &start, above),
+                self.forward(standings, &start, below + 1)
             );
-            let (mut entries, mut rest) = (before?, rest?);
-            let first = split.position().saturating_sub(entries.len() as u64);
+            let ((_, mut entries), (position, mut rest)) = (before?, rest?);
+            let first = position.saturating_sub(entries.len() as u64);
             if rest.first() == Some(&centre) {
                 entries.append(&mut rest);
                 return Ok(Some((first, entries)));
@@ -524,6 +526,24 @@ impl<'a> Reads<'a> {
             .arg(start)
             .arg(start + count - 1)
             .arg("WITHSCORES");
+    }
+
+    /// The entries next to a place, one way, and how many come before it: a script.
+    pub(super) fn page(&mut self, shard: usize, place: &Placed, way: Way, count: usize) {
+        let key = self.standings.key(self.store, shard);
+        let way = match way {
+            Way::Forward => "FORWARD",
+            Way::Backward => "BACKWARD",
+        };
+        self.pipe
+            .cmd("EVALSHA")
+            .arg(self.store.inner.scripts.page.get_hash())
+            .arg(1)
+            .arg(key)
+            .arg(place.key.to_redis())
+            .arg(place.member.as_str())
+            .arg(way)
+            .arg(count);
     }
 
     /// An `EXISTS` a shard, of the standings that differs in its period only.
