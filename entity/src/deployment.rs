@@ -35,7 +35,7 @@ pub struct Settings {
         global = true
     )]
     pub database_url: Option<String>,
-    /// Redis: redis:// or redis+unix://. By default a private redis-server in the data directory, started and stopped with its users.
+    /// Redis: redis:// or redis+unix://; a cluster as redis://host:port,host:port?cluster=true, by some of its servers. By default a private redis-server in the data directory, started and stopped with its users.
     #[arg(long, env = "LAUREL_REDIS_URL", hide_env_values = true, global = true)]
     pub redis_url: Option<String>,
     /// What every Redis key begins with; no braces.
@@ -216,12 +216,6 @@ impl Settings {
             .clone()
             .or_else(|| private_redis.as_ref().map(|redis| redis.url()))
             .unwrap_or_default();
-        if url.contains("cluster=true") {
-            return Err(ranking::Error::Invalid(
-                "LAUREL_REDIS_URL: Redis Cluster is not available yet; a single server is".into(),
-            )
-            .into());
-        }
         let store = Store::new(
             &url,
             keys,

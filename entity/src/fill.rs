@@ -93,7 +93,7 @@ impl<'a> Filling<'a> {
     ) -> Result<Self> {
         let Deployment { db, store, .. } = deployment;
         let cursor = follow::present(deployment, partition).await?;
-        let run_id = store.run_id().await?.to_string();
+        let run_id = store.run_id(partition).await?.to_string();
         let voided = score_event::voided(db, partition, cursor.seq as u64).await?;
         let (_, marks) = store.rolls(partition, board.no).await?;
         let now_ms = deployment.clock.now_ms();

@@ -196,6 +196,7 @@ impl<'a> Series<'a> {
         mark: RollMark,
     ) -> Result<()> {
         let (from, next) = self.pair(mark)?;
+        let run_id = deployment.store.run_id(partition).await?;
         let mut cursor = Some("0".to_owned());
         while let Some(at) = cursor {
             let walked = deployment
@@ -207,6 +208,7 @@ impl<'a> Series<'a> {
             let mut carrying = Carrying {
                 series: self,
                 mark,
+                run_id: &run_id,
                 from: from.clone(),
                 next: next.clone(),
                 members: members.into_iter().collect(),
@@ -281,10 +283,12 @@ impl Change for Beginning<'_> {
     }
 }
 
-/// Some members are carried; what comes of it is whether nobody else moved the window on meanwhile.
+/// Some members are carried; what comes of it is whether the walk can go on: nobody else moved the window on, and Redis is the same run.
 struct Carrying<'a> {
     series: &'a Series<'a>,
     mark: RollMark,
+    /// The run of Redis on which the walk began.
+    run_id: &'a str,
     from: Period,
     next: Period,
     members: Vec<MemberId>,
@@ -315,7 +319,8 @@ impl Change for Carrying<'_> {
                 outcome,
             };
             let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
-            if mark != Some(self.mark) {
+            // A walk is good for one run, and of what was carried on an earlier one a part may be lost.
+            if mark != Some(self.mark) || snapshot.head.run_id != self.run_id {
                 return Ok(nothing(snapshot.head, false));
             }
             let (entries, unknown) = self.carried(&wanted, &snapshot, &parts)?;

@@ -8,6 +8,7 @@
 //! laurel:{3}:periods:12.1:region%3Aeu:daily   sorted set: label of a period that had an entry → its start in Unix ms
 //! laurel:{3}:rolls:12                     hash: series of a rolling window, as 1:region%3Aeu:7d → how far it has got: "<start in Unix ms> ready"
 //! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
+//! laurel:{3}:nowhere                      never exists
 //! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
 //!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
 //!            │ │  │ │         └ window
@@ -157,6 +158,12 @@ impl KeySpace {
     #[must_use]
     pub fn recovery(&self, partition: Partition) -> String {
         self.of(partition, "recovery")
+    }
+
+    /// A key that never exists. A cluster refuses a command that names it beside one that exists while their slot moves: they might be on two servers.
+    #[must_use]
+    pub fn nowhere(&self, partition: Partition) -> String {
+        self.of(partition, "nowhere")
     }
 
     /// Sorted set: one shard of a standings.

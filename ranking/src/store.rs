@@ -1,16 +1,19 @@
-//! Redis: one connection, the scripts, and what an answer means.
+//! Redis: the servers, the scripts, and what an answer means.
 //!
 //! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], rolling in [`roll`],
-//! seals in [`seal`]. A partition is *level* while its head carries
-//! the run id of the server that answers. Every connection belongs to one run of the server, whose id is asked once when
-//! it is made; each read also reads the head, so a restart, a failover or a flush is noticed by the first read after it.
+//! seals in [`seal`]; which server has a partition, and how a command gets there, in `cluster` and `route`. A partition is *level* while its head carries
+//! the run id of the server that answers. Every connection belongs to one run of a server, whose id is asked once when
+//! it is made; each read also reads the head, so a restart, a failover, a move to another server or a flush is noticed by the first read after it.
 
 pub mod batch;
+mod cluster;
 pub mod history;
 pub mod merge;
+mod node;
 pub mod read;
 pub mod recovery;
 pub mod roll;
+mod route;
 pub mod seal;
 pub mod write;
 
@@ -18,20 +21,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, Script};
-use tokio::sync::RwLock;
+use redis::{FromRedisValue, Pipeline, RedisError, Script};
 
+use self::cluster::Cluster;
+use self::node::Greeting;
 use crate::commit::Head;
 use crate::error::{Error, Result};
 use crate::id::Partition;
 use crate::key::KeySpace;
 use crate::shard::Partitions;
 
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Laurel's data in one Redis. Cheap to clone; clones share the connection.
+/// Laurel's data in one Redis: a server, or a cluster of them. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -39,20 +39,11 @@ pub struct Store {
 
 #[derive(Debug)]
 struct Inner {
-    client: redis::Client,
+    cluster: Cluster,
     keys: KeySpace,
     partitions: Partitions,
-    response_timeout: Duration,
     scripts: Scripts,
-    link: RwLock<Option<Link>>,
     own_writes: AtomicU64,
-}
-
-/// A connection and the run of the server at its other end.
-#[derive(Clone, Debug)]
-struct Link {
-    connection: MultiplexedConnection,
-    run_id: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -98,7 +89,7 @@ impl Scripts {
 }
 
 impl Store {
-    /// A store at a Redis URL (`redis://`, `redis+unix://`); connects when first used.
+    /// A store at a Redis URL (`redis://`, `redis+unix://`; `redis://a,b?cluster=true` for a cluster, by some of its servers); connects when first used.
     ///
     /// # Errors
     /// `Invalid` where the URL is none.
@@ -108,16 +99,17 @@ impl Store {
         partitions: Partitions,
         response_timeout: Duration,
     ) -> Result<Self> {
-        let client = redis::Client::open(url).map_err(|error| {
-            Error::invalid(format!("the Redis URL is not accepted ({error}); redis://host:port or redis+unix:///path is"))
-        })?;
+        let scripts = Scripts::new();
+        let greeting = |is_cluster| Greeting {
+            response_timeout,
+            is_cluster,
+            scripts: scripts.load(),
+        };
         let inner = Inner {
-            client,
+            cluster: Cluster::new(url, &keys, partitions, greeting)?,
             keys,
             partitions,
-            response_timeout,
-            scripts: Scripts::new(),
-            link: RwLock::new(None),
+            scripts,
             own_writes: AtomicU64::new(0),
         };
         Ok(Self {
@@ -149,152 +141,55 @@ impl Store {
         self.inner.own_writes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The run id of the server that is connected. One round trip where a connection has to be made, else none.
+    /// The run id of the server that has a partition. One round trip where a connection has to be made, else none.
     ///
     /// # Errors
-    /// `Unavailable` where Redis cannot be reached.
-    pub async fn run_id(&self) -> Result<Arc<str>> {
-        Ok(self.link().await?.run_id)
+    /// `Unavailable` where it cannot be reached.
+    pub async fn run_id(&self, partition: Partition) -> Result<Arc<str>> {
+        let map = self.inner.cluster.map().await?;
+        let node = map.node(Some(partition));
+        Ok(self.inner.cluster.link(&map, node).await?.run_id)
     }
 
-    /// Checks that Redis answers and will not evict what it holds: `CONFIG GET maxmemory-policy`, where it is allowed.
+    /// Checks that all servers answer and will not evict what they hold: `CONFIG GET maxmemory-policy`, where it is allowed.
     ///
     /// # Errors
-    /// `Unavailable` where Redis cannot be reached; `Invalid` under an eviction policy other than noeviction.
+    /// `Unavailable` where one cannot be reached, or is a cluster's and the URL does not say so, or the other way round; `Invalid` under an
+    /// eviction policy other than noeviction.
     pub async fn check_server(&self) -> Result<()> {
-        let mut link = self.link().await?;
-        let answer: redis::RedisResult<Vec<String>> = redis::cmd("CONFIG")
-            .arg("GET")
-            .arg("maxmemory-policy")
-            .query_async(&mut link.connection)
-            .await;
-        match answer.as_deref() {
-            Ok([_, policy]) if policy != "noeviction" => Err(Error::invalid(format!(
-                "Redis has the eviction policy {policy} and would drop entries when memory is short; noeviction is accepted"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    async fn link(&self) -> Result<Link> {
-        if let Some(link) = &*self.inner.link.read().await {
-            return Ok(link.clone());
-        }
-        let mut slot = self.inner.link.write().await;
-        if let Some(link) = &*slot {
-            return Ok(link.clone());
-        }
-        let link = self
-            .connect()
-            .await
-            .map_err(|error| what_it_means(&error))?;
-        *slot = Some(link.clone());
-        Ok(link)
-    }
-
-    async fn connect(&self) -> redis::RedisResult<Link> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(self.inner.response_timeout));
-        let mut connection = self
-            .inner
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        let info: String = redis::cmd("INFO")
-            .arg("server")
-            .query_async(&mut connection)
-            .await?;
-        let run_id = info
-            .lines()
-            .find_map(|line| line.strip_prefix("run_id:"))
-            .unwrap_or_default()
-            .trim()
-            .into();
-        let () = self
-            .inner
-            .scripts
-            .load()
-            .query_async(&mut connection)
-            .await?;
-        Ok(Link { connection, run_id })
-    }
-
-    async fn unlink(&self, broken: &Link) {
-        let mut slot = self.inner.link.write().await;
-        if slot
-            .as_ref()
-            .is_some_and(|link| link.run_id == broken.run_id)
-        {
-            *slot = None;
-        }
-    }
-
-    /// Sends a pipeline of reads; once more where the connection was lost or the scripts were. Says by which run it was answered.
-    async fn read<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<(T, Arc<str>)> {
-        let link = self.link().await?;
-        let run_id = link.run_id.clone();
-        match self.send(link, pipe).await {
-            Ok(answer) => Ok((answer, run_id)),
-            Err(error) if error.is_io_error() || has_code(&error, &["NOSCRIPT"]) => {
-                let link = self.link().await?;
-                let run_id = link.run_id.clone();
-                let again = self.send(link, pipe).await;
-                again
-                    .map(|answer| (answer, run_id))
-                    .map_err(|error| what_it_means(&error))
+        let map = self.inner.cluster.map().await?;
+        for node in &map.nodes {
+            let mut pipe = redis::pipe();
+            pipe.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
+            let mut link = self.inner.cluster.link(&map, node).await?;
+            let answer: redis::RedisResult<(Vec<String>,)> = link.query(&pipe).await;
+            if let Ok((answer,)) = &answer
+                && let [_, policy] = &answer[..]
+                && policy != "noeviction"
+            {
+                return Err(Error::invalid(format!(
+                    "Redis at {} has the eviction policy {policy} and would drop entries when memory is short; noeviction is accepted",
+                    node.address
+                )));
             }
-            Err(error) => Err(what_it_means(&error)),
         }
+        Ok(())
     }
 
-    /// Sends a script that writes; once more only where the server did not know it, as then nothing was done.
+    /// Sends a script that writes to one partition; again only where the server certainly did not run it.
     async fn write<T: FromRedisValue>(
         &self,
         script: &Script,
         keys: &[String],
         args: &[&[u8]],
     ) -> std::result::Result<T, Failed> {
-        let mut command: Cmd = redis::cmd("EVALSHA");
+        let mut command = redis::cmd("EVALSHA");
         command
             .arg(script.get_hash())
             .arg(keys.len())
             .arg(keys)
             .arg(args);
-        let mut pipe = redis::pipe();
-        pipe.add_command(command);
-        for attempt in 0..2 {
-            let link = self.link().await.map_err(Failed::Refused)?;
-            let answer: redis::RedisResult<(T,)> = self.send(link, &pipe).await;
-            match answer {
-                Ok((value,)) => return Ok(value),
-                Err(error) if attempt == 0 && has_code(&error, &["NOSCRIPT"]) => {}
-                // An error that the server answered with comes before its script's first write.
-                Err(error) if error.clone().into_server_errors().is_some() => {
-                    return Err(Failed::Refused(what_it_means(&error)));
-                }
-                Err(error) => return Err(Failed::Lost(what_it_means(&error))),
-            }
-        }
-        Err(Failed::Refused(Error::Unavailable(
-            "Redis forgets its scripts as soon as it has them".into(),
-        )))
-    }
-
-    async fn send<T: FromRedisValue>(
-        &self,
-        mut link: Link,
-        pipe: &Pipeline,
-    ) -> redis::RedisResult<T> {
-        let answer = pipe.query_async(&mut link.connection).await;
-        if let Err(error) = &answer
-            && (error.is_io_error()
-                || error.is_unrecoverable_error()
-                || has_code(error, &["NOSCRIPT"]))
-        {
-            self.unlink(&link).await;
-        }
-        answer
+        self.write_once(command).await
     }
 
     /// Checks that a partition's head, as read, is level with the run that answered.
@@ -345,6 +240,8 @@ fn what_it_means(error: &RedisError) -> Error {
         "NOSCRIPT",
         "MASTERDOWN",
         "NOREPLICAS",
+        "CLUSTERDOWN",
+        "TRYAGAIN",
     ];
     if away || has_code(error, &for_now) {
         return Error::Unavailable(format!(

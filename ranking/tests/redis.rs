@@ -477,7 +477,7 @@ async fn a_restart_fences_until_it_is_recovered() {
     );
     while server.redis.ensure_running().await.is_err()
         || store
-            .run_id()
+            .run_id(ALL)
             .await
             .is_ok_and(|run_id| *run_id == *root.run_id)
     {
@@ -518,10 +518,10 @@ async fn a_private_server_is_adopted_and_stopped_by_its_last_user() {
         PrivateRedis::start(dir.path())
     );
     let (first, second) = (first.unwrap(), second.unwrap());
-    let run_id = store(&first, 1).run_id().await.unwrap();
-    assert_eq!(store(&second, 1).run_id().await.unwrap(), run_id);
+    let run_id = store(&first, 1).run_id(ALL).await.unwrap();
+    assert_eq!(store(&second, 1).run_id(ALL).await.unwrap(), run_id);
     first.stop().await;
-    assert_eq!(store(&second, 1).run_id().await.unwrap(), run_id);
+    assert_eq!(store(&second, 1).run_id(ALL).await.unwrap(), run_id);
     let url = second.url();
     second.stop().await;
     assert!(
@@ -534,6 +534,6 @@ async fn a_private_server_is_adopted_and_stopped_by_its_last_user() {
 
     let deep = dir.path().join("d".repeat(120));
     let far = PrivateRedis::start(&deep).await.unwrap();
-    assert!(store(&far, 1).run_id().await.is_ok());
+    assert!(store(&far, 1).run_id(ALL).await.is_ok());
     far.stop().await;
 }

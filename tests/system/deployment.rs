@@ -11,6 +11,7 @@ use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
+use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 use crate::{postgres, program};
 
@@ -28,13 +29,22 @@ pub(crate) enum Redis {
     Private,
     /// One that the test started.
     Own,
+    /// A cluster that the test started.
+    Cluster,
+}
+
+/// The redis-servers that the test started.
+enum Servers {
+    None,
+    One(RedisServer),
+    Cluster(RedisCluster),
 }
 
 /// Where the stores are.
 pub(crate) struct Deployment {
     dir: TempDir,
     database_url: String,
-    own_redis: Option<RedisServer>,
+    servers: Servers,
     token: OnceCell<String>,
     processes: AtomicUsize,
 }
@@ -46,7 +56,11 @@ impl Deployment {
             .prefix("laurel-")
             .tempdir()
             .unwrap();
-        let own_redis = (redis == Redis::Own).then(|| RedisServer::start(dir.path()));
+        let servers = match redis {
+            Redis::Private => Servers::None,
+            Redis::Own => Servers::One(RedisServer::start(dir.path())),
+            Redis::Cluster => Servers::Cluster(RedisCluster::start(dir.path())),
+        };
         let database_url = match sql {
             Sql::Sqlite => format!(
                 "sqlite://{}?mode=rwc",
@@ -57,7 +71,7 @@ impl Deployment {
         Arc::new(Self {
             dir,
             database_url,
-            own_redis,
+            servers,
             token: OnceCell::new(),
             processes: AtomicUsize::new(0),
         })
@@ -124,7 +138,7 @@ impl Deployment {
         self.dir.path().join(format!("{name}.{number}"))
     }
 
-    /// A connection to Redis.
+    /// A connection to Redis, a single server.
     pub(crate) async fn redis(&self) -> MultiplexedConnection {
         self.try_redis().await.unwrap()
     }
@@ -183,15 +197,26 @@ impl Deployment {
 
     /// Where its Redis is.
     pub(crate) fn redis_url(&self) -> String {
-        self.own_redis.as_ref().map_or_else(
-            || {
-                format!(
-                    "redis+unix://{}",
-                    self.dir.path().join("data/redis/redis.sock").display()
-                )
-            },
-            |server| server.url().to_owned(),
-        )
+        self.servers_url().unwrap_or_else(|| {
+            let socket = self.dir.path().join("data/redis/redis.sock");
+            format!("redis+unix://{}", socket.display())
+        })
+    }
+
+    /// Its cluster.
+    pub(crate) fn cluster(&self) -> &RedisCluster {
+        let Servers::Cluster(cluster) = &self.servers else {
+            panic!("its Redis is no cluster");
+        };
+        cluster
+    }
+
+    fn servers_url(&self) -> Option<String> {
+        match &self.servers {
+            Servers::None => None,
+            Servers::One(server) => Some(server.url().to_owned()),
+            Servers::Cluster(cluster) => Some(cluster.url()),
+        }
     }
 
     fn settled(&self, mut command: Command, arguments: &[&str]) -> Command {
@@ -201,8 +226,8 @@ impl Deployment {
             .env("LAUREL_DATA_DIR", self.dir.path().join("data"))
             .env("LAUREL_DATABASE_URL", &self.database_url)
             .stdin(std::process::Stdio::null());
-        if let Some(server) = &self.own_redis {
-            command.env("LAUREL_REDIS_URL", server.url());
+        if let Some(url) = self.servers_url() {
+            command.env("LAUREL_REDIS_URL", url);
         }
         command
     }
@@ -211,8 +236,8 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         // The private redis-server outlives a process that was killed.
-        let client = redis::Client::open(self.redis_url()).unwrap();
-        if self.own_redis.is_none()
+        if let Servers::None = self.servers
+            && let Ok(client) = redis::Client::open(self.redis_url())
             && let Ok(mut connection) = client.get_connection()
         {
             let _ = redis::cmd("SHUTDOWN")

@@ -18,25 +18,25 @@ use crate::program::signal;
 use crate::wait::until;
 
 /// How many batches a load has.
-const BATCHES: usize = 120;
+pub(crate) const BATCHES: usize = 120;
 
 /// How many events a batch has.
 const BATCH_EVENTS: usize = 12;
 
 /// How many requests are under way at once.
-const SENDERS: usize = 8;
+pub(crate) const SENDERS: usize = 8;
 
 /// How many faults each database sees in a test.
 const FAULTS: [(Sql, usize); 2] = [(Sql::Sqlite, 3), (Sql::Postgres, 2)];
 
 /// A board and its load: events of different ids.
-struct Load {
-    board: Board,
-    batches: Vec<Vec<Event>>,
+pub(crate) struct Load {
+    pub(crate) board: Board,
+    pub(crate) batches: Vec<Vec<Event>>,
 }
 
 impl Load {
-    fn new(rng: &mut StdRng, number: usize) -> Self {
+    pub(crate) fn new(rng: &mut StdRng, number: usize) -> Self {
         let board = Board {
             slug: format!("load-{number}"),
             direction: ["HIGH_FIRST", "LOW_FIRST"][number % 2],
@@ -66,7 +66,12 @@ impl Load {
 
     /// Sends all batches, several at once and through the processes in turn, and calls for `fault` when the k-th is acknowledged. The events acknowledged;
     /// what is refused or not answered is left, as a client that gives up would.
-    async fn send(&self, apis: &[&Api], k: usize, mut fault: impl AsyncFnMut()) -> Vec<Event> {
+    pub(crate) async fn send(
+        &self,
+        apis: &[&Api],
+        k: usize,
+        mut fault: impl AsyncFnMut(),
+    ) -> Vec<Event> {
         let mut answers = stream::iter(self.batches.iter().zip(apis.iter().cycle()))
             .map(async |(batch, api)| (batch, try_submit(api, &self.board, batch).await))
             .buffer_unordered(SENDERS);
@@ -204,7 +209,7 @@ async fn processes_that_find_redis_emptied_fill_it_together_and_once() {
 }
 
 /// The service becomes well by itself; then what SQL has counts, and all the rest can be sent again.
-async fn check_recovered(api: &Api, load: &Load) {
+pub(crate) async fn check_recovered(api: &Api, load: &Load) {
     api.wait_until_ready().await;
     let counted = load.ids_in_sql(api.deployment()).await;
     load.send_again(api, &counted).await;

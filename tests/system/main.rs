@@ -2,7 +2,7 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`program`], [`postgres`], [`redis_server`] | what runs |
+//! | [`program`], [`postgres`], [`redis_server`], [`redis_cluster`] | what runs |
 //! | [`deployment`], [`api`] | a deployment of its own for each test, and the processes that serve it |
 //! | [`node`] | the scripts of tests/web: a browser, an audit |
 //! | [`wait`] | conditions waited for, with a deadline |
@@ -25,6 +25,7 @@ mod api;
 mod board_ends;
 mod board_lives;
 mod board_races;
+mod cluster;
 mod commands;
 mod connection;
 mod decay;
@@ -57,6 +58,7 @@ mod persisted;
 mod postgres;
 mod program;
 mod random;
+mod redis_cluster;
 mod redis_server;
 mod refusals;
 mod refusing_stores;

@@ -14,9 +14,15 @@ pub(crate) struct RedisServer {
 impl RedisServer {
     /// Starts one in a directory that exists.
     pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_at(dir, 0)
+    }
+
+    /// Starts one that listens at a port too.
+    pub(crate) fn start_at(dir: &Path, port: u16) -> Self {
         let socket = dir.join("redis.sock");
         let child = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "yes"])
+            .args(["--port", &port.to_string()])
+            .args(["--save", "", "--appendonly", "yes"])
             .arg("--dir")
             .arg(dir)
             .arg("--unixsocket")

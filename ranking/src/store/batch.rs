@@ -26,7 +26,7 @@ pub type RawEntries = Vec<(Vec<u8>, f64)>;
 
 impl Store {
     /// Every key that lies where standings do, with its partition, of all boards or one; foreign names included.
-    /// `SCAN`: several round trips, O(keys of the server).
+    /// `SCAN` on all servers: several round trips, O(keys of the servers).
     ///
     /// # Errors
     /// `Unavailable`.
@@ -34,7 +34,13 @@ impl Store {
         &self,
         board: Option<BoardNo>,
     ) -> Result<Vec<(Partition, String)>> {
-        let keys = self.scan(&self.keys().any_standings_pattern(board)).await?;
+        let pattern = self.keys().any_standings_pattern(board);
+        let mut keys = vec![];
+        for partitions in self.inner.cluster.map().await?.by_server() {
+            keys.extend(self.scan(partitions[0], &pattern).await?);
+        }
+        keys.sort_unstable();
+        keys.dedup();
         Ok(keys
             .into_iter()
             .filter_map(|key| Some((self.keys().partition_of(&key)?, key)))
@@ -62,16 +68,15 @@ impl Store {
                 .arg("WITHSCORES");
         }
         let mut entries = vec![].into_iter();
-        if kinds.iter().any(|kind| kind == "zset") {
-            let (answers, _): (Vec<RawEntries>, _) = self.read(&pipe).await?;
-            entries = answers.into_iter();
+        if !pipe.is_empty() {
+            entries = self.read_many(&pipe).await?.values.into_iter();
         }
         let of_kind = |kind: String| match kind.as_str() {
-            "zset" => entries.next(),
-            "none" => Some(vec![]),
-            _ => None,
+            "zset" => Ok(Some(super::decode(entries.next())?)),
+            "none" => Ok(Some(vec![])),
+            _ => Ok(None),
         };
-        Ok(kinds.into_iter().map(of_kind).collect())
+        kinds.into_iter().map(of_kind).collect()
     }
 
     /// A partition's head, how far a board's rolling windows have got in it, and one member's doubles in sorted sets, at one moment; none where
@@ -116,7 +121,8 @@ impl Store {
         for key in keys {
             pipe.cmd("TYPE").arg(key);
         }
-        Ok(self.read(&pipe).await?.0)
+        let kinds = self.read_many(&pipe).await?.values.into_iter();
+        kinds.map(|kind| super::decode(Some(kind))).collect()
     }
 
     /// Writes a standings to its stage, whose key it gives back; it expires unless it is swapped in. Pipelines of sorted variadic `ZADD`.
@@ -138,13 +144,11 @@ impl Store {
                 for (member, rank_key) in chunk {
                     command.arg(rank_key.to_redis()).arg(member.as_str());
                 }
-                command.ignore();
             }
             pipe.cmd("PEXPIRE")
                 .arg(&key)
-                .arg(STAGE_LIFETIME.as_millis() as u64)
-                .ignore();
-            let ((), _) = self.read(&pipe).await?;
+                .arg(STAGE_LIFETIME.as_millis() as u64);
+            self.read_many(&pipe).await?;
         }
         let mut size = redis::pipe();
         size.cmd("ZCARD").arg(&key);

@@ -131,8 +131,8 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub async fn periods_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
-        self.scan(&self.keys().periods_pattern(partition, Some(board)))
-            .await
+        let pattern = self.keys().periods_pattern(partition, Some(board));
+        self.scan(partition, &pattern).await
     }
 
     /// Up to `limit` periods of a standings' board, segment and window that have entries; the standings' own period does not matter.

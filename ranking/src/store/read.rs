@@ -2,7 +2,7 @@
 //!
 //! All of them share one order: rank key, then member bytes. A *split* is a place in that order, said as the number of
 //! entries before it in each shard; pages are merged from there, forward or back. Positions are 0-based.
-//! S shards are read in one pipeline; each read adds a `GET` of the heads, so that no answer comes from a partition
+//! S shards are read in one pipeline for each server that has some; each read adds a `GET` of the heads, so that no answer comes from a partition
 //! that is not level; of a rolling window how far it has got is read with them; and, after them, how far the window's periods have left Redis,
 //! so that none is taken for empty: such reads say `Sealed`.
 
@@ -600,7 +600,8 @@ impl<'a> Reads<'a> {
             let field = seal.map(SealName::field);
             self.pipe.cmd("HGET").arg(marks).arg(field);
         }
-        let (mut answers, run_id): (Vec<redis::Value>, _) = self.store.read(&self.pipe).await?;
+        let mut answered = self.store.read_many(&self.pipe).await?;
+        let mut answers = std::mem::take(&mut answered.values);
         let shards = self.standings.partitions.len();
         let seals = answers.split_off(answers.len() - seal.map_or(0, |_| shards));
         let mut rest = answers.split_off(shards);
@@ -611,9 +612,10 @@ impl<'a> Reads<'a> {
             }
             None => vec![],
         };
-        for (&partition, head) in self.standings.partitions.iter().zip(answers) {
+        for (shard, head) in answers.into_iter().enumerate() {
             let head: Option<String> = decode(Some(head))?;
-            Store::check_level(partition, head.as_deref(), &run_id)?;
+            let partition = self.standings.partitions[shard];
+            Store::check_level(partition, head.as_deref(), answered.run_id(shard))?;
         }
         for mark in marks {
             let mark: Option<String> = decode(Some(mark))?;

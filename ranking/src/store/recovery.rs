@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Pipeline;
+
+use super::Store;
 use super::write::Writes;
-use super::{Store, what_it_means};
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, Partition};
@@ -36,37 +38,34 @@ pub struct Recovery {
 }
 
 impl Store {
-    /// Begins a recovery, unless another one is under way. One round trip: `SET NX PX`.
+    /// Begins a recovery, unless another one is under way. One round trip: `SET NX PX`, `GET`, `EXISTS` in a transaction.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// `Unavailable`; also while the partition moves from one server to another.
     pub async fn begin_recovery(
         &self,
         partition: Partition,
         token: &str,
     ) -> Result<Option<Recovery>> {
-        let mut link = self.link().await?;
-        let mut command = redis::cmd("SET");
-        command
-            .arg(self.keys().recovery(partition))
-            .arg(token)
-            .arg("NX")
+        let key = self.keys().recovery(partition);
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("SET").arg(&key).arg(token);
+        pipe.arg("NX")
             .arg("PX")
             .arg(RECOVERY_LIFETIME.as_millis() as u64);
-        let set: Option<String> = match command.query_async(&mut link.connection).await {
-            Ok(set) => set,
-            Err(error) => {
-                self.unlink(&link).await;
-                return Err(what_it_means(&error));
-            }
-        };
+        // Sent again after a lost reply, it finds its own token.
+        pipe.cmd("GET").arg(&key);
+        self.stay(&mut pipe, partition);
+        let ((_, holder, _), run_id): ((Option<String>, Option<String>, u64), _) =
+            self.read(&pipe).await?;
         let recovery = Recovery {
             store: self.clone(),
             partition,
             token: token.to_owned(),
-            run_id: link.run_id,
+            run_id,
         };
-        Ok(set.map(|_| recovery))
+        Ok((holder.as_deref() == Some(token)).then_some(recovery))
     }
 
     /// The names of a partition's standings in Redis, of all boards or one, foreign names under the same pattern included.
@@ -79,21 +78,31 @@ impl Store {
         partition: Partition,
         board: Option<BoardNo>,
     ) -> Result<Vec<String>> {
-        self.scan(&self.keys().standings_pattern(partition, board))
-            .await
+        let pattern = self.keys().standings_pattern(partition, board);
+        self.scan(partition, &pattern).await
     }
 
-    pub(super) async fn scan(&self, pattern: &str) -> Result<Vec<String>> {
-        let (mut cursor, mut keys) = ("0".to_owned(), vec![]);
+    /// The keys of a pattern on the server that has a partition. In a transaction with each step goes what is refused while the partition's
+    /// slot moves: then some of its keys are on another server.
+    pub(super) async fn scan(&self, partition: Partition, pattern: &str) -> Result<Vec<String>> {
+        let (mut cursor, mut keys, mut began_on) = ("0".to_owned(), vec![], None);
         loop {
             let mut pipe = redis::pipe();
+            pipe.atomic();
+            self.stay(&mut pipe, partition);
             pipe.cmd("SCAN")
                 .arg(&cursor)
                 .arg("MATCH")
                 .arg(pattern)
                 .arg("COUNT")
                 .arg(SCAN_COUNT);
-            let (((next, found),), _): (((String, Vec<String>),), _) = self.read(&pipe).await?;
+            let ((_, (next, found)), run_id): ((u64, (String, Vec<String>)), _) =
+                self.read(&pipe).await?;
+            if began_on.get_or_insert_with(|| run_id.clone()) != &run_id {
+                return Err(Error::Unavailable(
+                    "Redis was another server while its keys were listed; try again".into(),
+                ));
+            }
             keys.extend(found);
             if next == "0" {
                 keys.sort_unstable();
@@ -102,6 +111,13 @@ impl Store {
             }
             cursor = next;
         }
+    }
+
+    /// Adds a command to a transaction that is refused while the partition's slot moves from one server to another.
+    fn stay(&self, pipe: &mut Pipeline, partition: Partition) {
+        let keys = self.keys();
+        let command = pipe.cmd("EXISTS").arg(keys.head(partition));
+        command.arg(keys.nowhere(partition));
     }
 }
 
@@ -187,7 +203,7 @@ impl Recovery {
             keys.periods_pattern(self.partition, None),
             keys.rolls_pattern(self.partition),
         ] {
-            found.extend(self.store.scan(&pattern).await?);
+            found.extend(self.store.scan(self.partition, &pattern).await?);
         }
         for chunk in found.chunks(500) {
             let mut writes = Writes::default();

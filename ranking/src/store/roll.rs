@@ -54,8 +54,8 @@ impl Store {
             pipe.cmd("HGETALL")
                 .arg(self.keys().rolls(*partition, *board));
         }
-        let (marks, _): (Vec<HashMap<String, String>>, _) = self.read(&pipe).await?;
-        marks.into_iter().map(marks_of).collect()
+        let marks = self.read_many(&pipe).await?.values.into_iter();
+        marks.map(|marks| marks_of(decode(Some(marks))?)).collect()
     }
 
     /// A step of a walk through one shard of a standings: whoever is there all the while is met. Begins at "0". `ZSCAN`: O(members of the step).

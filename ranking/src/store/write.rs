@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use futures::future::join_all;
 use redis::FromRedisValue;
 
 use super::{Failed, Store, decode};
@@ -433,22 +434,42 @@ impl Store {
         Ok((head, entries_of(partition, entries)?, run_id))
     }
 
-    /// The heads of all partitions, in their order, level or not. One round trip: `MGET`-like pipeline of `GET`.
+    /// The heads of all partitions, in their order, level or not; an error for those whose server does not answer. One round trip, to all
+    /// servers at once: a `GET` a partition.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// `Unavailable` where no server answers.
     pub async fn heads(&self) -> Result<Vec<Result<Head>>> {
+        let groups = self.inner.cluster.map().await?.by_server();
+        let asked = join_all(groups.iter().map(|group| self.heads_of(group))).await;
+        if let Some(Err(error)) = asked.first()
+            && asked.iter().all(Result::is_err)
+        {
+            return Err(error.clone());
+        }
+        let mut heads: Vec<(Partition, Result<Head>)> = vec![];
+        for (group, asked) in groups.into_iter().zip(asked) {
+            match asked {
+                Ok(asked) => heads.extend(group.into_iter().zip(asked)),
+                Err(error) => heads.extend(group.into_iter().map(|one| (one, Err(error.clone())))),
+            }
+        }
+        heads.sort_unstable_by_key(|(partition, _)| *partition);
+        Ok(heads.into_iter().map(|(_, head)| head).collect())
+    }
+
+    async fn heads_of(&self, partitions: &[Partition]) -> Result<Vec<Result<Head>>> {
         let mut pipe = redis::pipe();
-        for partition in self.partitions().each() {
+        for &partition in partitions {
             pipe.cmd("GET").arg(self.keys().head(partition));
         }
-        let (heads, run_id): (Vec<Option<String>>, _) = self.read(&pipe).await?;
-        Ok(self
-            .partitions()
-            .each()
-            .zip(heads)
-            .map(|(partition, head)| Self::check_level(partition, head.as_deref(), &run_id))
-            .collect())
+        let mut answers = self.read_many(&pipe).await?;
+        let values = std::mem::take(&mut answers.values).into_iter().enumerate();
+        let head = |(index, value)| {
+            let head: Option<String> = decode(Some(value))?;
+            Self::check_level(partitions[index], head.as_deref(), answers.run_id(index))
+        };
+        Ok(values.map(head).collect())
     }
 
     /// Drops from the log what SQL has: everything up to `seq`, accepted by the run of that id. One round trip: `XTRIM` in a script.
