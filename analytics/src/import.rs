@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use entity::deployment::Deployment;
 use entity::recovery::settle;
-use entity::submit::submit;
+use entity::submit::{Prepared, submit};
 use entity::{board, member, score_event};
 use ranking::batch::Batch;
 use ranking::board::Board;
@@ -147,14 +147,8 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             continue;
         }
         let deadline = tokio::time::Instant::now() + SUBMIT_TIMEOUT;
-        let submitted = submit(
-            deployment,
-            *partition,
-            submissions,
-            entity::now_ms(),
-            deadline,
-        )
-        .await?;
+        let prepared = Prepared::new(submissions, entity::now_ms());
+        let submitted = submit(deployment, *partition, prepared, None, deadline).await?;
         for verdict in submitted.verdicts {
             match verdict {
                 Verdict::Accepted { .. } => imported.accepted += 1,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use entity::deployment::Deployment;
 use futures::future::BoxFuture;
 use moka::sync::Cache;
-use ranking::id::{BoardNo, MemberId};
+use ranking::id::BoardNo;
 use ranking::store::Store;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -17,12 +17,10 @@ use crate::error::{Error, Result};
 use crate::friends::Friends;
 use crate::hot::{CacheSettings, Hot};
 use crate::reading::{HotPages, page_bytes};
+use crate::recent_members::RecentMembers;
 
 /// How long a read waits for a partition to become level again.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How many members are remembered that were accepted here and may not be in SQL yet.
-const RECENT_MEMBERS_MAX: u64 = 100_000;
 
 /// How many members' regions are remembered for when SQL is away.
 const LAST_REGIONS_MAX: u64 = 100_000;
@@ -45,8 +43,8 @@ pub struct App {
     pub committers: Committers,
     /// Whether boards that are public may be read without a token.
     pub public_reads: bool,
-    /// Members whose first score was accepted here a moment ago: they exist, though their row may be on its way.
-    pub recent_members: Cache<MemberId, ()>,
+    /// Members who were accepted here a moment ago.
+    pub recent_members: RecentMembers,
     /// The regions that members had when they were last asked for: what is used while SQL is away.
     pub last_regions: Cache<String, Option<String>>,
 }
@@ -63,10 +61,6 @@ impl App {
         let cache_age = Duration::from_millis(caches.cache_age_ms);
         let bytes_max = caches.page_cache_bytes;
         let pages = Hot::new(&deployment.store, cache_age, bytes_max, page_bytes);
-        let recent_members = Cache::builder()
-            .max_capacity(RECENT_MEMBERS_MAX)
-            .time_to_live(Duration::from_secs(600))
-            .build();
         Self {
             deployment,
             boards: Boards::new(),
@@ -76,7 +70,7 @@ impl App {
             cache_age,
             committers,
             public_reads,
-            recent_members,
+            recent_members: RecentMembers::default(),
             last_regions: Cache::new(LAST_REGIONS_MAX),
         }
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use entity::deployment::Deployment;
 use entity::now_ms;
+use entity::submit::{Prepared, submit};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::Partition;
+use ranking::id::{BoardNo, Partition};
 use ranking::submission::{Submission, Verdict};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorCode, Result};
-
-/// How many requests may wait for one partition; beyond it submissions are refused.
-const QUEUE_MAX: usize = 1024;
+use crate::queue::{FairQueue, REQUESTS_OF_BOARD_MAX};
+use crate::worker::Signals;
 
 /// How long a batch is tried for, in seconds, before it is said that nobody knows.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,6 +23,8 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The submissions of one request to one partition, on their way.
 struct Order {
     submissions: Vec<Submission>,
+    /// How many they are.
+    count: usize,
     reply: oneshot::Sender<Result<Placed>>,
 }
 
@@ -37,29 +39,34 @@ pub struct Placed {
 
 /// The queues of all partitions.
 pub struct Committers {
-    queues: Vec<mpsc::Sender<Order>>,
+    queues: Vec<Arc<FairQueue<Order>>>,
     tasks: Vec<JoinHandle<()>>,
+    signals: Arc<Signals>,
 }
 
 impl Committers {
-    /// Starts a committer for each partition; `committed` is told after each commit.
+    /// Starts a committer for each partition; the persister is told after each commit.
     #[must_use]
-    pub fn start(deployment: &Deployment, committed: &Arc<Notify>) -> Self {
+    pub fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
         let (mut queues, mut tasks) = (vec![], vec![]);
         for partition in deployment.store.partitions().each() {
-            let (queue, orders) = mpsc::channel(QUEUE_MAX);
-            queues.push(queue);
+            let queue = Arc::new(FairQueue::new());
+            queues.push(queue.clone());
             tasks.push(tokio::spawn(run(
                 deployment.clone(),
                 partition,
-                orders,
-                committed.clone(),
+                queue,
+                signals.clone(),
             )));
         }
-        Self { queues, tasks }
+        Self {
+            queues,
+            tasks,
+            signals: signals.clone(),
+        }
     }
 
-    /// Submits to one partition and waits for what became of it.
+    /// Submits to one partition and waits for what became of it. The turn is that of the first one's board.
     ///
     /// # Errors
     /// `UNAVAILABLE` where nothing was written; `TIMEOUT` where that is not known.
@@ -70,8 +77,17 @@ impl Committers {
     ) -> Result<Placed> {
         let (reply, answer) = oneshot::channel();
         let queue = &self.queues[usize::from(partition.0)];
-        queue.try_send(Order { submissions, reply }).map_err(|_| {
-            Error::new(ErrorCode::Unavailable, format!("more than {QUEUE_MAX} requests wait for this board's partition; try again in a second"))
+        let board = submissions
+            .first()
+            .map_or(BoardNo(0), |first| first.board.no);
+        let count = submissions.len();
+        let order = Order {
+            submissions,
+            count,
+            reply,
+        };
+        queue.push(board, count, order).map_err(|_| {
+            Error::new(ErrorCode::Unavailable, format!("{REQUESTS_OF_BOARD_MAX} requests wait for this board already; try again in a second"))
         })?;
         answer.await.map_err(|_| {
             Error::new(
@@ -81,9 +97,16 @@ impl Committers {
         })?
     }
 
+    /// Has the persister of this process, where there is one, not wait for more.
+    pub fn hurry_persister(&self) {
+        self.signals.awaited.notify_one();
+    }
+
     /// Takes no more, and waits until what is queued is done.
     pub async fn drain(self) {
-        drop(self.queues);
+        for queue in &self.queues {
+            queue.close();
+        }
         for task in self.tasks {
             if let Err(error) = task.await {
                 tracing::error!(%error, "a committer ended badly");
@@ -95,53 +118,61 @@ impl Committers {
 async fn run(
     deployment: Deployment,
     partition: Partition,
-    mut orders: mpsc::Receiver<Order>,
-    committed: Arc<Notify>,
+    queue: Arc<FairQueue<Order>>,
+    signals: Arc<Signals>,
 ) {
-    let mut waiting: Option<Order> = None;
+    let mut next: Option<Taken> = None;
     loop {
-        let first = match waiting.take() {
-            Some(order) => order,
-            None => match orders.recv().await {
-                Some(order) => order,
+        let taken = match next.take() {
+            Some(taken) => taken,
+            None => match Taken::of(queue.wait(COMMIT_EVENTS_MAX).await) {
+                Some(taken) => taken,
                 None => return,
             },
         };
-        let mut size = first.submissions.len();
-        let mut batch = vec![first];
-        while let Ok(order) = orders.try_recv() {
-            if size + order.submissions.len() > COMMIT_EVENTS_MAX {
-                waiting = Some(order);
-                break;
-            }
-            size += order.submissions.len();
-            batch.push(order);
-        }
-        commit(&deployment, partition, batch).await;
-        committed.notify_one();
+        next = Taken::of(queue.take(COMMIT_EVENTS_MAX));
+        commit(&deployment, partition, taken, next.as_mut()).await;
+        signals.committed.notify_one();
     }
 }
 
-async fn commit(deployment: &Deployment, partition: Partition, mut batch: Vec<Order>) {
-    let submissions: Vec<Submission> = batch
-        .iter_mut()
-        .flat_map(|order| order.submissions.iter().cloned())
-        .collect();
+/// What goes into one commit.
+struct Taken {
+    orders: Vec<Order>,
+    prepared: Prepared,
+}
+
+impl Taken {
+    fn of(mut orders: Vec<Order>) -> Option<Self> {
+        if orders.is_empty() {
+            return None;
+        }
+        let submissions = orders
+            .iter_mut()
+            .flat_map(|order| std::mem::take(&mut order.submissions));
+        let prepared = Prepared::new(submissions.collect(), now_ms());
+        Some(Self { orders, prepared })
+    }
+}
+
+async fn commit(
+    deployment: &Deployment,
+    partition: Partition,
+    taken: Taken,
+    following: Option<&mut Taken>,
+) {
+    let following = following.map(|taken| &mut taken.prepared);
     let deadline = Instant::now() + SUBMIT_TIMEOUT;
-    let result = entity::submit::submit(deployment, partition, submissions, now_ms(), deadline)
+    let result = submit(deployment, partition, taken.prepared, following, deadline)
         .await
         .map_err(Error::from);
     let mut verdicts = result
         .as_ref()
         .map_or_else(|_| [].iter(), |submitted| submitted.verdicts.iter());
-    for order in batch {
+    for order in taken.orders {
         let answer = match &result {
             Ok(submitted) => Ok(Placed {
-                verdicts: verdicts
-                    .by_ref()
-                    .take(order.submissions.len())
-                    .cloned()
-                    .collect(),
+                verdicts: verdicts.by_ref().take(order.count).cloned().collect(),
                 commit: submitted.commit.clone(),
             }),
             Err(error) => Err(error.clone()),

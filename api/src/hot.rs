@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// What is kept in memory for whoever asks next. Each is an environment variable, or the flag of the same name.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CacheSettings {
-    /// How old a cached page or answer may be, in milliseconds, 0 to 250; 0 switches both caches off.
+    /// How old a cached page or answer may be, in milliseconds, 0 to 250. At 0 nothing is served that was read before it was asked for; those who ask for the same while it is read share the next read.
     #[arg(long, env = "LAUREL_CACHE_AGE_MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(0..=250))]
     pub cache_age_ms: u64,
     /// How much memory the first pages of standings may take, in bytes; 0 switches this cache off.
@@ -98,17 +98,18 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Has nothing yet, and keeps so many bytes of values for `age`; nothing where either is 0.
+    /// Has nothing yet, and keeps so many bytes of values for `age`; where that is 0, for those who wait already. Nothing is kept or
+    /// shared where the bytes are 0.
     #[must_use]
     pub fn new(store: &Store, age: Duration, bytes_max: u64, bytes: fn(&K, &V) -> usize) -> Self {
         let weigh = move |key: &K, fetched: &Fetched<V>| {
             u32::try_from(bytes(key, &fetched.value)).unwrap_or(u32::MAX)
         };
-        let values = (!age.is_zero() && bytes_max > 0).then(|| {
+        let values = (bytes_max > 0).then(|| {
             Cache::builder()
                 .max_capacity(bytes_max)
                 .weigher(weigh)
-                .time_to_live(age)
+                .time_to_live(age.max(Duration::from_millis(1)))
                 .build()
         });
         Self {

@@ -8,9 +8,9 @@
 //! | [`graphiql`] | GraphiQL, embedded in the program |
 //! | [`hot`], [`reading`] | what many ask for at once; reads, and the first pages kept for a moment |
 //! | [`loader`] | the look-ups of one request, gathered |
-//! | [`committer`] | scores on their way into partitions |
+//! | [`committer`], [`queue`] | scores on their way into partitions |
 //! | [`worker`] | the log into SQL, and recovery |
-//! | [`boards`], [`friends`], [`known`] | what this process knows of SQL |
+//! | [`boards`], [`friends`], [`known`], [`recent_members`] | what this process knows of SQL, and what SQL does not know yet |
 //! | [`access`] | access tokens |
 //! | [`demo`] | real boards to try |
 
@@ -34,7 +34,9 @@ mod hot;
 mod http;
 mod known;
 mod loader;
+mod queue;
 mod reading;
+mod recent_members;
 mod serve;
 mod worker;
 

@@ -11,7 +11,7 @@ use migration::{Migrator, MigratorTrait};
 use sea_orm::{DatabaseConnection, EntityTrait, PaginatorTrait};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -19,6 +19,7 @@ use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::committer::Committers;
 use crate::hot::CacheSettings;
+use crate::worker::Signals;
 use crate::{demo, graphql, http, worker};
 
 /// How long requests may take to end when the process stops.
@@ -72,9 +73,9 @@ pub async fn serve(
         .open(db)
         .await
         .context("the stores cannot be opened")?;
-    let committed = Arc::new(Notify::new());
-    let committers = Committers::start(&deployment, &committed);
-    let working = workers.then(|| Working::start(&deployment, &committed));
+    let signals = Arc::new(Signals::default());
+    let committers = Committers::start(&deployment, &signals);
+    let working = workers.then(|| Working::start(&deployment, &signals));
     let app = Arc::new(App::new(
         deployment.clone(),
         committers,
@@ -127,7 +128,7 @@ pub async fn work(settings: &Settings) -> Result<()> {
         .open(database(settings).await?)
         .await
         .context("the stores cannot be opened")?;
-    let working = Working::start(&deployment, &Arc::new(Notify::new()));
+    let working = Working::start(&deployment, &Arc::default());
     stop.wait().await;
     working.stop().await;
     deployment.close().await;
@@ -149,9 +150,9 @@ pub async fn demo(settings: &Settings) -> Result<()> {
         .open(db)
         .await
         .context("the stores cannot be opened")?;
-    let committed = Arc::new(Notify::new());
-    let committers = Committers::start(&deployment, &committed);
-    let working = Working::start(&deployment, &committed);
+    let signals = Arc::new(Signals::default());
+    let committers = Committers::start(&deployment, &signals);
+    let working = Working::start(&deployment, &signals);
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();
     let loaded = tokio::select! {
@@ -193,11 +194,11 @@ struct Working {
 }
 
 impl Working {
-    fn start(deployment: &Deployment, committed: &Arc<Notify>) -> Self {
+    fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
         let (stop, stopped) = watch::channel(false);
         Self {
             stop,
-            task: tokio::spawn(worker::work(deployment.clone(), committed.clone(), stopped)),
+            task: tokio::spawn(worker::work(deployment.clone(), signals.clone(), stopped)),
         }
     }
 

@@ -14,6 +14,10 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long nothing may happen before the heads are looked at again: other processes commit too.
 const IDLE: Duration = Duration::from_millis(200);
 
+/// How long what is committed is gathered for one transaction, unless somebody waits for it: small transactions cost many times as much, and
+/// each has the disk to itself while Redis wants to write.
+const GATHER: Duration = Duration::from_millis(50);
+
 /// How long to wait after a store failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -26,10 +30,19 @@ const PURGE_AFTER_MS: i64 = 20_000;
 /// How long a last round may take when the process stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// What the persister of this process is told.
+#[derive(Debug, Default)]
+pub struct Signals {
+    /// There is something to persist.
+    pub committed: Notify,
+    /// Somebody waits for SQL to have it.
+    pub awaited: Notify,
+}
+
 /// Works until it is told to stop, then persists what is left, as far as the stores answer.
-pub async fn work(deployment: Deployment, committed: Arc<Notify>, stop: watch::Receiver<bool>) {
+pub async fn work(deployment: Deployment, signals: Arc<Signals>, stop: watch::Receiver<bool>) {
     tokio::join!(
-        persist(&deployment, &committed, stop.clone()),
+        persist(&deployment, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {
             finish_what_was_begun(deployment).boxed()
         }),
@@ -37,7 +50,7 @@ pub async fn work(deployment: Deployment, committed: Arc<Notify>, stop: watch::R
     );
 }
 
-async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::Receiver<bool>) {
+async fn persist(deployment: &Deployment, signals: &Signals, mut stop: watch::Receiver<bool>) {
     let mut seqs = vec![None; usize::from(deployment.store.partitions().count())];
     let mut well = true;
     while !*stop.borrow() {
@@ -47,8 +60,13 @@ async fn persist(deployment: &Deployment, committed: &Notify, mut stop: watch::R
                     tracing::info!("the stores answer again");
                 }
                 tokio::select! {
-                    () = committed.notified() => {}
+                    () = signals.committed.notified() => {}
                     () = sleep(IDLE) => {}
+                    _ = stop.changed() => continue,
+                }
+                tokio::select! {
+                    () = signals.awaited.notified() => {}
+                    () = sleep(GATHER) => {}
                     _ = stop.changed() => {}
                 }
             }

@@ -37,6 +37,15 @@ pub(crate) trait Change {
         deployment: &Deployment,
         partition: Partition,
     ) -> impl Future<Output = Result<Proposal<Self::Outcome>>> + Send;
+
+    /// Reads for whoever comes next. It is asked right behind the commit, while that is under way.
+    fn read_behind(
+        &mut self,
+        _deployment: &Deployment,
+        _partition: Partition,
+    ) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// What a change came to.
@@ -156,10 +165,14 @@ async fn try_once<C: Change>(
         .into()));
     }
     let (seq, id) = (commit.seq, commit.id.clone());
-    let committed = deployment
-        .store
-        .commit_writes(partition, &head, &commit, &writes)
-        .await;
+    // In this order: what is asked first is sent first.
+    let (committed, ()) = tokio::join!(
+        biased;
+        deployment
+            .store
+            .commit_writes(partition, &head, &commit, &writes),
+        change.read_behind(deployment, partition),
+    );
     match committed {
         Ok(Outcome::Done) => Ok(Tried::Done(Done {
             outcome,

@@ -21,6 +21,12 @@ use crate::error::{Error, Result};
 /// The partitions of a deployment that is born without being told.
 const PARTITIONS_UNASKED: u16 = 16;
 
+/// How much of the database a connection to SQLite keeps in memory, in KiB, as SQLite wants it said.
+const SQLITE_CACHE: &str = "-32768";
+
+/// How long SQLite's write-ahead log gets before it is copied back, in pages of 4 KiB: what is written often is copied once.
+const SQLITE_CHECKPOINT_PAGES: &str = "8000";
+
 /// Where the stores are. Each is an environment variable, or the flag of the same name.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Settings {
@@ -194,6 +200,10 @@ impl Settings {
                 .journal_mode(SqliteJournalMode::Wal)
                 .synchronous(SqliteSynchronous::Full)
                 .busy_timeout(Duration::from_secs(30))
+                .pragma("cache_size", SQLITE_CACHE)
+                // The journals of single statements are small and not worth a file.
+                .pragma("temp_store", "MEMORY")
+                .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
         });
         Ok(Database::connect(options).await?)
     }

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
 use ranking::id::{BoardNo, Partition};
+use ranking::store::Store;
+use ranking::store::write::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbErr,
@@ -18,8 +20,11 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result, is_refused_content};
 use crate::{board, commit, correction, dead_letter, log_cursor, member, score_event, standing};
 
-/// How many commits are read from a log at once.
-const COMMITS_MAX: usize = 500;
+/// How many commits one transaction takes.
+const COMMITS_MAX: usize = 1000;
+
+/// How many commits are read from a log at first: each may have a thousand events, or one.
+const COMMITS_AT_FIRST: usize = 8;
 
 /// How many events one transaction takes, unless a single commit has more.
 const EVENTS_MAX: usize = 5000;
@@ -60,9 +65,7 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
         .one(db)
         .await?
         .ok_or_else(not_level)?;
-    let log = store
-        .log_after(partition, cursor.seq as u64, COMMITS_MAX)
-        .await?;
+    let log = read_log(store, partition, cursor.seq as u64).await?;
     if log.head.run_id != cursor.run_id {
         return Err(not_level());
     }
@@ -86,6 +89,29 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
         seq,
         head: log.head.seq,
     })
+}
+
+/// Reads as much of a log as one transaction takes, and not much more.
+async fn read_log(store: &Store, partition: Partition, seq: u64) -> Result<LogRead> {
+    let mut count = COMMITS_AT_FIRST;
+    let mut log = store.log_after(partition, seq, count).await?;
+    let mut read = log.commits.len();
+    while let Some(last) = log.commits.last()
+        && read == count
+        && log.commits.len() < COMMITS_MAX
+        && events_of(&log.commits) < EVENTS_MAX
+    {
+        count *= 4;
+        let more = store.log_after(partition, last.seq, count).await?;
+        read = more.commits.len();
+        log.head = more.head;
+        log.commits.extend(more.commits);
+    }
+    Ok(log)
+}
+
+fn events_of(commits: &[Commit]) -> usize {
+    commits.iter().map(|commit| commit.events.len()).sum()
 }
 
 /// Writes commits that descend from the cursor. Where SQL refuses content, the commits are halved until the events at fault are found;
@@ -267,6 +293,11 @@ async fn write_events(
             taken.push((commit.seq, event));
         }
     }
+    let rows = standing::load(transaction, &taken).await?;
+    // Who has a row of standings has one of members.
+    for (_, member) in rows.keys() {
+        members.remove(member.as_str());
+    }
     let members = members
         .into_iter()
         .map(|(key, created_at_ms)| member::ActiveModel {
@@ -282,7 +313,7 @@ async fn write_events(
     insert_chunked::<member::Entity, _>(transaction, members.collect(), Some(known)).await?;
     insert_chunked::<score_event::Entity, _>(transaction, events, None).await?;
     insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
-    standing::fold_onto(transaction, partition, &taken, boards).await?;
+    standing::fold_onto(transaction, partition, &taken, rows, boards).await?;
     taken.append(&mut unwritten);
     correction::correct(transaction, partition, &taken, boards).await
 }
@@ -360,6 +391,6 @@ pub(crate) fn one_transaction(mut commits: Vec<Commit>) -> Vec<Commit> {
         events <= EVENTS_MAX
     });
     let count = fits.count().max(1);
-    commits.truncate(count);
+    commits.truncate(count.min(COMMITS_MAX));
     commits
 }

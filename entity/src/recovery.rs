@@ -104,7 +104,7 @@ async fn keep(recovery: &Recovery) -> Result<()> {
 pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64> {
     let mut goal = None;
     loop {
-        match persist(deployment, partition).await {
+        match Box::pin(persist(deployment, partition)).await {
             Ok(Progress::Level { seq }) => return Ok(seq),
             Ok(Progress::Wrote { seq, head }) if seq >= *goal.get_or_insert(head) => {
                 return Ok(seq);

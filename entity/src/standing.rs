@@ -1,6 +1,6 @@
 //! All-time standings: what the history adds up to, kept with it in the same transaction.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind};
@@ -48,7 +48,7 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Folds events, with the seqs of their commits and in their order, onto the all-time standings. A removal takes the member's rows away;
+/// Folds events, with the seqs of their commits and in their order, onto the all-time standings, whose `rows` [`load`] gave. A removal takes the member's rows away;
 /// after a void they are what the member's history adds up to, which the transaction has already.
 ///
 /// The rows follow from history: where one cannot be read, or would hold what has no key (somebody edited it), it is left as it is
@@ -60,6 +60,7 @@ pub(crate) async fn fold_onto(
     transaction: &DatabaseTransaction,
     partition: Partition,
     events: &[(u64, &Event)],
+    mut rows: Loaded,
     boards: &HashMap<BoardNo, Board>,
 ) -> Result<(), DbErr> {
     let mut by_member: BTreeMap<(BoardNo, &str), Vec<(u64, &Event)>> = BTreeMap::new();
@@ -69,7 +70,6 @@ pub(crate) async fn fold_onto(
             .or_default()
             .push((seq, event));
     }
-    let mut rows = load(transaction, by_member.keys().copied()).await?;
     let mut upserts = vec![];
     for ((no, member), events) in by_member {
         let Some(board) = boards.get(&no) else {
@@ -132,7 +132,7 @@ pub(crate) async fn fold_onto(
             }
         }
     }
-    insert_chunked::<Entity, _>(transaction, upserts, Some(replace())).await
+    insert_chunked::<Entity, _>(transaction, upserts, Some(change())).await
 }
 
 /// What a member's whole history adds up to, by segment.
@@ -158,6 +158,14 @@ async fn refold(
     Ok(replay.into_states(Window::All))
 }
 
+/// How a row changes the one of the same member, who stays in its partition.
+fn change() -> OnConflict {
+    use Column::{BoardNo, Member, RankKey, Score, Segment, Seq};
+    OnConflict::columns([BoardNo, Segment, Member])
+        .update_columns([Score, RankKey, Seq])
+        .to_owned()
+}
+
 /// How a row replaces the one of the same member.
 #[must_use]
 pub fn replace() -> OnConflict {
@@ -167,18 +175,25 @@ pub fn replace() -> OnConflict {
         .to_owned()
 }
 
-type Loaded = HashMap<(BoardNo, String), Vec<Model>>;
+/// Rows by board and member.
+pub(crate) type Loaded = HashMap<(BoardNo, String), Vec<Model>>;
 
-async fn load(
+/// The rows of the members that events are of.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn load(
     transaction: &DatabaseTransaction,
-    members: impl Iterator<Item = (BoardNo, &str)>,
+    events: &[(u64, &Event)],
 ) -> Result<Loaded, DbErr> {
-    let mut by_board: BTreeMap<BoardNo, Vec<&str>> = BTreeMap::new();
-    for (no, member) in members {
-        by_board.entry(no).or_default().push(member);
+    let mut by_board: BTreeMap<BoardNo, BTreeSet<&str>> = BTreeMap::new();
+    for (_, event) in events {
+        let members = by_board.entry(event.board).or_default();
+        members.insert(event.member.as_str());
     }
     let mut rows = Loaded::new();
     for (no, members) in by_board {
+        let members: Vec<&str> = members.into_iter().collect();
         for chunk in members.chunks(MEMBERS_MAX) {
             let of_them = Condition::all()
                 .add(Column::BoardNo.eq(no.0))

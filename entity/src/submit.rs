@@ -2,7 +2,7 @@
 
 use ranking::batch::Batch;
 use ranking::id::Partition;
-use ranking::submission::{Fold, Submission, Verdict};
+use ranking::submission::{Fold, Snapshot, Submission, Verdict};
 use tokio::time::{Instant, timeout_at};
 
 use crate::change::{Change, Proposal, carry_out};
@@ -13,6 +13,45 @@ use crate::roll;
 /// How many entries one commit may touch: no script runs for long.
 const TOUCHED_MAX: usize = 20_000;
 
+/// A batch on its way to one partition: what it wants to know is worked out, and may have been read.
+#[derive(Debug)]
+pub struct Prepared {
+    submissions: Vec<Submission>,
+    now_ms: i64,
+    batch: Batch,
+    snapshot: Option<Snapshot>,
+}
+
+impl Prepared {
+    /// Works out what a batch wants to know; `now_ms` is when it counts as accepted. At most [`ranking::commit::COMMIT_EVENTS_MAX`] at once.
+    #[must_use]
+    pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
+        Self {
+            batch: Batch::new(submissions.clone(), now_ms),
+            submissions,
+            now_ms,
+            snapshot: None,
+        }
+    }
+
+    /// Two halves, where it touches more entries than one commit may.
+    fn halved(mut self) -> Result<Self, [Self; 2]> {
+        if self.batch.touched() <= TOUCHED_MAX || self.submissions.len() < 2 {
+            return Ok(self);
+        }
+        let second = self.submissions.split_off(self.submissions.len() / 2);
+        Err([self.submissions, second].map(|half| Self::new(half, self.now_ms)))
+    }
+
+    /// Reads what it wants to know. What cannot be read now is asked for again when it is folded.
+    async fn read(&mut self, deployment: &Deployment, partition: Partition) {
+        let Deployment { store, dedup, .. } = deployment;
+        let wanted = self.batch.wanted();
+        let snapshot = store.snapshot(partition, wanted, *dedup, self.now_ms).await;
+        self.snapshot = snapshot.ok();
+    }
+}
+
 /// What became of a batch.
 #[derive(Debug)]
 pub struct Submitted {
@@ -22,33 +61,41 @@ pub struct Submitted {
     pub commit: Option<(u64, String)>,
 }
 
-/// Submits a batch to one partition, at most [`ranking::commit::COMMIT_EVENTS_MAX`] at once, whatever happens on the way: another writer
-/// was first, the partition is not level, a reply is lost. Tries until `deadline`.
+/// Submits a batch to one partition, whatever happens on the way: another writer was first, the partition is not level, a reply is lost. Tries
+/// until `deadline`.
+///
+/// What the `following` batch wants to know is asked for right behind the commit, on the same connection: the server reads it as soon as the
+/// commit is written, and the following batch needs one round trip only. A commit in between makes it stale, which the head tells.
 ///
 /// # Errors
 /// `Unavailable` where nothing was written; `Unknown` where that could not be learnt in time.
 pub async fn submit(
     deployment: &Deployment,
     partition: Partition,
-    submissions: Vec<Submission>,
-    now_ms: i64,
+    prepared: Prepared,
+    mut following: Option<&mut Prepared>,
     deadline: Instant,
 ) -> Result<Submitted> {
     let mut submitted = Submitted {
-        verdicts: Vec::with_capacity(submissions.len()),
+        verdicts: Vec::with_capacity(prepared.submissions.len()),
         commit: None,
     };
-    let mut left = vec![submissions];
-    while let Some(mut submissions) = left.pop() {
-        let batch = Batch::new(submissions.clone(), now_ms);
-        if batch.touched() > TOUCHED_MAX && submissions.len() > 1 {
-            left.push(submissions.split_off(submissions.len() / 2));
-            left.push(submissions);
-            continue;
-        }
+    let mut left = vec![prepared];
+    while let Some(prepared) = left.pop() {
+        let prepared = match prepared.halved() {
+            Ok(prepared) => prepared,
+            Err([first, second]) => {
+                left.extend([second, first]);
+                continue;
+            }
+        };
         let mut submitting = Submitting {
-            batch,
-            now_ms,
+            prepared,
+            following: if left.is_empty() {
+                following.take()
+            } else {
+                None
+            },
             deadline,
         };
         match carry_out(deployment, partition, &mut submitting, deadline).await {
@@ -64,13 +111,13 @@ pub async fn submit(
     Ok(submitted)
 }
 
-struct Submitting {
-    batch: Batch,
-    now_ms: i64,
+struct Submitting<'a> {
+    prepared: Prepared,
+    following: Option<&'a mut Prepared>,
     deadline: Instant,
 }
 
-impl Change for Submitting {
+impl Change for Submitting<'_> {
     type Outcome = Vec<Verdict>;
 
     async fn propose(
@@ -79,17 +126,27 @@ impl Change for Submitting {
         partition: Partition,
     ) -> Result<Proposal<Self::Outcome>> {
         let Deployment { store, dedup, .. } = deployment;
+        let Prepared {
+            batch,
+            snapshot,
+            now_ms,
+            ..
+        } = &mut self.prepared;
         let (snapshot, folded) = loop {
-            let snapshot = store
-                .snapshot(partition, self.batch.wanted(), *dedup, self.now_ms)
-                .await?;
+            let snapshot = match snapshot.take() {
+                Some(snapshot) => snapshot,
+                None => {
+                    let wanted = batch.wanted();
+                    store.snapshot(partition, wanted, *dedup, *now_ms).await?
+                }
+            };
             let id = crate::random_id();
-            match self.batch.fold(&snapshot, dedup.window_ms, &id)? {
+            match batch.fold(&snapshot, dedup.window_ms, &id)? {
                 Fold::Folded(folded) => break (snapshot, folded),
-                Fold::Again(batch) => self.batch = batch,
+                Fold::Again(again) => *batch = again,
                 Fold::Roll(boards) => {
                     for board in boards {
-                        let rolling = roll::roll_in(deployment, partition, &board, self.now_ms);
+                        let rolling = roll::roll_in(deployment, partition, &board, *now_ms);
                         let in_time = timeout_at(self.deadline, rolling).await;
                         in_time.map_err(|_| ranking::Error::NotRolled(board.no))??;
                     }
@@ -103,5 +160,11 @@ impl Change for Submitting {
             commit: folded.commit.zip(Some(writes)),
             outcome: folded.verdicts,
         })
+    }
+
+    async fn read_behind(&mut self, deployment: &Deployment, partition: Partition) {
+        if let Some(following) = &mut self.following {
+            following.read(deployment, partition).await;
+        }
     }
 }

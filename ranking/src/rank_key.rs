@@ -59,10 +59,10 @@ impl RankKey {
             .ok_or_else(foreign)
     }
 
-    /// The text that carries it to Redis: 17 significant digits, which name one double.
+    /// The text that carries it to Redis: the shortest that names this double, of at most 17 significant digits.
     #[must_use]
     pub fn to_redis(self) -> String {
-        format!("{:.16e}", self.to_f64())
+        ryu::Buffer::new().format_finite(self.to_f64()).to_owned()
     }
 }
 

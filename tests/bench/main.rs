@@ -5,6 +5,7 @@
 //! | [`cost`] | what a submission costs, by the windows of its board |
 //! | [`midnight`] | what writers feel while every board's window is moved on |
 //! | [`serving`] | what a server does for GraphQL clients, beside Redis alone |
+//! | [`peers`] | what other libraries and SQL alone do |
 //! | [`server`] | the server and what loads it |
 //! | [`chart`] | latency over size, drawn |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
@@ -23,6 +24,9 @@ mod cost;
 mod figures;
 mod machine;
 mod midnight;
+mod peers;
+#[path = "../system/postgres.rs"]
+mod postgres;
 mod server;
 mod serving;
 mod stores;
@@ -79,6 +83,9 @@ async fn main() {
     }
     if asked("serving") {
         serving::measure(Stores::open().await, scale, &mut figures).await;
+    }
+    if asked("peers") {
+        peers::measure(Stores::open().await, scale, &mut figures).await;
     }
     figures.print();
     let path = figures.write(&machine);

@@ -17,18 +17,18 @@ use crate::figures::{Figures, quantile};
 use crate::server::{Load, Sending, Server, wrk};
 use crate::stores::Stores;
 
-const TOP: &str = "query($slug: String!) { board(slug: $slug) { standings { top(first: 100) { nodes { rank score member { key } } } } } }";
+pub(crate) const TOP: &str = "query($slug: String!) { board(slug: $slug) { standings { top(first: 100) { nodes { rank score member { key } } } } } }";
 
-const RANK: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score } } } }";
+pub(crate) const RANK: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score } } } }";
 
-const AROUND: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score }
+pub(crate) const AROUND: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score }
     neighbors(member: $member, above: 5, below: 5) { rank score member { key } } } } }";
 
 const FRIENDS: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { friends(member: $member, first: 501) { nodes { position entry { rank score member { key } } } } } } }";
 
 const SUBMIT: &str = "mutation($scores: [ScoreInput!]!) { submitScores(input: { board: \"played\", scores: $scores }) { accepted } }";
 
-const ONE: &str = "mutation($member: String!, $score: Decimal!) { submitScores(input: { board: \"played\", scores: [{ member: $member, score: $score }] }) { accepted } }";
+pub(crate) const ONE: &str = "mutation($member: String!, $score: Decimal!) { submitScores(input: { board: \"played\", scores: [{ member: $member, score: $score }] }) { accepted } }";
 
 const NOTHING: &str = "mutation { upsertMembers(input: []) { members { key } } }";
 
@@ -45,16 +45,24 @@ const SIZED: [(&str, &str); 3] = [
     ("top 100", TOP),
 ];
 
-/// What makes a server ask Redis each time.
-const UNCACHED: [(&str, &str); 1] = [("LAUREL_CACHE_AGE_MS", "0")];
+/// What makes a server serve nothing that was read before it was asked for.
+const AGE_0: [(&str, &str); 1] = [("LAUREL_CACHE_AGE_MS", "0")];
 
-const READING: Sending = Sending {
+/// What makes a server do everything for every request.
+const UNCACHED: [(&str, &str); 2] = [
+    ("LAUREL_ANSWER_CACHE_BYTES", "0"),
+    ("LAUREL_PAGE_CACHE_BYTES", "0"),
+];
+
+/// How reads are sent.
+pub(crate) const READING: Sending = Sending {
     connections: 64,
     seconds: 3,
     as_admin: false,
 };
 
-const WRITING: Sending = Sending {
+/// How writes are sent.
+pub(crate) const WRITING: Sending = Sending {
     connections: 64,
     seconds: 4,
     as_admin: true,
@@ -125,21 +133,21 @@ fn draw(figures: &Figures) {
     draw_lines(&Figures::dir().join("latency.svg"), &lines).unwrap();
 }
 
-fn body(query: &str, variables: Value) -> String {
+pub(crate) fn body(query: &str, variables: Value) -> String {
     json!({ "query": query, "variables": variables }).to_string()
 }
 
-fn name(member: usize) -> String {
+pub(crate) fn name(member: usize) -> String {
     format!("member-{member:09}")
 }
 
-fn random_members(members: usize) -> impl Iterator<Item = String> {
+pub(crate) fn random_members(members: usize) -> impl Iterator<Item = String> {
     let mut rng = rand::rng();
     std::iter::repeat_with(move || name(rng.random_range(0..members)))
 }
 
 /// Puts entries of so many members into a board's standings, sorted, beside the history: reads do not ask for it. How many bytes an entry takes.
-async fn fill(stores: &Stores, slug: &str, members: usize) -> f64 {
+pub(crate) async fn fill(stores: &Stores, slug: &str, members: usize) -> f64 {
     let board = stores.board(slug).await;
     let before = stores.memory().await;
     let store = &stores.deployment.store;
@@ -281,6 +289,9 @@ async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures
     let top = [body(TOP, json!({ "slug": slug }))];
     let bytes = server.answer_bytes(&top[0]).await;
     let hot = server.load(&top, READING).await;
+    let fresh = Server::start(stores, &AGE_0).await;
+    let shared = fresh.load(&top, READING).await;
+    drop(fresh);
     let uncached = Server::start(stores, &UNCACHED).await;
     let cold = uncached.load(&top, READING).await;
     drop(uncached);
@@ -293,7 +304,8 @@ async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures
     let fixed = static_body(stores, bytes).await;
     for (what, load) in [
         ("hot top 100 a second", &hot),
-        ("uncached top 100 a second", &cold),
+        ("top 100 at cache age 0 a second", &shared),
+        ("top 100 with caches off a second", &cold),
     ] {
         figures.add(what, "", "redis-benchmark ZRANGE", redis);
         figures.add(what, "", "top(first: 100)", load.rate);

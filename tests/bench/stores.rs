@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use entity::deployment::{Deployment, Settings};
-use entity::submit::{Submitted, submit};
+use entity::submit::{Prepared, Submitted, submit};
 use entity::{board, recovery};
 use migration::{Migrator, MigratorTrait};
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
@@ -200,7 +200,14 @@ impl Stores {
     pub(crate) async fn submit(&self, partition: Partition, batch: Vec<Submission>) -> Submitted {
         let now_ms = self.deployment.clock.now_ms();
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
-        let submitted = submit(&self.deployment, partition, batch, now_ms, deadline).await;
+        let submitted = submit(
+            &self.deployment,
+            partition,
+            Prepared::new(batch, now_ms),
+            None,
+            deadline,
+        )
+        .await;
         submitted.unwrap()
     }
 

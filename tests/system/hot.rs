@@ -1,6 +1,7 @@
 //! What is kept for a moment: first pages, whole answers. A process' own writes are never hidden by it, those of others not for long.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures::future::join_all;
@@ -205,8 +206,10 @@ async fn what_has_errors_or_a_private_field_is_not_kept() {
 #[tokio::test]
 async fn a_hundred_equal_requests_at_once_are_one_fetch() {
     let (deployment, first) = board().await;
-    for age in ["250", "0"] {
-        let arguments = ["--no-workers", "--cache-age-ms", age];
+    let nothing = "--answer-cache-bytes=0 --page-cache-bytes=0";
+    for settings in ["--cache-age-ms=250", "--cache-age-ms=0", nothing] {
+        let mut arguments = vec!["--no-workers"];
+        arguments.extend(settings.split(' '));
         let api = Api::start_with(&deployment, &arguments).await;
         // Each in a standings of its own, so that none has the other's page.
         for (token, window) in [(None, "all"), (Some(first.token()), "daily")] {
@@ -220,11 +223,11 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
                 .unwrap();
             let answers = join_all((0..100).map(|_| scores(&api, token, window))).await;
             assert!(answers.iter().all(|scores| *scores == ["1"]));
-            // Another one once the last may be too old.
-            let fetches_max = 1 + began.elapsed().as_millis() / 250;
+            // Another one for those who came while the first was under way, or once the last may be too old.
+            let fetches_max = 2 + began.elapsed().as_millis() / 250;
             let counts = counts(&deployment).await;
             let fetches = counts.get("zrange").copied().unwrap_or(0) as u128;
-            if age == "0" {
+            if settings == nothing {
                 assert_eq!(fetches, 100, "{counts:?}");
             } else {
                 let range = 1..=fetches_max;
@@ -232,6 +235,29 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn at_age_0_another_process_write_shows_at_once_while_many_ask() {
+    let (deployment, api) = board().await;
+    let arguments = ["--no-workers", "--cache-age-ms=0"];
+    let other = Api::start_with(&deployment, &arguments).await;
+    let is_over = AtomicBool::new(false);
+    let asking = async || {
+        while !is_over.load(Ordering::Relaxed) {
+            scores(&other, None, "all").await;
+        }
+    };
+    let writing = async {
+        for round in 2..40 {
+            submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
+            for token in [None, Some(api.token())] {
+                assert_eq!(scores(&other, token, "all").await, [round.to_string()]);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    };
+    futures::join!(writing, join_all((0..16).map(|_| asking())));
 }
 
 #[tokio::test]

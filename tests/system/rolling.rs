@@ -187,9 +187,15 @@ impl World {
                 .map(|(submission, _)| submission.clone())
                 .collect();
             let deadline = Instant::now() + Duration::from_secs(30);
-            let submitted = submit::submit(&self.stores, partition, submissions, now_ms, deadline)
-                .await
-                .unwrap();
+            let submitted = submit::submit(
+                &self.stores,
+                partition,
+                submit::Prepared::new(submissions, now_ms),
+                None,
+                deadline,
+            )
+            .await
+            .unwrap();
             for ((submission, member), verdict) in batch.into_iter().zip(submitted.verdicts) {
                 let Verdict::Accepted { seq, index } = verdict else {
                     continue;

@@ -96,6 +96,7 @@ async fn wait(
         if Instant::now() >= deadline {
             return Err(timeout());
         }
+        app.committers.hurry_persister();
         sleep(INTERVAL).await;
     }
     let of_commit = dead_letter::Column::Partition.eq(i32::from(partition.0));

@@ -56,7 +56,7 @@ impl Member {
             .collect();
         let mut rows = state(ctx).loaders.members(possible).await?;
         let recent = |key: &String| {
-            MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains_key(&member))
+            MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains(&member))
         };
         let find = |key: &String| match rows.get_mut(key) {
             Some(row) => Some(Self::of_row(row.clone())),

@@ -330,11 +330,10 @@ async fn submit_to(
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
     };
-    for (member, verdict) in members.into_iter().zip(&placed.verdicts) {
-        if matches!(verdict, Verdict::Accepted { .. }) {
-            app.recent_members.insert(member, ());
-        }
-    }
+    let accepted = members.into_iter().zip(&placed.verdicts);
+    let accepted = accepted.filter(|(_, verdict)| matches!(verdict, Verdict::Accepted { .. }));
+    app.recent_members
+        .insert(accepted.map(|(member, _)| member));
     match ack {
         Ack::Applied => placed.verdicts.into_iter().map(Ok).collect(),
         Ack::Durable => durable::confirm(app, partition, placed).await,

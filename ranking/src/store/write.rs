@@ -303,15 +303,16 @@ impl Store {
         let head: Option<String> = next(&mut answer)?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
-        let marks: Vec<Option<String>> = next(&mut answer)?;
+        let marks: Vec<Option<String>> =
+            next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
         let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
         let boards = boards
             .iter()
             .map(|mark| BoardMark::parse(mark.as_deref()))
             .collect::<Result<_>>()?;
         let mut rolls = Vec::with_capacity(wanted.rolls.len());
-        for _ in &wanted.rolls {
-            let marks: Vec<Option<String>> = next(&mut answer)?;
+        for (_, series) in &wanted.rolls {
+            let marks: Vec<Option<String>> = next_of(&mut answer, series.len())?;
             let parse = |mark: &Option<String>| mark.as_deref().map(RollMark::parse).transpose();
             rolls.push(marks.iter().map(parse).collect::<Result<_>>()?);
         }
@@ -321,13 +322,14 @@ impl Store {
             .collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
         for _ in seen_in {
-            let found: Vec<Option<String>> = next(&mut answer)?;
-            for (seen, found) in seen.iter_mut().zip(found) {
+            let found: Option<Vec<Option<String>>> = next(&mut answer)?;
+            for (seen, found) in seen.iter_mut().zip(found.unwrap_or_default()) {
                 *seen = seen.take().or(found);
             }
         }
-        let keys = answer
-            .map(|scores| Ok(keys_of(decode(Some(scores))?)))
+        let members = wanted.standings.iter().map(|(_, members)| members.len());
+        let keys = members
+            .map(|count| Ok(keys_of(next_of(&mut answer, count)?)))
             .collect::<Result<_>>()?;
         Ok(Snapshot {
             head,
@@ -507,6 +509,15 @@ pub(super) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Ve
 
 fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> Result<T> {
     decode(answer.next())
+}
+
+/// So many values of a key, none of them where the key is not there.
+fn next_of<T: FromRedisValue + Clone>(
+    answer: &mut impl Iterator<Item = redis::Value>,
+    count: usize,
+) -> Result<Vec<Option<T>>> {
+    let found: Option<Vec<Option<T>>> = next(answer)?;
+    Ok(found.unwrap_or_else(|| vec![None; count]))
 }
 
 /// The keys of doubles, each for itself: what somebody else wrote must not be in the way of its neighbours.
