@@ -34,13 +34,14 @@ impl Prepared {
         }
     }
 
-    /// Two halves, where it touches more entries than one commit may.
-    fn halved(mut self) -> Result<Self, [Self; 2]> {
+    /// Takes off the second half, where it touches more entries than one commit may.
+    fn second_half(&mut self) -> Option<Self> {
         if self.batch.touched() <= TOUCHED_MAX || self.submissions.len() < 2 {
-            return Ok(self);
+            return None;
         }
         let second = self.submissions.split_off(self.submissions.len() / 2);
-        Err([self.submissions, second].map(|half| Self::new(half, self.now_ms)))
+        *self = Self::new(std::mem::take(&mut self.submissions), self.now_ms);
+        Some(Self::new(second, self.now_ms))
     }
 
     /// Reads what it wants to know. What cannot be read now is asked for again when it is folded.
@@ -81,14 +82,11 @@ pub async fn submit(
         commit: None,
     };
     let mut left = vec![prepared];
-    while let Some(prepared) = left.pop() {
-        let prepared = match prepared.halved() {
-            Ok(prepared) => prepared,
-            Err([first, second]) => {
-                left.extend([second, first]);
-                continue;
-            }
-        };
+    while let Some(mut prepared) = left.pop() {
+        if let Some(second) = prepared.second_half() {
+            left.extend([second, prepared]);
+            continue;
+        }
         let mut submitting = Submitting {
             prepared,
             following: if left.is_empty() {
