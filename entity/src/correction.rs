@@ -6,6 +6,7 @@
 
 mod onto;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
@@ -52,7 +53,16 @@ impl Concerned<'_> {
     }
 }
 
-/// Corrects the sealed entries that events concern; the transaction has the events already.
+/// Where events are that concern sealed entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In the history: the transaction has them already.
+    History,
+    /// Among the dead letters: they never count.
+    DeadLetters,
+}
+
+/// Corrects the sealed entries that events concern.
 ///
 /// # Errors
 /// What SQL says.
@@ -60,6 +70,7 @@ pub(crate) async fn correct(
     transaction: &DatabaseTransaction,
     partition: Partition,
     events: &[(u64, &Event)],
+    source: Source,
     boards: &HashMap<BoardNo, Board>,
 ) -> Result<(), DbErr> {
     let mut by_member: BTreeMap<(BoardNo, &MemberId), Concerned<'_>> = BTreeMap::new();
@@ -80,12 +91,15 @@ pub(crate) async fn correct(
         concerned.all |= at_ms.is_none();
         concerned.at_ms.extend(at_ms);
     }
-    let mut corrected = BTreeSet::new();
+    let (mut corrected, mut archived) = (BTreeSet::new(), BTreeMap::new());
     for ((no, member), mut concerned) in by_member {
         let board = &boards[&no];
         // The transaction holds the partition's cursor: nothing is archived meanwhile.
-        concerned.archived_before_ms = board::archived_before_ms(transaction, no).await?;
-        if concerned.archived_before_ms.is_some() {
+        if let Entry::Vacant(unknown) = archived.entry(no) {
+            unknown.insert(board::archived_before_ms(transaction, no).await?);
+        }
+        concerned.archived_before_ms = archived[&no];
+        if concerned.archived_before_ms.is_some() && source == Source::History {
             corrected
                 .extend(onto::fold_onto(transaction, partition, board, member, &concerned).await?);
         }
