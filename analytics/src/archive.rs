@@ -10,7 +10,7 @@ use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use entity::archive_file;
 use entity::archiving::{self, Plan, Span};
 use entity::board;
@@ -21,13 +21,18 @@ use jiff::tz::TimeZone;
 use ranking::board::Board;
 use ranking::id::MemberId;
 use ranking::shard::shard_of;
-use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel, QueryOrder};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+};
 
 use crate::events::Events;
 use crate::history::{HELD_MAX, Pages};
 use crate::job::Job;
 use crate::{crash, find_board, parquet, shown};
 use adding_up::AddingUp;
+
+/// How often a board is archived again because it was changed meanwhile.
+const ATTEMPTS_MAX: usize = 3;
 
 /// What to archive.
 #[derive(Debug, clap::Args)]
@@ -108,22 +113,18 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     };
     let mut archived = Archived::default();
     for row in rows {
-        // What is past is sealed first: what is not stays.
-        entity::seal::seal_one(deployment, &row, deployment.clock.now_ms()).await?;
-        let Some(row) = board::Entity::find_by_id(row.no)
-            .one(&deployment.db)
-            .await?
-        else {
-            continue;
-        };
-        if row.deleted_at_ms.is_some() {
-            continue;
-        }
-        match archiving::plan(deployment, &row, arguments.before.as_millisecond()).await? {
-            Err(reason) => archived.skipped.push((row.slug, reason)),
-            Ok(plan) => archive_board(deployment, &plan, &mut archived, job).await?,
+        let mut attempts = 0;
+        while !archive_as_it_is(deployment, row.no, arguments, &mut archived, job).await? {
+            finish_earlier(deployment, job).await?;
+            attempts += 1;
+            ensure!(
+                attempts < ATTEMPTS_MAX,
+                "board {} is changed all the while; nothing of it was archived, try again later",
+                row.slug
+            );
         }
     }
+    archiving::drop_superseded(deployment).await?;
     archived.seconds = began.elapsed().as_secs_f64();
     Ok(archived)
 }
@@ -159,7 +160,8 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
         parquet::remove(&deployment.archive_dir.join(&file.path))?;
     }
     archiving::forget(deployment).await?;
-    drop_rows(deployment, job).await
+    drop_rows(deployment, job).await?;
+    Ok(archiving::drop_superseded(deployment).await?)
 }
 
 async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
@@ -172,20 +174,43 @@ async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
         archiving::drop_events(deployment, &file, each).await?;
         crash::here("file-dropped");
     }
-    Ok(archiving::drop_superseded(deployment).await?)
+    Ok(())
 }
 
-async fn archive_board(
+/// Archives what there is of a board; whether nobody changed it meanwhile.
+async fn archive_as_it_is(
+    deployment: &Deployment,
+    no: i64,
+    arguments: &Arguments,
+    archived: &mut Archived,
+    job: &Job,
+) -> Result<bool> {
+    let living = || board::living().filter(board::Column::No.eq(no));
+    let Some(row) = living().one(&deployment.db).await? else {
+        return Ok(true);
+    };
+    // What is past is sealed first: what is not stays.
+    entity::seal::seal_one(deployment, &row, deployment.clock.now_ms()).await?;
+    let Some(row) = living().one(&deployment.db).await? else {
+        return Ok(true);
+    };
+    match archiving::plan(deployment, &row, arguments.before.as_millisecond()).await? {
+        Ok(plan) => archive_planned(deployment, &plan, archived, job).await,
+        Err(reason) => {
+            archived.skipped.push((row.slug, reason));
+            Ok(true)
+        }
+    }
+}
+
+async fn archive_planned(
     deployment: &Deployment,
     plan: &Plan,
     archived: &mut Archived,
     job: &Job,
-) -> Result<()> {
-    let slug = &plan.row.slug;
-    let changed =
-        || format!("board {slug} was changed while it was archived; nothing of it was archived");
+) -> Result<bool> {
     if !archiving::close(deployment, plan).await? {
-        bail!(changed());
+        return Ok(false);
     }
     crash::here("closed");
     let board = plan.row.to_ranking()?;
@@ -195,7 +220,7 @@ async fn archive_board(
     }
     crash::here("staged");
     if !archiving::decide(deployment, plan).await? {
-        bail!(changed());
+        return Ok(false);
     }
     crash::here("decided");
     drop_rows(deployment, job).await?;
@@ -203,7 +228,7 @@ async fn archive_board(
     archived.events += done.events;
     archived.files += done.files;
     archived.bytes += done.bytes;
-    Ok(())
+    Ok(true)
 }
 
 /// Writes the events of a span to files, and stages what they add up to.

@@ -248,3 +248,48 @@ fn large(name: &str, values: impl Iterator<Item = Option<i64>>) -> Column {
 fn texts<'a>(name: &str, values: impl Iterator<Item = Option<&'a str>>) -> Column {
     Series::new(name.into(), values.collect::<Vec<Option<&str>>>()).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_gives_back_the_rows_it_was_made_of() {
+        let score = score_event::Model {
+            partition: 3,
+            seq: 7,
+            event_index: 1,
+            board_no: 12,
+            generation: 2,
+            member: "ü:%{}".to_owned(),
+            kind: "SCORE".to_owned(),
+            score: Some(-5),
+            at_ms: Some(1_700_000_000_000),
+            at_sent: true,
+            event_id: Some("e1".to_owned()),
+            segments: r#"["region:eu","a\"b"]"#.to_owned(),
+            void_partition: None,
+            void_seq: None,
+            void_index: None,
+        };
+        let void = score_event::Model {
+            seq: 8,
+            kind: "VOID".to_owned(),
+            score: None,
+            at_ms: None,
+            at_sent: false,
+            event_id: None,
+            segments: "[]".to_owned(),
+            void_partition: Some(3),
+            void_seq: Some(7),
+            void_index: Some(1),
+            ..score.clone()
+        };
+        let expected = vec![score, void];
+        let mut events = Events::default();
+        for row in &expected {
+            events.push(row.clone(), 1, Some(5));
+        }
+        assert_eq!(rows(&events.into_frame().unwrap()).unwrap(), expected);
+    }
+}
