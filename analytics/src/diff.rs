@@ -15,7 +15,7 @@ use entity::board::WindowState;
 use entity::deployment::Deployment;
 use entity::persist::insert_chunked;
 use entity::recovery::settle;
-use entity::{board, integrity_finding, integrity_run, standing};
+use entity::{archive_mark, board, integrity_finding, integrity_run, standing};
 use ranking::board::Board;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
@@ -27,7 +27,7 @@ use crate::finding::{Finding, Held, Kind, name_wrong_windows};
 use crate::fold;
 use crate::history;
 use crate::job::Job;
-use second_look::look_again;
+use second_look::{Archived, look_again};
 
 /// How many entries are read from a sorted set at once.
 const ENTRIES_MAX: usize = 5000;
@@ -211,13 +211,15 @@ async fn compare_boards(
             checked: entries,
             suspects,
             foreign,
+            marks,
         } = first_pass(deployment, &board, &keys, job).await?;
         checked += entries;
         findings.extend(foreign);
         job.stage(&format!("looking again at {}", row.slug), suspects.len());
         let suspects: Vec<Place> = suspects.into_iter().collect();
+        let archived = Archived::of(deployment, &board, marks, &suspects).await?;
         for places in suspects.chunk_by(|a, b| (a.0, &a.1) == (b.0, &b.1)) {
-            findings.extend(look_again(deployment, &board, places).await?);
+            findings.extend(look_again(deployment, &board, &archived, places).await?);
             job.advance(places.len());
         }
     }
@@ -275,6 +277,8 @@ struct FirstPass {
     suspects: BTreeSet<Place>,
     /// Entries whose member can be nobody: history has none of them.
     foreign: Vec<Finding>,
+    /// How far the partitions are archived.
+    marks: BTreeMap<Partition, archive_mark::Model>,
 }
 
 /// Compares everything once.
@@ -290,7 +294,7 @@ async fn first_pass(
     let rolls = history::rolls(deployment, board).await?;
     for &window in board.rules.windows.iter().filter(whole) {
         let through_ms = history::through_ms(&rolls, deployment.clock.now_ms());
-        for (id, entries) in fold::standings(board, window, &history.events, through_ms)? {
+        for (id, entries) in fold::standings(board, window, &history.counted, through_ms)? {
             let period = window.period_named(&id.period, &board.rules.zone)?;
             for entry in entries {
                 let partition = deployment
@@ -390,5 +394,6 @@ async fn first_pass(
         checked,
         suspects,
         foreign,
+        marks: history.marks,
     })
 }

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use polars::prelude::{
-    AsOfOptions, AsofStrategy, Column, DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame,
-    NamedFrom, Series, SortMultipleOptions, UnionArgs, col, concat, lit,
+    Column, DataFrame, Expr, Field, Int64Chunked, IntoColumn, IntoLazy, JoinArgs, JoinType,
+    LazyFrame, NamedFrom, Schema, Series, SortMultipleOptions, UnionArgs, col, concat, lit,
 };
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::window::{HalfLife, Period, Window};
+
+use crate::events::Counted;
 
 /// An entry that history adds up to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,17 +40,17 @@ pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 pub fn standings(
     board: &Board,
     window: Window,
-    events: &DataFrame,
+    events: &Counted,
     through_ms: i64,
 ) -> Result<Entries> {
-    let counted = counted(events.clone().lazy());
+    let counted = unremoved(events.rows.clone());
     let base = window.rolling().map_or(window, |rolling| rolling.base());
-    let mut periods = periods(board, base, events)?;
+    let mut periods = periods(board, base, events.span_ms)?;
     // Times are not negative: integer division is the floor.
     let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
-    let with_period = in_periods(counted.with_column(tick.alias("tick")), &periods)?;
+    let with_period = in_periods(counted.with_column(tick.alias("tick")), &periods);
     let mut folded = match window.half_life() {
-        Some(half_life) => decayed(with_period, half_life)?,
+        Some(half_life) => decayed(events, with_period, half_life)?,
         None => fold(with_period, board),
     };
     if let Some(rolling) = window.rolling() {
@@ -81,17 +83,16 @@ pub fn standings(
             JoinArgs::new(JoinType::Left),
         )
         .with_column(key(board, window).alias("key"));
-    let sorted = keyed
-        .sort(
-            ["segment", "period", "key", "member"],
-            SortMultipleOptions::default(),
-        )
-        .collect()?;
+    let sorted = keyed.sort(
+        ["segment", "period", "key", "member"],
+        SortMultipleOptions::default(),
+    );
+    let sorted = events.collect(sorted)?;
     entries(board, window, &periods, &sorted)
 }
 
 /// The scores that count: those after their member's last removal.
-fn counted(events: LazyFrame) -> LazyFrame {
+fn unremoved(events: LazyFrame) -> LazyFrame {
     let removed = events
         .clone()
         .filter(col("removal"))
@@ -109,10 +110,8 @@ fn counted(events: LazyFrame) -> LazyFrame {
 }
 
 /// Every period from the first event's to the last one's, in their order.
-fn periods(board: &Board, window: Window, events: &DataFrame) -> Result<Vec<Period>> {
-    let at_ms = events.column("at_ms")?.i64()?;
-    let (Some(first), Some(last)) = (at_ms.iter().flatten().min(), at_ms.iter().flatten().max())
-    else {
+fn periods(board: &Board, window: Window, span_ms: Option<(i64, i64)>) -> Result<Vec<Period>> {
+    let Some((first, last)) = span_ms else {
         return Ok(vec![]);
     };
     let mut periods = vec![window.period_at(first, &board.rules.zone)?];
@@ -149,23 +148,17 @@ fn column(name: &str, values: Vec<i64>) -> Column {
     Series::new(name.into(), values).into()
 }
 
-/// Joins each event's period: its place in the list.
-fn in_periods(events: LazyFrame, periods: &[Period]) -> Result<LazyFrame> {
-    let boundaries = DataFrame::new_infer_height(vec![
-        column(
-            "start_ms",
-            periods.iter().map(|period| period.start_ms).collect(),
-        ),
-        column("period", (0..periods.len() as i64).collect()),
-    ])?;
-    let options = AsOfOptions {
-        strategy: AsofStrategy::Backward,
-        allow_eq: true,
-        ..AsOfOptions::default()
+/// Adds each event's period: its place in the list. By bisection, as a join would have to sort all events.
+fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
+    let starts: Vec<i64> = periods.iter().map(|period| period.start_ms).collect();
+    let place = move |at_ms: Column| {
+        let begun = |at_ms: i64| starts.partition_point(|&start_ms| start_ms <= at_ms) as i64;
+        let places = at_ms.i64()?.iter();
+        let places: Int64Chunked = places.map(|at_ms| Some(begun(at_ms?) - 1)).collect();
+        Ok(places.with_name(at_ms.name().clone()).into_column())
     };
-    let sorted = events.sort(["at_ms"], SortMultipleOptions::default());
-    let join = JoinArgs::new(JoinType::AsOf(Box::new(options)));
-    Ok(sorted.join(boundaries.lazy(), [col("at_ms")], [col("start_ms")], join))
+    let as_it_is = |_: &Schema, field: &Field| Ok(field.clone());
+    events.with_column(col("at_ms").map(place, as_it_is).alias("period"))
 }
 
 /// One row a member, segment and period: its state. States are folded as events are.
@@ -197,10 +190,10 @@ fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
 }
 
 /// As [`fold`], where scores decay: row by row in the order of acceptance, as everybody adds them up, since sums are rounded.
-fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
+fn decayed(all: &Counted, events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
     let order = ["member", "segment", "order"];
     let events = events.sort(order, SortMultipleOptions::default());
-    let mut events = events.collect()?;
+    let mut events = all.collect(events)?;
     let number = |name: &str| -> Result<_> { Ok(events.column(name)?.i64()?.clone()) };
     let (score, at_ms) = (number("score")?, number("at_ms")?);
     let (member, segment) = (
@@ -301,7 +294,7 @@ fn entries(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Columns;
+    use crate::events::Events;
     use entity::score_event;
     use proptest::prelude::*;
     use ranking::board::{Rules, RulesInput};
@@ -434,16 +427,16 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows(), later_ms in -9_000_000_000_i64..900_000_000) {
+        fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows(), later_ms in -9_000_000_000_i64..900_000_000, in_parts in 0..8) {
             let through_ms = 1_762_100_000_000 + later_ms;
             let voided: HashSet<_> = rows.iter().filter_map(score_event::Model::voids).collect();
             let mut replay = Replay::without(voided.clone(), through_ms);
-            let mut columns = Columns::default();
+            let mut events = Events::default();
             for row in &rows {
                 replay.apply(&board, row.place().unwrap(), &row.to_ranking().unwrap()).unwrap();
-                columns.push(row.clone(), &voided).unwrap();
+                events.push(row.clone(), 0, None);
             }
-            let events = columns.into_frame().unwrap();
+            let events = Counted::of(events.into_frame().unwrap().lazy(), if in_parts == 0 { 0 } else { 100 }).unwrap();
             let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
             for &window in &board.rules.windows {
                 for (id, entries) in standings(&board, window, &events, through_ms).unwrap() {

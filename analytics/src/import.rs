@@ -2,6 +2,7 @@
 //!
 //! Everything is checked before anything is written, the ranges too: the file is folded onto the present standings in memory first.
 
+mod known;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use entity::deployment::Deployment;
 use entity::recovery::settle;
 use entity::submit::{Prepared, submit};
-use entity::{board, member, score_event};
+use entity::{board, member};
 use ranking::batch::Batch;
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
@@ -26,6 +27,7 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySele
 
 use crate::job::Job;
 use crate::shown;
+use known::known_events;
 use rows::{BadRow, Row, read_rows};
 
 /// How long one batch is tried for.
@@ -211,41 +213,7 @@ async fn drop_known(
     rows: &mut Vec<Row>,
     bad: &mut Vec<BadRow>,
 ) -> Result<usize> {
-    type Id = (BoardNo, String, String);
-    /// An event's place, member, id, score and time.
-    type Known = (i32, i64, i32, String, String, i64, i64);
-    let boards: HashSet<BoardNo> = rows.iter().map(|row| row.submission.board.no).collect();
-    let mut known: HashMap<Id, (i64, i64)> = HashMap::new();
-    for no in boards {
-        use score_event::Column::{
-            AtMs, BoardNo as No, EventId, EventIndex, Member, Partition as In, Score, Seq,
-        };
-        let select = score_event::Entity::find()
-            .select_only()
-            .columns([In, Seq, EventIndex])
-            .columns([Member, EventId, Score, AtMs])
-            .filter(No.eq(no.0))
-            .filter(EventId.is_not_null());
-        let events: Vec<Known> = select.into_tuple().all(&deployment.db).await?;
-        let voids = score_event::Entity::find()
-            .filter(No.eq(no.0))
-            .filter(score_event::Column::VoidSeq.is_not_null())
-            .all(&deployment.db)
-            .await?;
-        // The id of a voided event may be used again.
-        let voided: HashSet<_> = voids
-            .iter()
-            .map(|void| (void.void_partition, void.void_seq, void.void_index))
-            .collect();
-        let counts =
-            |event: &Known| !voided.contains(&(Some(event.0), Some(event.1), Some(event.2)));
-        known.extend(
-            events
-                .into_iter()
-                .filter(counts)
-                .map(|(_, _, _, member, id, score, at_ms)| ((no, member, id), (score, at_ms))),
-        );
-    }
+    let mut known = known_events(deployment, rows).await?;
     let before = rows.len() + bad.len();
     rows.retain(
         |Row {

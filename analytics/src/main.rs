@@ -2,20 +2,27 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`history`] | the events of a board as a frame |
+//! | [`history`], [`events`] | the events of a board as a frame, from SQL and the archive |
 //! | [`fold`] | the fold as polars expressions: events → standings |
 //! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
 //! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways |
+//! | [`archive`], [`parquet`] | old events into files, and out of SQL |
+//! | [`restore`] | Redis from SQL and the archive |
 //! | [`import`] | events from a file, into the ordinary path |
 //! | [`job`] | a job's row, its progress bar, its outcome |
 
+mod archive;
+mod crash;
 mod diff;
+mod events;
 mod finding;
 mod fold;
 mod history;
 mod import;
 mod job;
+mod parquet;
 mod rebuild;
+mod restore;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -69,6 +76,14 @@ enum Command {
     Roll,
     /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The API does it by itself.
     Seal,
+    /// Makes Redis from SQL and the archive: partitions that are not level with SQL are loaded from it. The API does it by itself.
+    Restore {
+        /// The board's slug: all its standings are made anew from its history.
+        #[arg(long)]
+        board: Option<String>,
+    },
+    /// Moves old events from SQL to Parquet files, verified before their rows go.
+    Archive(archive::Arguments),
     /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
 }
@@ -164,6 +179,19 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
                 &serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries }),
                 &sealed.to_string(),
             );
+        }
+        Command::Restore { board: None } => {
+            let restored = restore::restore(deployment).await?;
+            report(json, &restored.to_json(), &restored.to_string());
+        }
+        Command::Restore { board: Some(slug) } => {
+            let board = find_board(deployment, &slug).await?;
+            let rebuilt = restore::restore_board(deployment, &board).await?;
+            report(json, &rebuilt.to_json(), &rebuilt.to_string());
+        }
+        Command::Archive(arguments) => {
+            let archived = archive::archive(deployment, &arguments).await?;
+            report(json, &archived.to_json(), &archived.to_string());
         }
         Command::Import(arguments) => {
             let imported = import::import(deployment, &arguments).await?;

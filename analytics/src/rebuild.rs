@@ -72,8 +72,21 @@ pub async fn rebuild(
     row: &board::Model,
     window: Option<Window>,
 ) -> Result<Rebuilt> {
+    rebuild_as(deployment, "REBUILD", row, window).await
+}
+
+/// As [`rebuild`], as a job of a kind.
+///
+/// # Errors
+/// As [`rebuild`].
+pub async fn rebuild_as(
+    deployment: &Deployment,
+    kind: &str,
+    row: &board::Model,
+    window: Option<Window>,
+) -> Result<Rebuilt> {
     let (board, _) = present(deployment, row.no, window).await?;
-    let job = Job::begin(&deployment.db, "REBUILD", Some(row.no)).await?;
+    let job = Job::begin(&deployment.db, kind, Some(row.no)).await?;
     let outcome = attempts(deployment, &board, window, &job).await;
     job.end(outcome).await
 }
@@ -123,10 +136,15 @@ async fn attempts(
         let mut entries = Entries::new();
         for &window in windows.iter() {
             job.stage(&format!("folding {window}"), 0);
-            entries.extend(fold::standings(board, window, &history.events, through_ms)?);
+            entries.extend(fold::standings(
+                board,
+                window,
+                &history.counted,
+                through_ms,
+            )?);
         }
         let rebuilt = Rebuilt {
-            events: history.count,
+            events: history.counted.count,
             standings: entries.len(),
             entries: entries.values().map(Vec::len).sum(),
             seconds: began.elapsed().as_secs_f64(),

@@ -133,6 +133,13 @@ pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
     if boards.len() < slugs.len() {
         return Ok(false);
     }
+    // What is archived was there.
+    if boards
+        .iter()
+        .any(|board| board.archived_before_ms.is_some())
+    {
+        return Ok(true);
+    }
     let numbers = boards.iter().map(|board| board.no);
     let events = score_event::Entity::find()
         .filter(score_event::Column::BoardNo.is_in(numbers))

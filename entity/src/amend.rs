@@ -1,21 +1,23 @@
 //! What takes back: a member leaves a board, or one of its events is voided. Both are events themselves; the member's entries are folded
 //! anew from its history, up to the very head that the commit is a fast-forward of. Nothing is subtracted.
 
+mod known;
+mod unarchived;
+
 use std::collections::{BTreeMap, HashSet};
 
 use ranking::board::Board;
-use ranking::commit::{Commit, Event, EventKind, EventPlace, Head};
+use ranking::commit::{Event, EventKind, EventPlace, Head};
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::replay::Replay;
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
-use ranking::seen::{seen_field, seen_seq};
+use ranking::seen::seen_seq;
 use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 
 use crate::change::{Change, Proposal, carry_out};
@@ -23,7 +25,8 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
 use crate::roll::mark_new;
-use crate::{board, commit, dead_letter, follow, log_cursor, score_event};
+use crate::{archive_mark, archived_entry, board, dead_letter, follow, score_event};
+use known::Known;
 
 /// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
 const READS_MAX: usize = 20;
@@ -69,6 +72,7 @@ pub async fn amend(
         amendment,
         known: None,
         sealing_before_ms: vec![],
+        archived_before_ms: None,
     };
     let done = carry_out(deployment, partition, &mut amending, deadline).await?;
     if done.commit.is_some()
@@ -111,14 +115,8 @@ struct Amending {
     known: Option<Known>,
     /// Before which instant periods of a window are sealed, as the partition says.
     sealing_before_ms: Vec<((BoardNo, Window), i64)>,
-}
-
-/// A member's history on a board, up to a commit.
-struct Known {
-    cursor: log_cursor::Model,
-    events: Vec<(EventPlace, Event)>,
-    /// The event id of what is voided: when it was accepted, and its field in the seen hashes.
-    seen: Option<(i64, String)>,
+    /// Before which instant scores may be archived.
+    archived_before_ms: Option<i64>,
 }
 
 impl Change for Amending {
@@ -163,6 +161,15 @@ impl Change for Amending {
                 }
                 continue;
             };
+            // After the head: whoever archives says so first, and then moves the head.
+            let mark = archive_mark::of(&deployment.db, of_board, partition).await?;
+            if mark != known.mark {
+                continue;
+            }
+            self.archived_before_ms = match mark.closing_seq {
+                0 => None,
+                _ => board::archived_before_ms(&deployment.db, of_board).await?,
+            };
             tail.board.check(&self.board)?;
             let log_len = tail.commits.len() as u64;
             for commit in &tail.commits {
@@ -196,45 +203,6 @@ impl Change for Amending {
 }
 
 impl Amending {
-    /// The history that SQL has, and the cursor that it reaches to.
-    async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Known> {
-        let db = &deployment.db;
-        let cursor = follow::present(deployment, partition).await?;
-        let rows = score_event::of_member(self.board.no, self.member.as_str())
-            .filter(score_event::Column::Partition.eq(cursor.partition))
-            .filter(score_event::Column::Seq.lte(cursor.seq))
-            .all(db)
-            .await?;
-        let mut events = Vec::with_capacity(rows.len());
-        for row in &rows {
-            events.push((row.place()?, row.to_ranking()?));
-        }
-        // What SQL refused counts in Redis until it is voided.
-        for letter in dead_letter::pending(db, Some(partition)).await? {
-            let (place, event) = letter.event()?;
-            let is_known = place.seq <= cursor.seq as u64;
-            if is_known && (event.board, &event.member) == (self.board.no, &self.member) {
-                events.push((place, event));
-            }
-        }
-        events.sort_by_key(|(place, _)| (place.seq, place.index));
-        let mut seen = None;
-        if let Amendment::Void(target) = self.amendment
-            && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)
-            && let Some(event_id) = &event.event_id
-        {
-            let of_target = (i32::from(target.partition.0), target.seq as i64);
-            let row = commit::Entity::find_by_id(of_target).one(db).await?;
-            let field = seen_field(self.board.no, &self.member, event_id);
-            seen = row.map(|row| (row.accepted_at_ms, field));
-        }
-        Ok(Known {
-            cursor,
-            events,
-            seen,
-        })
-    }
-
     /// What the amendment does to a history that ends at `head`.
     fn fold(
         &self,
@@ -255,7 +223,7 @@ impl Amending {
             commit: None,
             outcome,
         };
-        let before = self.entries(&known.events, &rolls)?;
+        let before = self.entries(&known.archived, &known.events, &rolls)?;
         let kind = match self.amendment {
             Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
@@ -266,6 +234,9 @@ impl Amending {
                 }
                 if voided(&known.events).contains(&target) {
                     return Ok(nothing(head, Amended::Nothing));
+                }
+                if !known.refused.contains(&target) {
+                    self.check_unarchived(known, target)?;
                 }
                 EventKind::Void { target }
             }
@@ -290,7 +261,7 @@ impl Amending {
             .cloned()
             .chain([(place, event)])
             .collect();
-        let after = self.entries(&events, &rolls)?;
+        let after = self.entries(&known.archived, &events, &rolls)?;
         let mut writes = Writes::default();
         let keys = deployment.store.keys();
         for change in changes(before, after) {
@@ -320,6 +291,7 @@ impl Amending {
     /// What a member's history gives it in Redis, by standings.
     fn entries(
         &self,
+        archived: &[archived_entry::Model],
         events: &[(EventPlace, Event)],
         rolls: &Rolls,
     ) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
@@ -328,23 +300,16 @@ impl Amending {
         let mut replay = replay
             .rolled(self.board.no, rolls.clone())
             .skipping_before(sealed);
+        for row in archived {
+            if let Some(state) = row.state() {
+                replay.begin_with(&self.board, &self.member, &row.segment, state);
+            }
+        }
         for (place, event) in events {
             replay.apply(&self.board, *place, event)?;
         }
         let changes = replay.changes()?.into_iter();
         Ok(changes.map(|change| (change.id.clone(), change)).collect())
-    }
-}
-
-impl Known {
-    fn extend(&mut self, board: &Board, member: &MemberId, partition: Partition, commit: &Commit) {
-        for (place, event) in commit.places(partition) {
-            if (event.board, &event.member) == (board.no, member) {
-                self.events.push((place, event.clone()));
-            }
-        }
-        self.cursor.seq = commit.seq as i64;
-        self.cursor.commit_id = commit.id.clone();
     }
 }
 

@@ -64,6 +64,8 @@ pub struct Model {
     pub deleted_at_ms: Option<i64>,
     /// When all that it had was gone, in Unix milliseconds.
     pub purged_at_ms: Option<i64>,
+    /// Scores earned before it may be archived, in Unix milliseconds; none where nothing is.
+    pub archived_before_ms: Option<i64>,
 }
 
 /// None that are followed.
@@ -263,6 +265,7 @@ pub fn of_rules(
         lateness_max_ms: Set(None),
         deleted_at_ms: Set(None),
         purged_at_ms: Set(None),
+        archived_before_ms: Set(None),
     }
 }
 
@@ -309,6 +312,18 @@ pub async fn some(
 ) -> Result<HashMap<BoardNo, Board>> {
     let numbers = numbers.into_iter().map(|no| no.0);
     rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
+}
+
+/// Before which instant scores of a board may be archived; `None` where none are.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn archived_before_ms(
+    db: &impl ConnectionTrait,
+    no: BoardNo,
+) -> Result<Option<i64>, DbErr> {
+    let row = Entity::find_by_id(no.0).one(db).await?;
+    Ok(row.and_then(|row| row.archived_before_ms))
 }
 
 pub(crate) fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {

@@ -1,8 +1,12 @@
 //! Corrections: sealed entries of members whose history went on. The persister makes them in the transaction that writes the history.
 //!
-//! Nothing is subtracted: the member's history is folded anew for the periods that the event concerns. Whoever persists an event that a
+//! Nothing is subtracted: the member's history is folded anew for the periods that the event concerns; where a part of it is archived, the event is
+//! folded onto the entry. Whoever persists an event that a
 //! partition took after its seal mark has read the log after the mark, and the board's row after that, so it knows of the seal.
 
+mod onto;
+
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
@@ -21,23 +25,44 @@ use sea_orm::{
 };
 
 use crate::persist::insert_chunked;
-use crate::{score_event, sealed_entry, sealed_period};
+use crate::{board, score_event, sealed_entry, sealed_period};
 
 /// How many rows one statement names.
 const ROWS_MAX: usize = 1000;
 
 /// What of a member's sealed entries is to be folded anew.
 #[derive(Debug, Default)]
-struct Concerned {
+struct Concerned<'a> {
     /// All of it: something was taken back.
     all: bool,
     /// The instants of its scores in sealed periods.
     at_ms: BTreeSet<i64>,
     /// The last commit that concerns it.
     seq: u64,
+    /// The events.
+    events: Vec<&'a Event>,
+    /// Periods that start before it have events that are archived.
+    archived_before_ms: Option<i64>,
 }
 
-/// Corrects the sealed entries that events concern; the transaction has the events already.
+impl Concerned<'_> {
+    /// Whether a period may have events that are archived: it cannot be folded anew.
+    fn is_archived(&self, period: &Period) -> bool {
+        let before_ms = self.archived_before_ms;
+        before_ms.is_some_and(|before_ms| period.start_ms < before_ms)
+    }
+}
+
+/// Where events are that concern sealed entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In the history: the transaction has them already.
+    History,
+    /// Among the dead letters: they never count.
+    DeadLetters,
+}
+
+/// Corrects the sealed entries that events concern.
 ///
 /// # Errors
 /// What SQL says.
@@ -45,9 +70,10 @@ pub(crate) async fn correct(
     transaction: &DatabaseTransaction,
     partition: Partition,
     events: &[(u64, &Event)],
+    source: Source,
     boards: &HashMap<BoardNo, Board>,
 ) -> Result<(), DbErr> {
-    let mut by_member: BTreeMap<(BoardNo, &MemberId), Concerned> = BTreeMap::new();
+    let mut by_member: BTreeMap<(BoardNo, &MemberId), Concerned<'_>> = BTreeMap::new();
     for &(seq, event) in events {
         let Some(board) = boards.get(&event.board) else {
             continue;
@@ -61,12 +87,22 @@ pub(crate) async fn correct(
         };
         let concerned = by_member.entry((event.board, &event.member)).or_default();
         concerned.seq = seq;
+        concerned.events.push(event);
         concerned.all |= at_ms.is_none();
         concerned.at_ms.extend(at_ms);
     }
-    let mut corrected = BTreeSet::new();
-    for ((no, member), concerned) in by_member {
+    let (mut corrected, mut archived) = (BTreeSet::new(), BTreeMap::new());
+    for ((no, member), mut concerned) in by_member {
         let board = &boards[&no];
+        // The transaction holds the partition's cursor: nothing is archived meanwhile.
+        if let Entry::Vacant(unknown) = archived.entry(no) {
+            unknown.insert(board::archived_before_ms(transaction, no).await?);
+        }
+        concerned.archived_before_ms = archived[&no];
+        if concerned.archived_before_ms.is_some() && source == Source::History {
+            corrected
+                .extend(onto::fold_onto(transaction, partition, board, member, &concerned).await?);
+        }
         corrected.extend(correct_member(transaction, partition, board, member, &concerned).await?);
     }
     let corrected: Vec<i64> = corrected.into_iter().collect();
@@ -95,7 +131,7 @@ async fn correct_member(
     partition: Partition,
     board: &Board,
     member: &MemberId,
-    concerned: &Concerned,
+    concerned: &Concerned<'_>,
 ) -> Result<Vec<i64>, DbErr> {
     let folded = match meant(board, concerned) {
         Ok(meant) => {
@@ -152,7 +188,10 @@ async fn correct_member(
 }
 
 /// The windows and starts of the periods that scores concern.
-fn meant(board: &Board, concerned: &Concerned) -> ranking::Result<BTreeMap<(Window, i64), Period>> {
+fn meant(
+    board: &Board,
+    concerned: &Concerned<'_>,
+) -> ranking::Result<BTreeMap<(Window, i64), Period>> {
     let mut periods = Periods::default();
     let mut meant = BTreeMap::new();
     // Only what was there already is sealed.
@@ -171,7 +210,7 @@ fn meant(board: &Board, concerned: &Concerned) -> ranking::Result<BTreeMap<(Wind
 fn history(
     board: &Board,
     member: &MemberId,
-    concerned: &Concerned,
+    concerned: &Concerned<'_>,
     meant: &BTreeMap<(Window, i64), Period>,
 ) -> Select<score_event::Entity> {
     use score_event::Column::{AtMs, Kind};
@@ -195,7 +234,7 @@ fn history(
 fn fold(
     board: &Board,
     rows: &[score_event::Model],
-    concerned: &Concerned,
+    concerned: &Concerned<'_>,
     meant: &BTreeMap<(Window, i64), Period>,
 ) -> ranking::Result<(Replay, BTreeMap<StandingsId, Period>)> {
     let sealing = |window: Window| board.sealed(window).sealing_before_ms;
@@ -216,7 +255,8 @@ fn fold(
             continue;
         };
         for (id, period) in periods.standings(board, &event.segments, at_ms, &rolls)? {
-            let is_sealed = period.present_from_ms < sealing(id.window);
+            let is_sealed =
+                period.present_from_ms < sealing(id.window) && !concerned.is_archived(&period);
             let place = (id.window, period.present_from_ms);
             if is_sealed && (concerned.all || meant.contains_key(&place)) {
                 touched.insert(id, period);

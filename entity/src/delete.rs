@@ -5,6 +5,7 @@
 use ranking::board_mark::BoardMark;
 use ranking::commit::Commit;
 use ranking::id::BoardNo;
+use sea_orm::sea_query::Expr;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, Statement,
 };
@@ -12,7 +13,7 @@ use sea_orm::{
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
-use crate::{board, dead_letter, fence, integrity_finding, seal};
+use crate::{archive_file, board, dead_letter, fence, integrity_finding, seal};
 
 /// How many rows one statement takes away: the persister writes between two of them.
 const ROWS_MAX: u64 = 5000;
@@ -93,6 +94,11 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     let tables = [
         ("standing", r#""board_no", "segment", "member""#),
         ("score_event", r#""partition", "seq", "event_index""#),
+        (
+            "archived_entry",
+            r#""board_no", "member", "segment", "through_seq""#,
+        ),
+        ("archive_mark", r#""board_no", "partition""#),
     ];
     for (table, key) in tables {
         let sql = format!(
@@ -107,6 +113,12 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
             db.execute_raw(statement(&sql)).await?;
         }
     }
+    // The files themselves go when somebody archives the next time.
+    archive_file::Entity::update_many()
+        .col_expr(archive_file::Column::State, Expr::value(archive_file::GONE))
+        .filter(archive_file::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
     integrity_finding::Entity::delete_many()
         .filter(integrity_finding::Column::BoardNo.eq(no.0))
         .exec(db)

@@ -33,6 +33,9 @@ pub struct Settings {
     /// The directory of embedded data: the SQLite file, the private Redis.
     #[arg(long, env = "LAUREL_DATA_DIR", default_value = "./data", global = true)]
     pub data_dir: PathBuf,
+    /// The directory of archived events. By default archive in the data directory.
+    #[arg(long, env = "LAUREL_ARCHIVE_DIR", global = true)]
+    pub archive_dir: Option<PathBuf>,
     /// The database: sqlite:// or postgres://. By default laurel.sqlite in the data directory.
     #[arg(
         long,
@@ -67,8 +70,9 @@ pub struct Settings {
 }
 
 /// The environment variables of [`Settings`].
-pub const SETTING_NAMES: [&str; 8] = [
+pub const SETTING_NAMES: [&str; 9] = [
     "LAUREL_DATA_DIR",
+    "LAUREL_ARCHIVE_DIR",
     "LAUREL_DATABASE_URL",
     "LAUREL_REDIS_URL",
     "LAUREL_REDIS_PREFIX",
@@ -91,6 +95,8 @@ pub struct Deployment {
     pub log_commits_max: u64,
     /// What says how late it is.
     pub clock: Clock,
+    /// Where archived events are.
+    pub archive_dir: PathBuf,
     private_redis: Option<Arc<PrivateRedis>>,
 }
 
@@ -247,6 +253,8 @@ impl Settings {
             dedup,
             log_commits_max: self.log_commits_max,
             clock: Clock::default(),
+            archive_dir: (self.archive_dir.clone())
+                .unwrap_or_else(|| self.data_dir.join("archive")),
             private_redis,
         })
     }

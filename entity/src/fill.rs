@@ -20,7 +20,7 @@ use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::roll::mark_rolled;
-use crate::{follow, log_cursor, score_event};
+use crate::{archive_mark, follow, log_cursor, score_event};
 
 /// How many events are read from SQL at once.
 const ROWS_MAX: u64 = 10_000;
@@ -44,6 +44,14 @@ pub(crate) async fn fill(
     partition: Partition,
     windows: &BTreeSet<(Window, u32)>,
 ) -> Result<()> {
+    let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
+    if mark.closing_seq > 0 {
+        return Err(ranking::Error::Corrupt(format!(
+            "windows of board {} are to be filled, and events of it are archived",
+            board.no
+        ))
+        .into());
+    }
     for _ in 0..STAGES_MAX {
         let mut filling = Filling::stage(deployment, board, partition, windows).await?;
         while !filling.left.is_empty() {

@@ -9,6 +9,7 @@
 //! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
 //! | [`roll`] | rolling windows moved on as time passes |
 //! | [`seal`], [`correction`], [`archive`] | past periods into SQL; what comes late for them; reads of them |
+//! | [`archiving`] | old events into files, and out of SQL |
 //! | [`follow`] | a partition's history from a commit on, from SQL and then the log |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
@@ -18,6 +19,10 @@
 pub mod access_token;
 pub mod amend;
 pub mod archive;
+pub mod archive_file;
+pub mod archive_mark;
+pub mod archived_entry;
+pub mod archiving;
 pub mod board;
 mod change;
 pub mod commit;

@@ -16,6 +16,7 @@ use sea_orm::{
     EntityTrait, IntoActiveModel, QueryFilter, TransactionTrait,
 };
 
+use crate::correction::Source;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result, is_refused_content};
 use crate::{board, commit, correction, dead_letter, log_cursor, member, score_event, standing};
@@ -315,7 +316,7 @@ async fn write_events(
     insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
     standing::fold_onto(transaction, partition, &taken, rows, boards).await?;
     taken.append(&mut unwritten);
-    correction::correct(transaction, partition, &taken, boards).await
+    correction::correct(transaction, partition, &taken, Source::History, boards).await
 }
 
 fn dead_letter(

@@ -359,6 +359,7 @@ async fn load_standings(
     )
     .skipping_unfit()
     .skipping_before(sealed_before_ms(boards));
+    // Archived events are of no period that is loaded, so that some of them may be gone does not matter.
     let mut last = (0, 0);
     loop {
         let rows = score_event::page_after(partition, last, ROWS_MAX)
@@ -378,8 +379,7 @@ async fn load_standings(
         entries,
     });
     let mut standings: Vec<StandingsChange> = all_time.collect();
-    let replayed = replay.changes()?.into_iter();
-    standings.extend(replayed.filter(|change| change.id.window != Window::All));
+    standings.extend(replay.changes()?);
     for change in &mut standings {
         // Sorted, they go in twice as fast.
         change
@@ -389,13 +389,15 @@ async fn load_standings(
     Ok(standings)
 }
 
-/// Before which instant periods of windows are in the archive.
+/// Before which instant periods of windows are not made from events: those in the archive, and `all`, which may have lost events to files.
 fn sealed_before_ms(
     boards: &HashMap<BoardNo, Board>,
 ) -> impl Iterator<Item = ((BoardNo, Window), i64)> {
     boards.values().flat_map(|board| {
         let windows = board.added.iter();
-        windows.map(|(&window, added)| ((board.no, window), added.sealed.sealed_before_ms))
+        windows
+            .map(|(&window, added)| ((board.no, window), added.sealed.sealed_before_ms))
+            .chain([((board.no, Window::All), i64::MAX)])
     })
 }
 

@@ -140,12 +140,18 @@ impl Model {
             at_ms,
             at_sent,
             event_id: event.event_id.as_ref().map(ToString::to_string),
-            segments: serde_json::to_string(&event.segments).expect("texts have a JSON form"),
+            segments: segments_text(&event.segments),
             void_partition: target.map(|target| target.partition.0.into()),
             void_seq: target.map(|target| target.seq as i64),
             void_index: target.map(|target| target.index as i32),
         }
     }
+}
+
+/// Segments as a row holds them.
+#[must_use]
+pub fn segments_text(segments: &[String]) -> String {
+    serde_json::to_string(segments).expect("texts have a JSON form")
 }
 
 fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {

@@ -81,6 +81,16 @@ pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
     failed.map_or(Ok(sealing), Err)
 }
 
+/// As [`seal`], of one board.
+///
+/// # Errors
+/// What the stores say: call it again.
+pub async fn seal_one(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Sealing> {
+    let mut sealing = Sealing::default();
+    seal_board(deployment, row.clone(), now_ms, &mut sealing).await?;
+    Ok(sealing)
+}
+
 /// Takes back what the archive has of a board, or of one window of it, in bounded steps. Nobody adds to it any more.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind};
 use ranking::fold::State;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use ranking::window::{Period, Window};
@@ -14,7 +14,7 @@ use sea_orm::sea_query::OnConflict;
 use sea_orm::{Condition, DatabaseTransaction, IntoActiveModel};
 
 use crate::persist::insert_chunked;
-use crate::score_event;
+use crate::{archive_mark, archived_entry, score_event};
 
 /// How many members one SELECT asks for: SQLite has 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
@@ -98,7 +98,7 @@ pub(crate) async fn fold_onto(
         }
         if let Some(seq) = last {
             states.values_mut().for_each(|state| *state = None);
-            for (segment, state) in refold(transaction, board, member).await? {
+            for (segment, state) in refold(transaction, partition, board, member).await? {
                 states.insert(segment, Some((state, seq)));
             }
         }
@@ -135,18 +135,29 @@ pub(crate) async fn fold_onto(
     insert_chunked::<Entity, _>(transaction, upserts, Some(change())).await
 }
 
-/// What a member's whole history adds up to, by segment.
+/// What a member's whole history adds up to, by segment: the archived part, and what came after it. The transaction holds the partition's cursor, so
+/// nothing is archived meanwhile.
 async fn refold(
     transaction: &DatabaseTransaction,
+    partition: Partition,
     board: &Board,
     member: &str,
 ) -> Result<Vec<(String, State)>, DbErr> {
+    let mark = archive_mark::of(transaction, board.no, partition).await?;
+    let archived = archived_entry::of_members(transaction, &mark, [member]).await?;
     let rows = score_event::of_member(board.no, member)
+        .filter(score_event::Column::Seq.gt(mark.archived_seq))
         .all(transaction)
         .await?;
     let voided = rows.iter().filter_map(score_event::Model::voids).collect();
     let mut replay = Replay::without(voided, 0).only([Window::All]);
     let mut fold = || -> ranking::Result<()> {
+        let id = MemberId::new(member)?;
+        for row in archived.values() {
+            if let Some(state) = row.state() {
+                replay.begin_with(board, &id, &row.segment, state);
+            }
+        }
         for row in &rows {
             replay.apply(board, row.place()?, &row.to_ranking()?)?;
         }

@@ -37,7 +37,7 @@ pub struct Changed {
 /// are, new ones are to be filled, those that are not named are to be dropped. `None` where nothing changes.
 ///
 /// # Errors
-/// `Corrupt` where the row is broken.
+/// `Invalid` for a new window of a board whose events are archived: it could not be filled. `Corrupt` where the row is broken.
 pub fn change(
     row: &board::Model,
     windows: &BTreeMap<Window, Option<u32>>,
@@ -71,6 +71,12 @@ pub fn change(
     for &window in &needed {
         if window == Window::All || known.contains(&window) {
             continue;
+        }
+        if row.archived_before_ms.is_some() {
+            return Err(ranking::Error::Invalid(format!(
+                "events of this board are archived, so the window {window} could not be filled; the windows that it has are accepted, or fewer"
+            ))
+            .into());
         }
         let mut new = WindowRow::new(window, generation, WindowState::Filling);
         let retain = windows.get(&window).copied().flatten();

@@ -81,6 +81,16 @@ impl Replay {
         }
     }
 
+    /// What a member has in `all` before the events that are folded: what came before them is known by what it adds up to.
+    pub fn begin_with(&mut self, board: &Board, member: &MemberId, segment: &str, state: State) {
+        let id = StandingsId::all_time(board, segment.to_owned());
+        self.standings
+            .entry(id.clone())
+            .or_insert_with(|| (board.clone(), Period::all()));
+        let states = self.states.entry((board.no, member.clone())).or_default();
+        states.insert(id, state);
+    }
+
     /// Folds one event. Events of a member come in the order of their partition's history.
     ///
     /// # Errors

@@ -88,6 +88,7 @@ impl Deployment {
             dedup_hours: 24,
             log_commits_max: 100_000,
             redis_timeout_ms: 5000,
+            archive_dir: None,
         };
         let db = settings.connect_sql().await.unwrap();
         settings.open(db).await.unwrap()
@@ -209,6 +210,11 @@ impl Deployment {
             panic!("its Redis is no cluster");
         };
         cluster
+    }
+
+    /// Where its archive is.
+    pub(crate) fn archive_dir(&self) -> PathBuf {
+        self.dir.path().join("data/archive")
     }
 
     fn servers_url(&self) -> Option<String> {

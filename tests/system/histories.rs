@@ -125,7 +125,7 @@ async fn play(rng: &mut StdRng, apis: &[Api], game: Game, seals: Seals) -> Histo
 }
 
 /// A random amendment: a removal, or a void of any score or removal, also of one that was voided.
-async fn amend(rng: &mut StdRng, api: &Api, history: &mut History) -> Amended {
+pub(crate) async fn amend(rng: &mut StdRng, api: &Api, history: &mut History) -> Amended {
     let slug = history.board.slug.clone();
     let can_be_voided: Vec<usize> = (0..history.items().len())
         .filter(|&number| !matches!(history.items()[number], Item::Void(_)))

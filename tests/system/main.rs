@@ -22,6 +22,9 @@
 
 mod amendments;
 mod api;
+mod archive;
+mod archive_crashes;
+mod archive_refusals;
 mod board_ends;
 mod board_lives;
 mod board_races;

@@ -70,9 +70,9 @@ pub(crate) async fn retain(api: &Api, board: &Board, retain: u32) {
     }
 }
 
-/// Waits until every window of a board is sealed up to the present, and nothing of it is left to do.
-pub(crate) async fn wait_until_sealed(api: &Api, board: &Board) {
-    let select = format!("SELECT windows FROM board WHERE slug = '{}'", board.slug);
+/// Waits until every window of a board has sealed periods, and nothing of them is left to do.
+pub(crate) async fn wait_until_dropped(api: &Api, slug: &str) {
+    let select = format!("SELECT windows FROM board WHERE slug = '{slug}'");
     until("the board is sealed", async || {
         let rows: Vec<String> = api.deployment().column(&select).await;
         let windows: Value = serde_json::from_str(&rows[0]).unwrap();
@@ -85,6 +85,11 @@ pub(crate) async fn wait_until_sealed(api: &Api, board: &Board) {
         windows.all(is_sealed).then_some(())
     })
     .await;
+}
+
+/// Waits until every window of a board is sealed up to the present, and nothing of it is left to do.
+pub(crate) async fn wait_until_sealed(api: &Api, board: &Board) {
+    wait_until_dropped(api, &board.slug).await;
     // Boards are read from SQL again after a moment.
     for window in &board.windows {
         until("the board is known to be sealed", async || {

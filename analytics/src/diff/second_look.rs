@@ -1,13 +1,13 @@
 //! The second look at what did not agree at first: one member's keys and the head at one moment, its history up to that head folded anew.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use entity::deployment::Deployment;
 use entity::recovery::settle;
-use entity::{score_event, standing};
+use entity::{archive_mark, score_event, standing};
 use ranking::board::Board;
-use ranking::id::MemberId;
+use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
@@ -19,12 +19,13 @@ use sea_orm::{
 
 use super::{Place, is_sealed};
 use crate::finding::{Finding, Held};
-use crate::history::settle_to;
+use crate::history::{archived_with, keys, settle_to};
 
 /// Looks at places of one member in one partition again, at one moment, and folds its history up to that moment.
 pub(super) async fn look_again(
     deployment: &Deployment,
     board: &Board,
+    archived: &Archived,
     places: &[Place],
 ) -> Result<Vec<Finding>> {
     let Some((partition, member, _)) = places.first() else {
@@ -50,7 +51,7 @@ pub(super) async fn look_again(
         .one(&deployment.db)
         .await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
-    let in_sql = InSql::read(deployment, board, member).await?;
+    let in_sql = InSql::read(deployment, board, archived, *partition, member).await?;
     let then = in_sql.standings(board, head.seq, &rolls)?;
     let now = in_sql.standings(board, u64::MAX, &rolls)?;
     // Only in its own partition is a member's history fenced by the head that was read.
@@ -83,7 +84,44 @@ fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> bool {
     id.window.rolling().is_some() && reach == Ok(Reach::InPart)
 }
 
-/// What SQL has of a member on a board, at one moment.
+/// The archived events of members that are looked at again.
+pub(super) struct Archived {
+    marks: BTreeMap<Partition, archive_mark::Model>,
+    by_member: HashMap<String, Vec<score_event::Model>>,
+}
+
+impl Archived {
+    /// Those of a board, as far as marks say.
+    pub(super) async fn of(
+        deployment: &Deployment,
+        board: &Board,
+        marks: BTreeMap<Partition, archive_mark::Model>,
+        places: &[Place],
+    ) -> Result<Self> {
+        let members: BTreeSet<&String> = places.iter().map(|(_, member, _)| member).collect();
+        let members: Vec<String> = members.into_iter().cloned().collect();
+        let mut by_member: HashMap<String, Vec<score_event::Model>> = HashMap::new();
+        if !members.is_empty() {
+            let members = keys(vec![("member", members)])?;
+            for row in archived_with(deployment, board, &marks, &members).await? {
+                by_member.entry(row.member.clone()).or_default().push(row);
+            }
+        }
+        for rows in by_member.values_mut() {
+            rows.sort_unstable_by_key(|row| (row.seq, row.event_index));
+        }
+        Ok(Self { marks, by_member })
+    }
+
+    /// How far a partition is archived.
+    fn seq(&self, partition: Partition) -> i64 {
+        self.marks
+            .get(&partition)
+            .map_or(0, |mark| mark.archived_seq)
+    }
+}
+
+/// What history and the table of standings have of a member on a board, at one moment.
 struct InSql {
     events: Vec<score_event::Model>,
     /// Its rows of `standing`, by segment.
@@ -91,7 +129,13 @@ struct InSql {
 }
 
 impl InSql {
-    async fn read(deployment: &Deployment, board: &Board, member: &str) -> Result<Self> {
+    async fn read(
+        deployment: &Deployment,
+        board: &Board,
+        archived: &Archived,
+        partition: Partition,
+        member: &str,
+    ) -> Result<Self> {
         let view = match deployment.db.get_database_backend() {
             DbBackend::Postgres => {
                 deployment
@@ -104,7 +148,11 @@ impl InSql {
             }
             _ => deployment.db.begin().await?,
         };
-        let events = score_event::of_member(board.no, member).all(&view).await?;
+        let mark = archive_mark::of(&view, board.no, partition).await?;
+        let later = score_event::of_member(board.no, member)
+            .filter(score_event::Column::Seq.gt(mark.archived_seq))
+            .all(&view)
+            .await?;
         let of_member = Condition::all()
             .add(standing::Column::BoardNo.eq(board.no.0))
             .add(standing::Column::Member.eq(member));
@@ -113,6 +161,12 @@ impl InSql {
             .all(&view)
             .await?;
         view.rollback().await?;
+        ensure!(
+            mark.archived_seq == archived.seq(partition),
+            "the board was archived meanwhile; compare again"
+        );
+        let mut events = archived.by_member.get(member).cloned().unwrap_or_default();
+        events.extend(later);
         let held =
             |row: standing::Model| (row.segment, Held::of_row(board, row.score, row.rank_key));
         Ok(Self {

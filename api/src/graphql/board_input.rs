@@ -271,7 +271,8 @@ fn changes(
 /// The condition that nobody changed what [`changes`] looked at.
 fn is_still(row: &board::Model) -> Condition {
     use board::Column::{
-        ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs, Windows,
+        ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs,
+        Windows,
     };
     let mut still = Condition::all()
         .add(No.eq(row.no))
@@ -282,6 +283,7 @@ fn is_still(row: &board::Model) -> Condition {
         (OpensAtMs, row.opens_at_ms),
         (ClosesAtMs, row.closes_at_ms),
         (LatenessMaxMs, row.lateness_max_ms),
+        (ArchivedBeforeMs, row.archived_before_ms),
     ] {
         still = still.add(match value {
             Some(value) => column.eq(value),

@@ -1,5 +1,7 @@
 //! Events: a member's history on a board, and what takes back.
 
+mod total;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +9,10 @@ use std::time::Duration;
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use entity::amend::{Amended, Amendment, amend};
-use entity::{board as board_row, commit, score_event};
+use entity::{archive_file, board as board_row, commit, score_event};
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;
-use sea_orm::{
-    ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use tokio::time::Instant;
 
 use super::board::{self, Board};
@@ -22,10 +22,13 @@ use super::entry::Entry;
 use super::global_id::GlobalId;
 use super::member::Member;
 use super::request::{app, state};
-use super::scalar::{DateTime, Decimal, int};
+use super::scalar::{DateTime, Decimal};
 use super::standings::{Choice, Standings};
 use crate::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
+
+pub use total::EventTotal;
+use total::mark_of;
 
 /// How long an amendment is tried for.
 const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -135,25 +138,6 @@ fn id_of(place: EventPlace) -> ID {
     GlobalId::Event(place).to_text().into()
 }
 
-/// How many events there are, counted when it is asked for.
-pub struct EventTotal {
-    board: Arc<KnownBoard>,
-    member: String,
-}
-
-#[Object]
-impl EventTotal {
-    /// How many events the member has on the board.
-    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let events = score_event::of_member(self.board.board.no, &self.member);
-        let count = events
-            .count(&app(ctx).deployment.db)
-            .await
-            .map_err(Error::from)?;
-        Ok(int(count)?)
-    }
-}
-
 /// A page of a member's history on a board, newest first; `None` where there is no such board.
 pub(super) async fn events_page(
     ctx: &Context<'_>,
@@ -171,9 +155,11 @@ pub(super) async fn events_page(
         Page::Backward { limit, before } => (*limit, before, false),
     };
     use score_event::Column::{BoardNo, EventIndex, Member as Of, Seq};
+    let mark = mark_of(ctx, &board, member).await?;
     let mut select = score_event::Entity::find()
         .filter(BoardNo.eq(board.row.no))
-        .filter(Of.eq(member));
+        .filter(Of.eq(member))
+        .filter(Seq.gt(mark.archived_seq));
     if let Some(cursor) = cursor {
         select = select.filter(beyond(cursor, forward)?);
     }
@@ -333,7 +319,17 @@ pub(super) async fn void_event(
             "this is no id of an event; one from Member.events is accepted",
         ));
     };
-    let event = find(ctx, place).await?.ok_or_else(no_event)?;
+    let Some(event) = find(ctx, place).await? else {
+        let db = &app(ctx).deployment.db;
+        return Err(
+            match archive_file::has(db, place.partition, place.seq).await? {
+                true => Error::bad_input(
+                    "this event is archived and cannot be voided; a removal of the member is accepted",
+                ),
+                false => no_event(),
+            },
+        );
+    };
     if matches!(event.row.to_ranking()?.kind, Kind::Void { .. }) {
         return Err(Error::bad_input(
             "a void cannot be voided; submit the score again",

@@ -15,7 +15,7 @@ use sea_orm::{
 };
 
 use super::{Part, Sealing};
-use crate::correction::{cursor_lock, set_windows};
+use crate::correction::{Source, cursor_lock, set_windows};
 use crate::error::{Error, Result};
 use crate::persist::insert_chunked;
 use crate::recovery::settle;
@@ -206,7 +206,8 @@ impl Part<'_> {
                 .map(|(place, event)| (place.seq, event))
                 .collect();
             let boards = HashMap::from([(self.board.no, self.board.clone())]);
-            correction::correct(transaction, partition, &refused, &boards).await?;
+            let source = Source::DeadLetters;
+            correction::correct(transaction, partition, &refused, source, &boards).await?;
         }
         let of_page = Condition::all()
             .add(sealed_entry::Column::StandingsNo.eq(no))

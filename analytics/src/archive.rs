@@ -1,0 +1,363 @@
+//! Archive: old events from SQL into Parquet files, one a board, partition and month, verified before their rows go.
+//!
+//! A file is written beside its path, synced, moved there, read back and compared, and is named in SQL from before it is written. One SQL transaction then makes
+//! all files of a board part of the history and its rows none; rows go after it. So wherever a run ends, every event is in the history once:
+//! before that transaction the files are nothing, and the next run removes them; after it the rows are nothing, and the next run removes them.
+
+mod adding_up;
+
+use std::fmt;
+use std::fs::{self, File, TryLockError};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use entity::archive_file;
+use entity::archiving::{self, Plan, Span};
+use entity::board;
+use entity::deployment::Deployment;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use ranking::board::Board;
+use ranking::id::MemberId;
+use ranking::shard::shard_of;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+};
+
+use crate::events::Events;
+use crate::history::{HELD_MAX, Pages};
+use crate::job::Job;
+use crate::{crash, find_board, parquet, shown};
+use adding_up::AddingUp;
+
+/// How often a board is archived again because it was changed meanwhile.
+const ATTEMPTS_MAX: usize = 3;
+
+/// What to archive.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Events that were earned and accepted before it: a date (in UTC), or an instant as in RFC 3339.
+    #[arg(long, value_parser = parse_instant)]
+    before: Timestamp,
+    /// The board's slug; every board by default.
+    #[arg(long)]
+    board: Option<String>,
+}
+
+/// What an archive did.
+#[derive(Debug, Default)]
+pub struct Archived {
+    events: usize,
+    files: usize,
+    bytes: u64,
+    boards: usize,
+    /// Boards of which nothing was archived, and why.
+    skipped: Vec<(String, String)>,
+    seconds: f64,
+}
+
+impl Archived {
+    /// Its figures.
+    pub fn to_json(&self) -> serde_json::Value {
+        let skipped = self.skipped.iter();
+        let skipped: Vec<_> = skipped
+            .map(|(slug, reason)| serde_json::json!({ "board": slug, "reason": reason }))
+            .collect();
+        serde_json::json!({ "events": self.events, "files": self.files, "bytes": self.bytes, "boards": self.boards, "skipped": skipped, "seconds": self.seconds })
+    }
+}
+
+impl fmt::Display for Archived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (slug, reason) in &self.skipped {
+            writeln!(f, "{slug}: nothing, as {reason}")?;
+        }
+        let Self {
+            events,
+            files,
+            bytes,
+            boards,
+            seconds,
+            ..
+        } = self;
+        write!(
+            f,
+            "archived {events} events of {boards} boards in {files} files of {bytes} bytes in {seconds:.1} s"
+        )
+    }
+}
+
+/// Archives old events. What an earlier run left undone is done first.
+///
+/// # Errors
+/// Where another run is at it, the directory cannot be written, or a store does not answer: run it again.
+pub async fn archive(deployment: &Deployment, arguments: &Arguments) -> Result<Archived> {
+    let job = Job::begin(&deployment.db, "ARCHIVE", None).await?;
+    let outcome = run(deployment, arguments, &job).await;
+    job.end(outcome).await
+}
+
+async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Result<Archived> {
+    let began = Instant::now();
+    let _lock = lock(deployment)?;
+    finish_earlier(deployment, job).await?;
+    let rows = match &arguments.board {
+        Some(slug) => vec![find_board(deployment, slug).await?],
+        None => {
+            board::living()
+                .order_by_asc(board::Column::Slug)
+                .all(&deployment.db)
+                .await?
+        }
+    };
+    let mut archived = Archived::default();
+    for row in rows {
+        let mut attempts = 0;
+        while !archive_as_it_is(deployment, row.no, arguments, &mut archived, job).await? {
+            finish_earlier(deployment, job).await?;
+            attempts += 1;
+            ensure!(
+                attempts < ATTEMPTS_MAX,
+                "board {} is changed all the while; nothing of it was archived, try again later",
+                row.slug
+            );
+        }
+    }
+    archiving::drop_superseded(deployment).await?;
+    archived.seconds = began.elapsed().as_secs_f64();
+    Ok(archived)
+}
+
+/// Makes sure that this is the one run in the archive's directory, as long as the file is open.
+fn lock(deployment: &Deployment) -> Result<File> {
+    let directory = &deployment.archive_dir;
+    let path = directory.join("lock");
+    let open = || -> Result<File> {
+        fs::create_dir_all(directory)?;
+        Ok(File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)?)
+    };
+    let file = open().with_context(|| format!("{} cannot be opened", shown(&path)))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another archive is at work in {}; let it end first",
+            shown(directory)
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("{} cannot be locked", shown(&path)))
+        }
+    }
+}
+
+/// Finishes what runs that ended early had decided, and clears away what they had not.
+async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
+    for file in archiving::abandoned(deployment).await? {
+        parquet::remove(&deployment.archive_dir.join(&file.path))?;
+    }
+    archiving::forget(deployment).await?;
+    drop_rows(deployment, job).await?;
+    Ok(archiving::drop_superseded(deployment).await?)
+}
+
+async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
+    for file in archiving::undropped(deployment).await? {
+        job.stage("taking rows away", file.events.unsigned_abs() as usize);
+        let each = |rows: u64| {
+            job.advance(rows as usize);
+            crash::here("rows-dropped");
+        };
+        archiving::drop_events(deployment, &file, each).await?;
+        crash::here("file-dropped");
+    }
+    Ok(())
+}
+
+/// Archives what there is of a board; whether nobody changed it meanwhile.
+async fn archive_as_it_is(
+    deployment: &Deployment,
+    no: i64,
+    arguments: &Arguments,
+    archived: &mut Archived,
+    job: &Job,
+) -> Result<bool> {
+    let living = || board::living().filter(board::Column::No.eq(no));
+    let Some(row) = living().one(&deployment.db).await? else {
+        return Ok(true);
+    };
+    // What is past is sealed first: what is not stays.
+    entity::seal::seal_one(deployment, &row, deployment.clock.now_ms()).await?;
+    let Some(row) = living().one(&deployment.db).await? else {
+        return Ok(true);
+    };
+    match archiving::plan(deployment, &row, arguments.before.as_millisecond()).await? {
+        Ok(plan) => archive_planned(deployment, &plan, archived, job).await,
+        Err(reason) => {
+            archived.skipped.push((row.slug, reason));
+            Ok(true)
+        }
+    }
+}
+
+async fn archive_planned(
+    deployment: &Deployment,
+    plan: &Plan,
+    archived: &mut Archived,
+    job: &Job,
+) -> Result<bool> {
+    if !archiving::close(deployment, plan).await? {
+        return Ok(false);
+    }
+    crash::here("closed");
+    let board = plan.row.to_ranking()?;
+    let mut done = Archived::default();
+    for span in &plan.spans {
+        write_span(deployment, &board, span, &mut done, job).await?;
+    }
+    crash::here("staged");
+    if !archiving::decide(deployment, plan).await? {
+        return Ok(false);
+    }
+    crash::here("decided");
+    drop_rows(deployment, job).await?;
+    archived.boards += 1;
+    archived.events += done.events;
+    archived.files += done.files;
+    archived.bytes += done.bytes;
+    Ok(true)
+}
+
+/// Writes the events of a span to files, and stages what they add up to.
+async fn write_span(
+    deployment: &Deployment,
+    board: &Board,
+    span: &Span,
+    done: &mut Archived,
+    job: &Job,
+) -> Result<()> {
+    job.stage("archiving", 0);
+    let mut adding_up = AddingUp::begin(deployment, board, span).await?;
+    let mut writing = Writing {
+        deployment,
+        board,
+        span,
+        events: Events::default(),
+        month: String::new(),
+        through_seq: span.after_seq,
+        done,
+    };
+    let mut pages = Pages::new(board, span.partition, span.after_seq, span.through_seq);
+    while let Some(rows) = pages.next(deployment).await? {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            break;
+        };
+        let (db, partition) = (&deployment.db, span.partition);
+        let accepted = archiving::accepted_at_ms(db, partition, first.seq, last.seq).await?;
+        adding_up.take(deployment, &rows).await?;
+        job.advance(rows.len());
+        for row in rows {
+            let accepted_at_ms = *accepted
+                .get(&row.seq)
+                .with_context(|| format!("commit {} of partition {partition} has no row; put the rows of commit back from a backup", row.seq))?;
+            writing.push(row, accepted_at_ms).await?;
+        }
+    }
+    writing.flush().await?;
+    adding_up.stage(deployment).await
+}
+
+/// Events of a span, going to files.
+struct Writing<'a> {
+    deployment: &'a Deployment,
+    board: &'a Board,
+    span: &'a Span,
+    events: Events,
+    month: String,
+    /// The last seq that is in a file.
+    through_seq: i64,
+    done: &'a mut Archived,
+}
+
+impl Writing<'_> {
+    /// Takes an event. A file ends with its month, or when it is large, but never within a commit.
+    async fn push(&mut self, row: entity::score_event::Model, accepted_at_ms: i64) -> Result<()> {
+        let is_next_commit = self.events.last_seq().is_some_and(|seq| seq != row.seq);
+        let month = Timestamp::from_millisecond(accepted_at_ms)?
+            .strftime("%Y-%m")
+            .to_string();
+        if is_next_commit && (month != self.month || self.events.len() >= HELD_MAX) {
+            self.flush().await?;
+        }
+        if self.events.len() == 0 {
+            self.month = month;
+        }
+        let shard = shard_of(&MemberId::new(&row.member)?, self.board.rules.shards);
+        self.events.push(row, shard, Some(accepted_at_ms));
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        let Some(last_seq) = self.events.last_seq() else {
+            return Ok(());
+        };
+        let (partition, no) = (self.span.partition, self.board.no);
+        let first_seq = self.through_seq + 1;
+        let path = format!(
+            "board-{no}/{}/partition-{partition}-from-{first_seq}.parquet",
+            self.month
+        );
+        let row = archive_file::Model {
+            path: path.clone(),
+            board_no: no.0,
+            partition: partition.0.into(),
+            month: self.month.clone(),
+            first_seq,
+            last_seq,
+            events: 0,
+            bytes: 0,
+            sha256: String::new(),
+            state: archive_file::WRITING.to_owned(),
+            created_at_ms: entity::now_ms(),
+        };
+        // Named before it is there, so that whoever comes after a crash knows what to remove.
+        archive_file::Entity::insert(row.into_active_model())
+            .exec_without_returning(&self.deployment.db)
+            .await
+            .context("another archive is at this board; let it end first")?;
+        let mut frame = std::mem::take(&mut self.events).into_frame()?;
+        let whole = self.deployment.archive_dir.join(&path);
+        let sum = parquet::write_durably(&whole, &mut frame)?;
+        let events = frame.height();
+        let written = archive_file::ActiveModel {
+            path: Set(path),
+            events: Set(events as i64),
+            bytes: Set(sum.bytes as i64),
+            sha256: Set(sum.sha256),
+            ..Default::default()
+        };
+        archive_file::Entity::update(written)
+            .exec_without_returning(&self.deployment.db)
+            .await?;
+        crash::here("file-named");
+        self.through_seq = last_seq;
+        self.done.events += events;
+        self.done.files += 1;
+        self.done.bytes += sum.bytes;
+        Ok(())
+    }
+}
+
+fn parse_instant(text: &str) -> Result<Timestamp, String> {
+    let date = || {
+        let date: Date = text.parse().ok()?;
+        Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    };
+    text.parse().ok().or_else(date).ok_or_else(|| {
+        "a date such as 2026-01-01 is accepted, or an instant such as 2026-01-01T00:00:00Z"
+            .to_owned()
+    })
+}

@@ -1,0 +1,124 @@
+//! What the events of a span add up to in "all", on top of what is archived already, by member: what remains of them in SQL.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use anyhow::Result;
+use entity::archiving::{self, Span};
+use entity::deployment::Deployment;
+use entity::{archive_mark, archived_entry, score_event};
+use ranking::board::Board;
+use ranking::id::MemberId;
+use ranking::key::StandingsId;
+use ranking::replay::Replay;
+use ranking::window::Window;
+use sea_orm::IntoActiveModel;
+
+/// How many members one SELECT asks for: SQLite has 32,766 parameters.
+const MEMBERS_MAX: usize = 1000;
+
+/// How many rows one transaction stages.
+const ROWS_MAX: usize = 5000;
+
+/// The members who have events in a span, and what they have. Holds a state for each.
+pub(super) struct AddingUp<'a> {
+    board: &'a Board,
+    span: &'a Span,
+    mark: archive_mark::Model,
+    replay: Replay,
+    /// By member, how many archived events there are and in which segments it may have something.
+    members: HashMap<String, (i64, HashSet<String>)>,
+}
+
+impl<'a> AddingUp<'a> {
+    /// Nothing of a span yet.
+    pub(super) async fn begin(
+        deployment: &Deployment,
+        board: &'a Board,
+        span: &'a Span,
+    ) -> Result<Self> {
+        // Nobody voids events of the span any more.
+        let voided = score_event::voided(&deployment.db, span.partition, i64::MAX as u64).await?;
+        Ok(Self {
+            board,
+            span,
+            mark: archive_mark::of(&deployment.db, board.no, span.partition).await?,
+            replay: Replay::without(voided, 0).only([Window::All]),
+            members: HashMap::new(),
+        })
+    }
+
+    /// Takes events, in their order.
+    pub(super) async fn take(
+        &mut self,
+        deployment: &Deployment,
+        rows: &[score_event::Model],
+    ) -> Result<()> {
+        let new: HashSet<&str> = rows
+            .iter()
+            .map(|row| row.member.as_str())
+            .filter(|&member| !self.members.contains_key(member))
+            .collect();
+        let new: Vec<&str> = new.into_iter().collect();
+        for members in new.chunks(MEMBERS_MAX) {
+            let known = members.iter().copied();
+            let known = archived_entry::of_members(&deployment.db, &self.mark, known).await?;
+            self.members.extend(
+                members
+                    .iter()
+                    .map(|&member| (member.to_owned(), Default::default())),
+            );
+            for ((member, segment), row) in known {
+                if let Some(state) = row.state() {
+                    let id = MemberId::new(&member)?;
+                    self.replay.begin_with(self.board, &id, &segment, state);
+                }
+                let (events, segments) = self.members.entry(member).or_default();
+                *events += row.events;
+                segments.insert(segment);
+            }
+        }
+        for row in rows {
+            let event = row.to_ranking()?;
+            let (events, segments) = self.members.entry(row.member.clone()).or_default();
+            *events += 1;
+            for segment in &event.segments {
+                if !segments.contains(segment) {
+                    segments.insert(segment.clone());
+                }
+            }
+            self.replay.apply(self.board, row.place()?, &event)?;
+        }
+        Ok(())
+    }
+
+    /// Stages it.
+    pub(super) async fn stage(self, deployment: &Deployment) -> Result<()> {
+        let mut rows = Vec::with_capacity(ROWS_MAX);
+        // In the order of the key.
+        let members: BTreeMap<&String, &(i64, HashSet<String>)> = self.members.iter().collect();
+        for (member, (events, segments)) in members {
+            let id = MemberId::new(member)?;
+            let everyone = String::new();
+            let others = segments.iter().filter(|segment| !segment.is_empty());
+            for segment in others.chain([&everyone]) {
+                let standings = StandingsId::all_time(self.board, segment.clone());
+                let state = self.replay.state_of(&standings, &id);
+                let row = archived_entry::Model {
+                    board_no: self.board.no.0,
+                    member: member.clone(),
+                    segment: segment.clone(),
+                    through_seq: self.span.through_seq,
+                    partition: self.span.partition.0.into(),
+                    score: state.map(|state| state.score),
+                    tick: state.map(|state| state.tick),
+                    events: if segment.is_empty() { *events } else { 0 },
+                };
+                rows.push(row.into_active_model());
+            }
+            if rows.len() >= ROWS_MAX {
+                archiving::stage(deployment, std::mem::take(&mut rows)).await?;
+            }
+        }
+        Ok(archiving::stage(deployment, rows).await?)
+    }
+}

@@ -1,0 +1,71 @@
+//! Restore: Redis made from SQL and the archive. A partition that is level stays as it is; one that is not is loaded by the loader that the API uses.
+
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::Result;
+use entity::board;
+use entity::deployment::Deployment;
+use entity::recovery::settle;
+
+use crate::job::Job;
+use crate::rebuild;
+
+/// What a restore did.
+#[derive(Debug, Clone, Copy)]
+pub struct Restored {
+    partitions: usize,
+    seconds: f64,
+}
+
+impl Restored {
+    /// Its figures.
+    pub fn to_json(self) -> serde_json::Value {
+        serde_json::json!({ "partitions": self.partitions, "seconds": self.seconds })
+    }
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} partitions are level with SQL, after {:.1} s",
+            self.partitions, self.seconds
+        )
+    }
+}
+
+/// Makes every partition level with SQL.
+///
+/// # Errors
+/// What the stores say.
+pub async fn restore(deployment: &Deployment) -> Result<Restored> {
+    let job = Job::begin(&deployment.db, "RESTORE", None).await?;
+    let outcome = level(deployment, &job).await;
+    job.end(outcome).await
+}
+
+/// Makes every partition that a board lies in level, and then all its standings anew from its history.
+///
+/// # Errors
+/// As [`rebuild::rebuild`].
+pub async fn restore_board(
+    deployment: &Deployment,
+    row: &board::Model,
+) -> Result<rebuild::Rebuilt> {
+    rebuild::rebuild_as(deployment, "RESTORE", row, None).await
+}
+
+async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
+    let began = Instant::now();
+    let partitions: Vec<_> = deployment.store.partitions().each().collect();
+    job.stage("restoring", partitions.len());
+    for &partition in &partitions {
+        settle(deployment, partition).await?;
+        job.advance(1);
+    }
+    Ok(Restored {
+        partitions: partitions.len(),
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
