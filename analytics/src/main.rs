@@ -7,14 +7,20 @@
 //! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
 //! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways |
 //! | [`import`] | events from a file, into the ordinary path |
+//! | [`generate`] | synthetic events into a file |
+//! | [`file_format`], [`frame_file`], [`out_file`] | CSV, NDJSON or Parquet; frames into a file; a file that is there whole or not at all |
 //! | [`job`] | a job's row, its progress bar, its outcome |
 
 mod diff;
+mod file_format;
 mod finding;
 mod fold;
+mod frame_file;
+mod generate;
 mod history;
 mod import;
 mod job;
+mod out_file;
 mod rebuild;
 
 use std::io::IsTerminal;
@@ -71,6 +77,8 @@ enum Command {
     Seal,
     /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
+    /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
+    Generate(generate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -103,6 +111,11 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+    if let Command::Generate(generated) = &arguments.command {
+        let generated = generate::generate(generated)?;
+        tell(arguments.json, &generated.to_json(), &generated.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
     let db = arguments
         .settings
         .connect_sql()
@@ -129,7 +142,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Rebuild { board, window } => {
             let board = find_board(deployment, &board).await?;
             let rebuilt = rebuild::rebuild(deployment, &board, window).await?;
-            report(json, &rebuilt.to_json(), &rebuilt.to_string());
+            tell(json, &rebuilt.to_json(), &rebuilt.to_string());
         }
         Command::Diff { board } => {
             let boards = match board {
@@ -142,7 +155,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
                 }
             };
             let found = diff::diff(deployment, &boards).await?;
-            report(json, &found.to_json(), &found.to_string());
+            tell(json, &found.to_json(), &found.to_string());
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));
             }
@@ -153,13 +166,13 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let text =
                 |boards| format!("the rolling windows of {boards} boards are at the present");
             let done = job.end(rolled.map(text).map_err(Into::into)).await?;
-            report(json, &serde_json::json!({ "done": done }), &done);
+            tell(json, &serde_json::json!({ "done": done }), &done);
         }
         Command::Seal => {
             let job = job::Job::begin(&deployment.db, "SEAL", None).await?;
             let sealed = entity::seal::seal(deployment, deployment.clock.now_ms()).await;
             let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
-            report(
+            tell(
                 json,
                 &serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries }),
                 &sealed.to_string(),
@@ -167,8 +180,9 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         }
         Command::Import(arguments) => {
             let imported = import::import(deployment, &arguments).await?;
-            report(json, &imported.to_json(), &imported.to_string());
+            tell(json, &imported.to_json(), &imported.to_string());
         }
+        Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -181,7 +195,7 @@ async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model>
     row.with_context(|| format!("there is no board {slug:?}"))
 }
 
-fn report(json: bool, value: &serde_json::Value, text: &str) {
+fn tell(json: bool, value: &serde_json::Value, text: &str) {
     if json {
         println!("{value}");
     } else {

@@ -39,6 +39,7 @@ mod first_light;
 mod friend_ranks;
 mod friends;
 mod game;
+mod generate;
 mod graphiql;
 mod histories;
 mod history;
