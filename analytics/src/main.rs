@@ -75,7 +75,7 @@ enum Command {
     Roll,
     /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The API does it by itself.
     Seal,
-    /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
+    /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
     Generate(generate::Arguments),

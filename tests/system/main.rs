@@ -46,6 +46,7 @@ mod history;
 mod hot;
 mod http_audit;
 mod import;
+mod import_formats;
 mod integrity;
 mod limits;
 mod listing;
