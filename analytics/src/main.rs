@@ -8,10 +8,13 @@
 //! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways |
 //! | [`import`] | events from a file, into the ordinary path |
 //! | [`generate`] | synthetic events into a file |
+//! | [`export`], [`listing`], [`choice`] | standings into a file; their entries page by page; which are meant |
 //! | [`file_format`], [`frame_file`], [`out_file`] | CSV, NDJSON or Parquet; frames into a file; a file that is there whole or not at all |
 //! | [`job`] | a job's row, its progress bar, its outcome |
 
+mod choice;
 mod diff;
+mod export;
 mod file_format;
 mod finding;
 mod fold;
@@ -20,6 +23,7 @@ mod generate;
 mod history;
 mod import;
 mod job;
+mod listing;
 mod out_file;
 mod rebuild;
 
@@ -77,6 +81,8 @@ enum Command {
     Seal,
     /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
+    /// Writes a whole standings, in rank order, to a CSV, NDJSON or Parquet file.
+    Export(export::Arguments),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
     Generate(generate::Arguments),
 }
@@ -181,6 +187,11 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Import(arguments) => {
             let imported = import::import(deployment, &arguments).await?;
             tell(json, &imported.to_json(), &imported.to_string());
+        }
+        Command::Export(arguments) => {
+            let board = find_board(deployment, &arguments.choice.board).await?;
+            let exported = export::export(deployment, &board, &arguments).await?;
+            tell(json, &exported.to_json(), &exported.to_string());
         }
         Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }

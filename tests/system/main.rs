@@ -34,6 +34,7 @@ mod demo;
 mod dense;
 mod deployment;
 mod durability;
+mod export;
 mod faults;
 mod first_light;
 mod friend_ranks;
