@@ -10,6 +10,7 @@
 //! | [`generate`] | synthetic events into a file |
 //! | [`export`], [`listing`], [`choice`] | standings into a file; their entries page by page; which are meant |
 //! | [`file_format`], [`frame_file`], [`out_file`] | CSV, NDJSON or Parquet; frames into a file; a file that is there whole or not at all |
+//! | [`what_if`] | standings under other rules |
 //! | [`job`] | a job's row, its progress bar, its outcome |
 
 mod choice;
@@ -26,6 +27,7 @@ mod job;
 mod listing;
 mod out_file;
 mod rebuild;
+mod what_if;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -83,6 +85,8 @@ enum Command {
     Import(import::Arguments),
     /// Writes a whole standings, in rank order, to a CSV, NDJSON or Parquet file.
     Export(export::Arguments),
+    /// Says what a standings would be under other rules, from the same history, and who would move. It changes nothing.
+    WhatIf(what_if::Arguments),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
     Generate(generate::Arguments),
 }
@@ -192,6 +196,11 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let board = find_board(deployment, &arguments.choice.board).await?;
             let exported = export::export(deployment, &board, &arguments).await?;
             tell(json, &exported.to_json(), &exported.to_string());
+        }
+        Command::WhatIf(arguments) => {
+            let board = find_board(deployment, &arguments.choice.board).await?;
+            let found = what_if::what_if(deployment, &board, &arguments).await?;
+            tell(json, &found.to_json(), &found.to_string());
         }
         Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }

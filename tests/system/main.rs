@@ -75,5 +75,6 @@ mod tokens;
 mod upgrade;
 mod wait;
 mod walks;
+mod what_if;
 mod window_changes;
 mod windows;
