@@ -91,7 +91,7 @@ pub fn standings(
 }
 
 /// The scores that count: those after their member's last removal.
-fn counted(events: LazyFrame) -> LazyFrame {
+pub fn counted(events: LazyFrame) -> LazyFrame {
     let removed = events
         .clone()
         .filter(col("removal"))

@@ -11,6 +11,7 @@
 //! | [`export`], [`listing`], [`choice`] | standings into a file; their entries page by page; which are meant |
 //! | [`file_format`], [`frame_file`], [`out_file`] | CSV, NDJSON or Parquet; frames into a file; a file that is there whole or not at all |
 //! | [`what_if`] | standings under other rules |
+//! | [`report`] | a page of pictures about a board |
 //! | [`job`] | a job's row, its progress bar, its outcome |
 
 mod choice;
@@ -27,6 +28,7 @@ mod job;
 mod listing;
 mod out_file;
 mod rebuild;
+mod report;
 mod what_if;
 
 use std::io::IsTerminal;
@@ -87,6 +89,8 @@ enum Command {
     Export(export::Arguments),
     /// Says what a standings would be under other rules, from the same history, and who would move. It changes nothing.
     WhatIf(what_if::Arguments),
+    /// Writes a page about a board: how scores are spread, growth and activity, how the top moved, ties, the share of the top 1 %.
+    Report(report::Arguments),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
     Generate(generate::Arguments),
 }
@@ -201,6 +205,11 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let board = find_board(deployment, &arguments.choice.board).await?;
             let found = what_if::what_if(deployment, &board, &arguments).await?;
             tell(json, &found.to_json(), &found.to_string());
+        }
+        Command::Report(arguments) => {
+            let board = find_board(deployment, &arguments.board).await?;
+            let reported = report::report(deployment, &board, &arguments).await?;
+            tell(json, &reported.to_json(), &reported.to_string());
         }
         Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }

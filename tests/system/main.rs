@@ -65,6 +65,7 @@ mod redis_cluster;
 mod redis_server;
 mod refusals;
 mod refusing_stores;
+mod report;
 mod rolling;
 mod rolling_boards;
 mod schema;
