@@ -177,6 +177,14 @@ impl Counted {
         })
     }
 
+    /// Only the rows for which this holds. The figures stay those of all.
+    pub fn only(&self, condition: Expr) -> Self {
+        Self {
+            rows: self.rows.clone().filter(condition),
+            ..*self
+        }
+    }
+
     /// Works out a frame that was made of the rows.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub fn standings(
     events: &Counted,
     through_ms: i64,
 ) -> Result<Entries> {
-    let counted = unremoved(events.rows.clone());
+    let counted = counted(events.rows.clone());
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
     // Times are not negative: integer division is the floor.
@@ -92,7 +92,7 @@ pub fn standings(
 }
 
 /// The scores that count: those after their member's last removal.
-fn unremoved(events: LazyFrame) -> LazyFrame {
+pub fn counted(events: LazyFrame) -> LazyFrame {
     let removed = events
         .clone()
         .filter(col("removal"))

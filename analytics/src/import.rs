@@ -1,8 +1,11 @@
-//! Import: events from a CSV file, into the ordinary path. Idempotent against the whole history: what it holds is skipped.
+//! Import: events from a file, into the ordinary path. Idempotent against the whole history: what it holds is skipped.
 //!
 //! Everything is checked before anything is written, the ranges too: the file is folded onto the present standings in memory first.
 
+mod csv_rows;
 mod known;
+mod ndjson_rows;
+mod parquet_rows;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -25,10 +28,11 @@ use ranking::submission::{Fold, Folded, REGION, StandingsChange, Submission, Ver
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
+use crate::file_format::FileFormat;
 use crate::job::Job;
 use crate::shown;
 use known::known_events;
-use rows::{BadRow, Row, read_rows};
+use rows::{BadRow, Row, Rows, read_rows};
 
 /// How long one batch is tried for.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,7 +55,8 @@ pub struct Arguments {
     /// Import the good rows and write the bad ones, with their lines and reasons, to this CSV file.
     #[arg(long)]
     skip_bad: Option<PathBuf>,
-    /// The CSV file: member, score, at (RFC 3339 or Unix seconds), and optionally board, event_id, region.
+    /// The file: by its name .ndjson (an object a line), .parquet, or else CSV. It has member, score, at (RFC 3339, Unix seconds, or in Parquet a timestamp,
+    /// as UTC where it has no zone), and optionally board, event_id, region. Scores are exact: a number of more than 15 digits is accepted as text only.
     file: PathBuf,
 }
 
@@ -99,8 +104,6 @@ pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Im
 async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Result<Imported> {
     let began = Instant::now();
     let now_ms = entity::now_ms();
-    let bytes = std::fs::read(&arguments.file)
-        .with_context(|| format!("{} cannot be read", shown(&arguments.file)))?;
     let rows = board::living().all(&deployment.db).await?;
     let mut segmented = HashSet::new();
     for row in &rows {
@@ -117,7 +120,11 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             Ok((row.slug.clone(), board))
         })
         .collect::<Result<_>>()?;
-    let (mut rows, mut bad) = read_rows(arguments, &bytes, &boards, now_ms)?;
+    job.stage("reading", 0);
+    let Rows {
+        good: mut rows,
+        mut bad,
+    } = read_rows(arguments, &boards, now_ms)?;
     set_segments(deployment, &mut rows, &segmented).await?;
     for partition in deployment.store.partitions().each() {
         settle(deployment, partition).await?;
@@ -337,11 +344,12 @@ fn tell_bad(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
     if bad.is_empty() {
         return Ok(());
     }
+    let word = FileFormat::of_input(&arguments.file).row_word();
     let Some(path) = &arguments.skip_bad else {
         let mut lines: Vec<String> = bad
             .iter()
             .take(PRINTED_MAX)
-            .map(|row| format!("  line {}: {}", row.line, row.reason))
+            .map(|row| format!("  {word} {}: {}", row.line, row.reason))
             .collect();
         if bad.len() > PRINTED_MAX {
             lines.push(format!("  … and {} more", bad.len() - PRINTED_MAX));
@@ -354,7 +362,7 @@ fn tell_bad(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
     };
     let mut writer = csv::Writer::from_path(path)
         .with_context(|| format!("{} cannot be written", shown(path)))?;
-    writer.write_record(["line", "reason"])?;
+    writer.write_record([word, "reason"])?;
     for row in bad {
         writer.write_record([row.line.to_string(), row.reason.clone()])?;
     }

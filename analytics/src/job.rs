@@ -1,4 +1,4 @@
-//! A job: its row in SQL, its progress bar on a terminal, its outcome.
+//! A job: its row in SQL where it changes something, its progress bar on a terminal, its outcome.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait};
 
 /// A job that is running.
 pub struct Job {
-    db: DatabaseConnection,
-    id: i64,
+    /// Its row.
+    record: Option<(DatabaseConnection, i64)>,
     bar: ProgressBar,
 }
 
@@ -29,16 +29,23 @@ impl Job {
             ..Default::default()
         };
         let id = job::Entity::insert(row).exec(db).await?.last_insert_id;
+        Ok(Self {
+            record: Some((db.clone(), id)),
+            ..Self::unrecorded()?
+        })
+    }
+
+    /// Begins a job that changes nothing, and leaves no row.
+    ///
+    /// # Errors
+    /// None but a broken template.
+    pub fn unrecorded() -> Result<Self> {
         let bar = ProgressBar::no_length();
         bar.set_style(ProgressStyle::with_template(
             "{spinner} {msg} {bar:30} {human_pos}/{human_len} {per_sec} {eta}",
         )?);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Ok(Self {
-            db: db.clone(),
-            id,
-            bar,
-        })
+        Ok(Self { record: None, bar })
     }
 
     /// Says what it is at, and how many steps that has.
@@ -59,12 +66,15 @@ impl Job {
     /// That of the outcome; else what SQL says.
     pub async fn end<T: std::fmt::Display>(self, outcome: Result<T>) -> Result<T> {
         self.bar.finish_and_clear();
+        let Some((db, id)) = self.record else {
+            return outcome;
+        };
         let (state, summary, progress) = match &outcome {
             Ok(done) => ("DONE", done.to_string(), 1.0),
             Err(error) => ("FAILED", format!("{error:#}"), 0.0),
         };
         let mut row = job::ActiveModel {
-            id: Set(self.id),
+            id: Set(id),
             state: Set(state.to_owned()),
             finished_at_ms: Set(Some(entity::now_ms())),
             summary: Set(Some(summary)),
@@ -73,9 +83,7 @@ impl Job {
         if outcome.is_ok() {
             row.progress = Set(progress);
         }
-        let ended = job::Entity::update(row)
-            .exec_without_returning(&self.db)
-            .await;
+        let ended = job::Entity::update(row).exec_without_returning(&db).await;
         let outcome = outcome?;
         ended?;
         Ok(outcome)

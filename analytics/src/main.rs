@@ -9,20 +9,34 @@
 //! | [`archive`], [`parquet`] | old events into files, and out of SQL |
 //! | [`restore`] | Redis from SQL and the archive |
 //! | [`import`] | events from a file, into the ordinary path |
+//! | [`generate`] | synthetic events into a file |
+//! | [`export`], [`listing`], [`choice`] | standings into a file; their entries page by page; which are meant |
+//! | [`file_format`], [`frame_file`], [`out_file`] | CSV, NDJSON or Parquet; frames into a file; a file that is there whole or not at all |
+//! | [`what_if`] | standings under other rules |
+//! | [`report`] | a page of pictures about a board |
 //! | [`job`] | a job's row, its progress bar, its outcome |
 
 mod archive;
+mod choice;
 mod crash;
 mod diff;
 mod events;
+mod export;
+mod file_format;
 mod finding;
 mod fold;
+mod frame_file;
+mod generate;
 mod history;
 mod import;
 mod job;
+mod listing;
+mod out_file;
 mod parquet;
 mod rebuild;
+mod report;
 mod restore;
+mod what_if;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -84,8 +98,16 @@ enum Command {
     },
     /// Moves old events from SQL to Parquet files, verified before their rows go.
     Archive(archive::Arguments),
-    /// Takes events from a CSV file with the columns member, score, at, and optionally board, event_id, region.
+    /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and optionally board, event_id, region.
     Import(import::Arguments),
+    /// Writes a whole standings, in rank order, to a CSV, NDJSON or Parquet file.
+    Export(export::Arguments),
+    /// Says what a standings would be under other rules, from the same history, and who would move. It changes nothing.
+    WhatIf(what_if::Arguments),
+    /// Writes a page about a board: how scores are spread, growth and activity, how the top moved, ties, the share of the top 1 %.
+    Report(report::Arguments),
+    /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
+    Generate(generate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -118,6 +140,11 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+    if let Command::Generate(generated) = &arguments.command {
+        let generated = generate::generate(generated)?;
+        tell(arguments.json, &generated.to_json(), &generated.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
     let db = arguments
         .settings
         .connect_sql()
@@ -144,7 +171,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Rebuild { board, window } => {
             let board = find_board(deployment, &board).await?;
             let rebuilt = rebuild::rebuild(deployment, &board, window).await?;
-            report(json, &rebuilt.to_json(), &rebuilt.to_string());
+            tell(json, &rebuilt.to_json(), &rebuilt.to_string());
         }
         Command::Diff { board } => {
             let boards = match board {
@@ -157,7 +184,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
                 }
             };
             let found = diff::diff(deployment, &boards).await?;
-            report(json, &found.to_json(), &found.to_string());
+            tell(json, &found.to_json(), &found.to_string());
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));
             }
@@ -168,13 +195,13 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let text =
                 |boards| format!("the rolling windows of {boards} boards are at the present");
             let done = job.end(rolled.map(text).map_err(Into::into)).await?;
-            report(json, &serde_json::json!({ "done": done }), &done);
+            tell(json, &serde_json::json!({ "done": done }), &done);
         }
         Command::Seal => {
             let job = job::Job::begin(&deployment.db, "SEAL", None).await?;
             let sealed = entity::seal::seal(deployment, deployment.clock.now_ms()).await;
             let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
-            report(
+            tell(
                 json,
                 &serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries }),
                 &sealed.to_string(),
@@ -182,21 +209,37 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         }
         Command::Restore { board: None } => {
             let restored = restore::restore(deployment).await?;
-            report(json, &restored.to_json(), &restored.to_string());
+            tell(json, &restored.to_json(), &restored.to_string());
         }
         Command::Restore { board: Some(slug) } => {
             let board = find_board(deployment, &slug).await?;
             let rebuilt = restore::restore_board(deployment, &board).await?;
-            report(json, &rebuilt.to_json(), &rebuilt.to_string());
+            tell(json, &rebuilt.to_json(), &rebuilt.to_string());
         }
         Command::Archive(arguments) => {
             let archived = archive::archive(deployment, &arguments).await?;
-            report(json, &archived.to_json(), &archived.to_string());
+            tell(json, &archived.to_json(), &archived.to_string());
         }
         Command::Import(arguments) => {
             let imported = import::import(deployment, &arguments).await?;
-            report(json, &imported.to_json(), &imported.to_string());
+            tell(json, &imported.to_json(), &imported.to_string());
         }
+        Command::Export(arguments) => {
+            let board = find_board(deployment, &arguments.choice.board).await?;
+            let exported = export::export(deployment, &board, &arguments).await?;
+            tell(json, &exported.to_json(), &exported.to_string());
+        }
+        Command::WhatIf(arguments) => {
+            let board = find_board(deployment, &arguments.choice.board).await?;
+            let found = what_if::what_if(deployment, &board, &arguments).await?;
+            tell(json, &found.to_json(), &found.to_string());
+        }
+        Command::Report(arguments) => {
+            let board = find_board(deployment, &arguments.board).await?;
+            let reported = report::report(deployment, &board, &arguments).await?;
+            tell(json, &reported.to_json(), &reported.to_string());
+        }
+        Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -209,7 +252,7 @@ async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model>
     row.with_context(|| format!("there is no board {slug:?}"))
 }
 
-fn report(json: bool, value: &serde_json::Value, text: &str) {
+fn tell(json: bool, value: &serde_json::Value, text: &str) {
     if json {
         println!("{value}");
     } else {

@@ -162,6 +162,18 @@ impl Archived<'_> {
         Ok((position, entries))
     }
 
+    /// Up to `limit` entries after a place, or the first ones, in order; nothing before them is counted.
+    ///
+    /// # Errors
+    /// `Corrupt`; what SQL says.
+    pub async fn page_after(&self, last: Option<&Placed>, limit: usize) -> Result<Vec<Placed>> {
+        let Some(last) = last else {
+            return self.forward_from(0, limit).await;
+        };
+        let sql = r#"("rank_key", "member") > ($2, $3) ORDER BY "rank_key", "member" LIMIT $4"#;
+        self.list(sql, place_values(last), limit).await
+    }
+
     /// Up to `limit` entries from a position on, in order. O(position).
     ///
     /// # Errors

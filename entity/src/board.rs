@@ -7,6 +7,7 @@ use ranking::admission::Admission;
 use ranking::board::{Added, Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
+use ranking::submission::segment_of;
 use ranking::window::Window;
 use sea_orm::entity::prelude::*;
 use sea_orm::{NotSet, Set};
@@ -286,6 +287,28 @@ pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) ->
 #[must_use]
 pub fn windows_text(windows: &[WindowRow]) -> String {
     serde_json::to_string(windows).expect("names and numbers have a JSON form")
+}
+
+/// Checks that a board has standings of a segment, by the attributes that it has standings by; the empty segment is everyone.
+///
+/// # Errors
+/// `Invalid` where it has none, saying what would be accepted.
+pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> ranking::Result<()> {
+    let is_of = |attribute: &String| {
+        let value = segment.strip_prefix(attribute.as_str());
+        value.is_some_and(|value| value.len() > 1 && value.starts_with(':'))
+    };
+    if segment.is_empty() || segment_by.iter().any(is_of) {
+        return Ok(());
+    }
+    let accepted = match segment_by.first() {
+        Some(attribute) => format!("one such as {:?} is accepted", segment_of(attribute, "eu")),
+        None => "it has no segments: leave segment out for everyone".to_owned(),
+    };
+    Err(ranking::Error::Invalid(format!(
+        "board {slug} has no segment {:?}; {accepted}",
+        segment.chars().take(64).collect::<String>()
+    )))
 }
 
 /// The boards that there are: none that was deleted.

@@ -8,6 +8,9 @@ pub const DECIMALS_MAX: u8 = 9;
 /// The largest magnitude of a raw score: 53 bits, what every JSON reader and every double holds exactly.
 pub const RAW_MAX: i64 = (1 << 53) - 1;
 
+/// How many decimals more than the board's are shown of what decays.
+const DECAYED_DECIMALS: u8 = 6;
+
 /// The longest text that is read as a score, in bytes: sign, 16 digits, point and generous zeros.
 const TEXT_BYTES_MAX: usize = 64;
 
@@ -80,6 +83,17 @@ pub fn format(raw: i64, decimals: u8) -> String {
         magnitude % unit,
         width = usize::from(decimals)
     )
+}
+
+/// Writes what is left of a score that decays, in units of the raw score, rounded to six decimals more than the board's.
+#[must_use]
+pub fn format_decayed(value: f64, decimals: u8) -> String {
+    let places = usize::from(decimals + DECAYED_DECIMALS);
+    let text = format!("{:.places$}", value / 10_f64.powi(decimals.into()));
+    let zero = text
+        .strip_prefix('-')
+        .filter(|text| text.bytes().all(|byte| b"0.".contains(&byte)));
+    zero.unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

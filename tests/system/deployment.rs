@@ -139,6 +139,11 @@ impl Deployment {
         self.dir.path().join(format!("{name}.{number}"))
     }
 
+    /// A path of that name in the deployment's directory.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
     /// A connection to Redis, a single server.
     pub(crate) async fn redis(&self) -> MultiplexedConnection {
         self.try_redis().await.unwrap()

@@ -16,7 +16,7 @@ use crate::first_light::race;
 use crate::{node, program};
 
 /// A browser of that kind on the path.
-fn chromium() -> PathBuf {
+pub(crate) fn chromium() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
     std::env::split_paths(&path)

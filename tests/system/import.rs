@@ -10,7 +10,8 @@ const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", maxScore: 100
 const TOP: &str =
     "{ board(slug: \"b\") { standings { top { nodes { score member { key region } } } } } }";
 
-fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) {
+/// Runs `analytics --json`: its exit status, what it printed, and what it complained of.
+pub(crate) fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) {
     let output = deployment.analytics(&[&["--json"], arguments].concat());
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     (

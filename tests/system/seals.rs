@@ -617,3 +617,45 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
     crate::amendments::remove(&api, "b", "ann").await;
     assert_eq!((score(3).await, score(4).await), (Value::Null, Value::Null));
 }
+
+#[tokio::test]
+async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_ago() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let create = "mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"7d\", retain: 1 }] }) { board { slug } } }";
+    api.data(create, json!({})).await;
+    let day_s = 86_400;
+    let at = |days: i64| {
+        jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() - days * day_s)
+            .unwrap()
+            .to_string()
+    };
+    let score = |days: i64| json!({ "member": format!("m{days}"), "score": 1, "at": at(days) });
+    let scores: Vec<Value> = (0..20).map(score).collect();
+    assert_eq!(
+        crate::load::submit_durably(&api, "b", json!(scores)).await["accepted"],
+        20
+    );
+    // The server may be at it too: then one of them begins again.
+    until("it is sealed", async || {
+        let sealed = deployment.analytics(&["seal"]);
+        sealed.status.success().then_some(())
+    })
+    .await;
+    let ask = "query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) { source size period { sealed } } } }";
+    // Today's and yesterday's lie in Redis, those before in the archive; each has seven days.
+    for days in [0, 1, 2, 9] {
+        let (source, sealed) = if days < 2 {
+            ("LIVE", false)
+        } else {
+            ("ARCHIVE", true)
+        };
+        let expected = json!({ "source": source, "size": 7, "period": { "sealed": sealed } });
+        let what = format!("{days} days ago: {expected}");
+        until(&what, async || {
+            let data = api.data(ask, json!({ "at": at(days) })).await;
+            (data["board"]["standings"] == expected).then_some(())
+        })
+        .await;
+    }
+}

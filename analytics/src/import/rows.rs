@@ -1,6 +1,9 @@
-//! The rows of a CSV file as submissions, or what is wrong with them.
+//! The rows of a file as submissions, or what is wrong with them: the same checks whatever the format.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use ranking::board::Board;
@@ -8,7 +11,8 @@ use ranking::id::{EventId, MemberId};
 use ranking::submission::Submission;
 use sha2::{Digest, Sha256};
 
-use super::Arguments;
+use super::{Arguments, csv_rows, ndjson_rows, parquet_rows};
+use crate::file_format::FileFormat;
 use crate::shown;
 
 /// The longest region, in characters.
@@ -27,145 +31,172 @@ pub(super) struct Row {
     pub(super) region: Option<String>,
 }
 
+/// The rows of a file: those that may be taken, and those that are bad.
+pub(super) struct Rows {
+    pub(super) good: Vec<Row>,
+    pub(super) bad: Vec<BadRow>,
+}
+
+/// What a row says, not yet checked.
+pub(super) struct Fields<'a> {
+    pub(super) member: &'a str,
+    pub(super) score: &'a str,
+    pub(super) at: At<'a>,
+    pub(super) board: Option<&'a str>,
+    pub(super) event_id: Option<&'a str>,
+    pub(super) region: Option<&'a str>,
+}
+
+/// When a score was earned, as a row says it.
+pub(super) enum At<'a> {
+    /// RFC 3339, or Unix seconds.
+    Text(&'a str),
+    /// Unix milliseconds.
+    Ms(i64),
+}
+
+/// Takes the rows of a file one by one.
+pub(super) struct RowChecker<'a> {
+    arguments: &'a Arguments,
+    boards: &'a HashMap<String, Board>,
+    now_ms: i64,
+    /// What rows without an event id are named after: what is in the file.
+    hash: String,
+    rows: Rows,
+}
+
 /// Reads every row: those that may be taken, and those that are bad.
 ///
 /// # Errors
 /// Where the file as a whole is none that can be imported.
 pub(super) fn read_rows(
     arguments: &Arguments,
-    bytes: &[u8],
     boards: &HashMap<String, Board>,
     now_ms: i64,
-) -> Result<(Vec<Row>, Vec<BadRow>)> {
-    let hash: String = Sha256::digest(bytes)
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
-    let headers = reader
-        .headers()
-        .with_context(|| format!("{} has no header", shown(&arguments.file)))?
-        .clone();
-    let column = |name: &str| headers.iter().position(|header| header.trim() == name);
-    let required = |name: &str| {
-        column(name).with_context(|| {
-            format!(
-                "{} has no column {name}; member, {} and at are needed",
-                shown(&arguments.file),
-                arguments.score_column
-            )
-        })
-    };
-    let columns = FileColumns {
-        member: required("member")?,
-        score: required(&arguments.score_column)?,
-        at: required("at")?,
-        board: column("board"),
-        event_id: column("event_id"),
-        region: column("region"),
-    };
-    if columns.board.is_none() && arguments.board.is_none() {
-        bail!(
-            "{} has no column board: say which with --board",
-            shown(&arguments.file)
-        );
-    }
-    if let Some(slug) = arguments
-        .board
-        .as_ref()
-        .filter(|slug| !boards.contains_key(*slug))
+) -> Result<Rows> {
+    if let Some(slug) = &arguments.board
+        && !boards.contains_key(slug)
     {
         bail!("there is no board {slug:?}");
     }
-    let (mut rows, mut bad) = (vec![], vec![]);
-    for record in reader.records() {
-        let (line, row) = match record {
-            Ok(record) => {
-                let line = record.position().map_or(0, csv::Position::line);
-                (
-                    line,
-                    columns.read(
-                        &record,
-                        arguments.board.as_deref(),
-                        boards,
-                        &format!("import-{hash}-{line}"),
-                        now_ms,
-                    ),
-                )
+    let mut checker = RowChecker {
+        arguments,
+        boards,
+        now_ms,
+        hash: hash_of(&arguments.file)?,
+        rows: Rows {
+            good: vec![],
+            bad: vec![],
+        },
+    };
+    match FileFormat::of_input(&arguments.file) {
+        FileFormat::Csv => csv_rows::read(&mut checker)?,
+        FileFormat::Ndjson => ndjson_rows::read(&mut checker)?,
+        FileFormat::Parquet => parquet_rows::read(&mut checker)?,
+    }
+    Ok(checker.rows)
+}
+
+/// The first 64 bits of the SHA-256 of a file.
+fn hash_of(path: &Path) -> Result<String> {
+    let cannot = || format!("{} cannot be read", shown(path));
+    let mut file = File::open(path).with_context(cannot)?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        let count = file.read(&mut buffer).with_context(cannot)?;
+        if count == 0 {
+            break;
+        }
+        hash.update(&buffer[..count]);
+    }
+    let hash = hash.finalize();
+    Ok(hash
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
+impl RowChecker<'_> {
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.arguments.file
+    }
+
+    /// The column that has the score.
+    pub(super) fn score_column(&self) -> &str {
+        &self.arguments.score_column
+    }
+
+    /// Checks that the file has the columns it needs.
+    ///
+    /// # Errors
+    /// Where one is missing, naming it.
+    pub(super) fn check_columns(&self, has: impl Fn(&str) -> bool) -> Result<()> {
+        let file = shown(self.path());
+        for name in ["member", self.score_column(), "at"] {
+            if !has(name) {
+                bail!(
+                    "{file} has no column {name}; member, {} and at are needed",
+                    self.score_column()
+                );
             }
-            Err(error) => (
-                error.position().map_or(0, csv::Position::line),
-                Err(error.into()),
-            ),
-        };
-        match row {
-            Ok((submission, region)) => rows.push(Row {
-                line,
-                submission,
-                region,
-            }),
-            Err(error) => bad.push(BadRow {
+        }
+        if !has("board") && self.arguments.board.is_none() {
+            bail!("{file} has no column board: say which with --board");
+        }
+        Ok(())
+    }
+
+    /// Takes the next row, or what is wrong with it already.
+    pub(super) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) {
+        match fields.and_then(|fields| self.check(line, &fields)) {
+            Ok(row) => self.rows.good.push(row),
+            Err(error) => self.rows.bad.push(BadRow {
                 line,
                 reason: format!("{error:#}"),
             }),
         }
     }
-    Ok((rows, bad))
-}
 
-/// Where the columns are.
-struct FileColumns {
-    member: usize,
-    score: usize,
-    at: usize,
-    board: Option<usize>,
-    event_id: Option<usize>,
-    region: Option<usize>,
-}
-
-impl FileColumns {
-    fn read(
-        &self,
-        record: &csv::StringRecord,
-        slug: Option<&str>,
-        boards: &HashMap<String, Board>,
-        event_id: &str,
-        now_ms: i64,
-    ) -> Result<(Submission, Option<String>)> {
-        let text = |column: usize| {
-            record
-                .get(column)
-                .with_context(|| format!("it has {} fields, fewer than the header", record.len()))
-        };
-        let optional = |column: Option<usize>| {
-            column
-                .and_then(|column| record.get(column))
-                .filter(|text| !text.is_empty())
-        };
-        let slug = slug.or(optional(self.board)).context("it names no board")?;
-        let board = boards
-            .get(slug)
+    fn check(&self, line: u64, fields: &Fields<'_>) -> Result<Row> {
+        let filled =
+            |field: Option<&'_ str>| field.filter(|text| !text.is_empty()).map(str::to_owned);
+        let slug = self.arguments.board.clone().or(filled(fields.board));
+        let slug = slug.context("it names no board")?;
+        let board = self
+            .boards
+            .get(&slug)
             .with_context(|| format!("there is no board {slug:?}"))?;
-        let at_ms = parse_at(text(self.at)?)?;
-        if at_ms > now_ms {
+        let at_ms = match fields.at {
+            At::Text(text) => parse_at(text)?,
+            At::Ms(at_ms) if at_ms >= 0 => at_ms,
+            At::Ms(_) => bail!("at is before 1970"),
+        };
+        if at_ms > self.now_ms {
             bail!("at is in the future");
         }
+        let event_id = filled(fields.event_id);
+        let event_id = event_id.unwrap_or_else(|| format!("import-{}-{line}", self.hash));
         let submission = Submission {
             board: board.clone(),
-            member: MemberId::new(text(self.member)?)?,
-            score: ranking::score::parse(text(self.score)?.trim(), board.rules.decimals)?,
+            member: MemberId::new(fields.member)?,
+            score: ranking::score::parse(fields.score.trim(), board.rules.decimals)?,
             at_ms: Some(at_ms),
-            event_id: Some(EventId::new(optional(self.event_id).unwrap_or(event_id))?),
+            event_id: Some(EventId::new(&event_id)?),
             segments: vec![],
         };
-        let region = optional(self.region);
-        if region.is_some_and(|region| {
-            region.chars().count() > REGION_CHARS_MAX || region.chars().any(char::is_control)
-        }) {
+        let region = filled(fields.region);
+        if let Some(region) = &region
+            && (region.chars().count() > REGION_CHARS_MAX || region.chars().any(char::is_control))
+        {
             bail!("its region has more than {REGION_CHARS_MAX} characters or a control character");
         }
-        Ok((submission, region.map(str::to_owned)))
+        Ok(Row {
+            line,
+            submission,
+            region,
+        })
     }
 }
 

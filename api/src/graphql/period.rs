@@ -45,7 +45,7 @@ impl Period {
             start,
             end: period.end_ms.map(DateTime),
             next_reset_at: period.end_ms.filter(is_on).map(DateTime),
-            sealed: period.start_ms < board.board.sealed(window).sealed_before_ms,
+            sealed: period.present_from_ms < board.board.sealed(window).sealed_before_ms,
         }
     }
 }

@@ -8,9 +8,6 @@ use crate::error::{Error, Result};
 /// The longest title, member name or region, in characters.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// How many decimals more than the board's are shown of what decays.
-const DECAYED_DECIMALS: u8 = 6;
-
 /// The most digits of a decimal that comes as a JSON number: more would not survive a reader that holds numbers as doubles.
 const NUMBER_DIGITS_MAX: usize = 15;
 
@@ -33,12 +30,7 @@ impl Decimal {
     /// What a score in units of the raw score is still worth, rounded to six decimals more than the board's.
     #[must_use]
     pub fn decayed(value: f64, decimals: u8) -> Self {
-        let places = usize::from(decimals + DECAYED_DECIMALS);
-        let text = format!("{:.places$}", value / 10_f64.powi(decimals.into()));
-        let zero = text
-            .strip_prefix('-')
-            .filter(|text| text.bytes().all(|byte| b"0.".contains(&byte)));
-        Self(zero.unwrap_or(&text).to_owned())
+        Self(ranking::score::format_decayed(value, decimals))
     }
 }
 

@@ -6,7 +6,6 @@ use async_graphql::{Context, Enum, ID, Object, Result};
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
 use ranking::store::read::{Placed, Standings as Read};
-use ranking::submission::segment_of;
 use ranking::window::Window as RankingWindow;
 
 use super::board::{Board, Window};
@@ -86,7 +85,7 @@ impl Standings {
             ));
         }
         let segment = choice.segment.unwrap_or_default();
-        check_segment(board, &segment)?;
+        entity::board::check_segment(&board.row.slug, &board.segment_by, &segment)?;
         let period_chosen = choice.period.is_some() || choice.at_ms.is_some();
         let period = match (choice.period, choice.at_ms) {
             (Some(_), Some(_)) => {
@@ -442,26 +441,6 @@ impl Standings {
         });
         Ok(Entries(around))
     }
-}
-
-/// Checks that a board has standings of a segment; the empty one is everyone.
-fn check_segment(board: &KnownBoard, segment: &str) -> crate::error::Result<()> {
-    let is_of = |attribute: &String| {
-        let value = segment.strip_prefix(attribute.as_str());
-        value.is_some_and(|value| value.len() > 1 && value.starts_with(':'))
-    };
-    if segment.is_empty() || board.segment_by.iter().any(is_of) {
-        return Ok(());
-    }
-    let accepted = match board.segment_by.first() {
-        Some(attribute) => format!("one such as {:?} is accepted", segment_of(attribute, "eu")),
-        None => "it has no segments: leave segment out for everyone".to_owned(),
-    };
-    Err(Error::bad_input(format!(
-        "board {} has no segment {:?}; {accepted}",
-        board.row.slug,
-        segment.chars().take(64).collect::<String>()
-    )))
 }
 
 /// Checks a list of members' keys.

@@ -42,7 +42,7 @@ pub struct Standings {
     pub id: StandingsId,
     /// Its period.
     pub period: Period,
-    /// Periods of its window that start before it are read from the archive, as far as whoever asks knows. In Unix milliseconds.
+    /// Periods of its window that became the present one before it are read from the archive, as far as whoever asks knows. In Unix milliseconds.
     pub sealed_before_ms: i64,
     pub(super) partitions: Vec<Partition>,
 }
@@ -87,7 +87,7 @@ impl Standings {
     /// Whether the archive has it, as far as whoever asks knows.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
-        self.period.start_ms < self.sealed_before_ms
+        self.period.present_from_ms < self.sealed_before_ms
     }
 
     /// The partition of each shard.

@@ -1,0 +1,219 @@
+//! Export: a whole standings into a file, in rank order, of any size: a page of it is held at a time.
+//!
+//! While others write, each page is of its own moment: who moves from one page to the next may be listed twice, or not at all.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use entity::board;
+use entity::deployment::Deployment;
+use polars::prelude::{
+    Column, DataFrame, DataType, Int64Chunked, IntoSeries, NamedFrom, NewChunkedArray, Schema,
+    Series, TimeUnit, TimeZone,
+};
+use ranking::board::{Rules, TieBreak};
+use ranking::rank_key::RankKey;
+use ranking::score;
+use ranking::store::read::{Placed, Standings};
+
+use crate::choice::Choice;
+use crate::frame_file::{FrameFile, INSTANT};
+use crate::job::Job;
+use crate::listing::Listing;
+use crate::shown;
+
+/// How many rows are gathered before they are written; in Parquet, how many a row group has.
+const ROWS: usize = 100_000;
+
+/// What to export.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub choice: Choice,
+    /// How ranks are counted among equal scores.
+    #[arg(long, value_enum, ignore_case = true, default_value_t = RankMethod::Ordinal)]
+    method: RankMethod,
+    /// The file: .csv, .ndjson or .parquet, with rank, member, score (an exact decimal, as text) and reached_at. One of that name is replaced.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// How ranks are counted among equal scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RankMethod {
+    /// 1234: every entry has a rank of its own.
+    Ordinal,
+    /// 1224: equal scores share the rank of the first of them.
+    Competition,
+    /// 1223: equal scores share a rank, and the next score has the next one.
+    Dense,
+}
+
+/// What was exported.
+#[derive(Debug)]
+pub struct Exported {
+    entries: u64,
+    period: String,
+    file: String,
+    seconds: f64,
+}
+
+impl Exported {
+    /// Its figures.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({ "entries": self.entries, "period": self.period, "file": self.file, "seconds": self.seconds })
+    }
+}
+
+impl fmt::Display for Exported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            entries,
+            period,
+            file,
+            seconds,
+        } = self;
+        write!(
+            f,
+            "exported {entries} entries of the period {period} to {file} in {seconds:.1} s"
+        )
+    }
+}
+
+/// Exports a standings.
+///
+/// # Errors
+/// Where the board has no such standings, a store does not answer, or the file cannot be written; then there is no file.
+pub async fn export(
+    deployment: &Deployment,
+    row: &board::Model,
+    arguments: &Arguments,
+) -> Result<Exported> {
+    let (began, now_ms) = (Instant::now(), deployment.clock.now_ms());
+    let (board, choice) = (row.to_ranking()?, &arguments.choice);
+    let period = choice.period(row, &board, now_ms)?;
+    let label = period.label.clone();
+    let mut listing = Listing::new(deployment, board, &choice.segment, choice.window, period);
+    let mut file = FrameFile::create(&arguments.out, &schema())?;
+    let job = Job::unrecorded()?;
+    job.stage("exporting", 0);
+    let mut ranks = Ranks::new(arguments.method);
+    let mut rows = Rows::default();
+    let mut last = None;
+    loop {
+        let page = listing.page_after(last.as_ref()).await?;
+        let Some(end) = page.last() else { break };
+        last = Some(end.clone());
+        for entry in &page {
+            let rank = ranks.next(listing.standings(), entry.key);
+            rows.push(rank, entry, listing.standings(), now_ms);
+        }
+        job.advance(page.len());
+        if rows.rank.len() >= ROWS {
+            file.write(&std::mem::take(&mut rows).into_frame()?)?;
+        }
+    }
+    if !rows.rank.is_empty() {
+        file.write(&rows.into_frame()?)?;
+    }
+    file.finish()?;
+    Ok(Exported {
+        entries: ranks.passed,
+        period: label,
+        file: shown(&arguments.out),
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+fn schema() -> Schema {
+    Schema::from_iter([
+        ("rank".into(), DataType::Int64),
+        ("member".into(), DataType::String),
+        ("score".into(), DataType::String),
+        ("reached_at".into(), INSTANT),
+    ])
+}
+
+/// Ranks, counted from one entry to the next.
+struct Ranks {
+    method: RankMethod,
+    /// How many entries have been passed.
+    passed: u64,
+    /// How many scores have been passed, the present one among them, and the rank of its first entry.
+    scores: u64,
+    first: u64,
+    score: Option<RankKey>,
+}
+
+impl Ranks {
+    fn new(method: RankMethod) -> Self {
+        Self {
+            method,
+            passed: 0,
+            scores: 0,
+            first: 0,
+            score: None,
+        }
+    }
+
+    /// The rank of the next entry.
+    fn next(&mut self, standings: &Standings, key: RankKey) -> u64 {
+        let layout = standings.rules.layout(standings.id.window);
+        let score = Some(layout.first_of_score(key));
+        self.passed += 1;
+        if score != self.score {
+            self.score = score;
+            self.scores += 1;
+            self.first = self.passed;
+        }
+        match self.method {
+            RankMethod::Ordinal => self.passed,
+            RankMethod::Competition => self.first,
+            RankMethod::Dense => self.scores,
+        }
+    }
+}
+
+/// Rows on their way to the file.
+#[derive(Default)]
+struct Rows {
+    rank: Vec<i64>,
+    member: Vec<String>,
+    score: Vec<String>,
+    reached_at: Vec<Option<i64>>,
+}
+
+impl Rows {
+    fn push(&mut self, rank: u64, entry: &Placed, standings: &Standings, now_ms: i64) {
+        let (rules, window): (&Rules, _) = (&standings.rules, standings.id.window);
+        let state = rules.state(window, &standings.period, entry.key);
+        self.rank.push(rank as i64);
+        self.member.push(entry.member.to_string());
+        self.score.push(match window.half_life() {
+            Some(half_life) => {
+                score::format_decayed(half_life.value(state.score, now_ms), rules.decimals)
+            }
+            None => score::format(state.score, rules.decimals),
+        });
+        let is_timed = rules.ties(window) != TieBreak::Member;
+        self.reached_at
+            .push(is_timed.then(|| state.tick * i64::from(rules.tick_ms)));
+    }
+
+    fn into_frame(self) -> Result<DataFrame> {
+        let reached_at =
+            Int64Chunked::from_iter_options("reached_at".into(), self.reached_at.into_iter());
+        let reached_at = reached_at.into_datetime(TimeUnit::Milliseconds, Some(TimeZone::UTC));
+        let columns: Vec<Column> = vec![
+            Series::new("rank".into(), self.rank).into(),
+            Series::new("member".into(), self.member).into(),
+            Series::new("score".into(), self.score).into(),
+            reached_at.into_series().into(),
+        ];
+        Ok(DataFrame::new_infer_height(columns)?)
+    }
+}

@@ -1,0 +1,130 @@
+//! The rows of an NDJSON file: a JSON object a line.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::value::RawValue;
+
+use super::rows::{At, Fields, RowChecker};
+use crate::shown;
+
+/// The most digits of a score that comes as a number: more would not survive a writer that holds numbers as doubles.
+pub(super) const NUMBER_DIGITS_MAX: usize = 15;
+
+/// An object, its values as they are written: a number is never rounded on its way.
+type Object<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Hands over every row with its line; empty lines are none.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
+    let cannot = format!("{} cannot be read", shown(rows.path()));
+    let file = File::open(rows.path()).with_context(|| cannot.clone())?;
+    let (mut reader, mut bytes) = (BufReader::new(file), vec![]);
+    let score_column = rows.score_column().to_owned();
+    for line in 1.. {
+        bytes.clear();
+        let count = reader.read_until(b'\n', &mut bytes);
+        if count.with_context(|| cannot.clone())? == 0 {
+            break;
+        }
+        if bytes.trim_ascii().is_empty() {
+            continue;
+        }
+        match Texts::read(&bytes, &score_column) {
+            Ok(texts) => rows.take(line, Ok(texts.fields())),
+            Err(error) => rows.take(line, Err(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a number has no more digits than every writer of JSON keeps.
+///
+/// # Errors
+/// Where it has more.
+pub(super) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
+    let digits = number
+        .bytes()
+        .filter(u8::is_ascii_digit)
+        .skip_while(|&digit| digit == b'0');
+    ensure!(
+        digits.count() <= digits_max,
+        "{number} has more than {digits_max} digits: a number that long is accepted as text only, as it may have been rounded on its way"
+    );
+    Ok(())
+}
+
+/// The fields of an object as texts.
+struct Texts {
+    member: String,
+    score: String,
+    at: String,
+    board: Option<String>,
+    event_id: Option<String>,
+    region: Option<String>,
+}
+
+impl Texts {
+    fn read(bytes: &[u8], score_column: &str) -> Result<Self> {
+        let object: Object<'_> = serde_json::from_slice(bytes)
+            .ok()
+            .context("it is no JSON object")?;
+        let required = |name: &str| {
+            let value = object
+                .get(name)
+                .with_context(|| format!("it has no {name}"));
+            value.map(|value| value.get())
+        };
+        let score = required(score_column)?;
+        let score = match text(score) {
+            Some(text) => text,
+            None if is_number(score) => {
+                check_digits(score, NUMBER_DIGITS_MAX)?;
+                score.to_owned()
+            }
+            None => bail!("its {score_column} is {score}; a text or a number is accepted"),
+        };
+        let at = required("at")?;
+        let at = text(at).unwrap_or_else(|| at.to_owned());
+        let optional = |name: &str| match object.get(name).map(|value| value.get()) {
+            None | Some("null") => Ok(None),
+            Some(value) => {
+                let text = text(value);
+                let text =
+                    text.with_context(|| format!("its {name} is {value}; a text is accepted"));
+                text.map(Some)
+            }
+        };
+        Ok(Self {
+            member: optional("member")?.context("it has no member")?,
+            score,
+            at,
+            board: optional("board")?,
+            event_id: optional("event_id")?,
+            region: optional("region")?,
+        })
+    }
+
+    fn fields(&self) -> Fields<'_> {
+        Fields {
+            member: &self.member,
+            score: &self.score,
+            at: At::Text(&self.at),
+            board: self.board.as_deref(),
+            event_id: self.event_id.as_deref(),
+            region: self.region.as_deref(),
+        }
+    }
+}
+
+fn text(value: &str) -> Option<String> {
+    serde_json::from_str(value).ok()
+}
+
+fn is_number(value: &str) -> bool {
+    value.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+}

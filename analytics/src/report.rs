@@ -1,0 +1,98 @@
+//! Report: one page about a board, to be opened in any browser: who leads, how scores are spread, how it grew, how the top moved, what is tied, and how
+//! much the top 1 % has. It is self-contained: pictures are SVG, and nothing is loaded from anywhere.
+
+mod charts;
+mod figures;
+mod page;
+mod timeline;
+
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use entity::board;
+use entity::deployment::Deployment;
+use polars::prelude::{col, lit};
+use ranking::key::StandingsId;
+use ranking::window::Window;
+
+use crate::fold;
+use crate::history;
+use crate::job::Job;
+use crate::out_file::OutFile;
+use crate::shown;
+use figures::Figures;
+
+/// What to report.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The board's slug.
+    #[arg(long)]
+    pub board: String,
+    /// The HTML file. One of that name is replaced.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// What was reported.
+#[derive(Debug)]
+pub struct Reported {
+    figures: Figures,
+    file: String,
+    seconds: f64,
+}
+
+impl Reported {
+    /// Its figures.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({ "figures": self.figures, "file": self.file, "seconds": self.seconds })
+    }
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "reported {} members and {} events to {} in {:.1} s",
+            self.figures.members, self.figures.events, self.file, self.seconds
+        )
+    }
+}
+
+/// Writes a report.
+///
+/// # Errors
+/// Where the board has no entries, a store does not answer, or the file cannot be written.
+pub async fn report(
+    deployment: &Deployment,
+    row: &board::Model,
+    arguments: &Arguments,
+) -> Result<Reported> {
+    let (began, now_ms) = (Instant::now(), deployment.clock.now_ms());
+    let (board, job) = (row.to_ranking()?, Job::unrecorded()?);
+    let history = history::read(deployment, &board, &job).await?;
+    job.stage("folding", 0);
+    let everyone = history.counted.only(col("segment").eq(lit("")));
+    let events = everyone.collect(everyone.rows.clone())?;
+    let id = StandingsId::all_time(&board, String::new());
+    let mut standings = fold::standings(&board, Window::All, &everyone, now_ms)?;
+    let entries = standings.remove(&id).unwrap_or_default();
+    ensure!(
+        !entries.is_empty(),
+        "board {} has no entries yet; a report needs some",
+        row.slug
+    );
+    let figures = Figures::new(row, &board, &events, &entries, now_ms)?;
+    job.stage("drawing", 0);
+    let page = page::page(&figures)?;
+    let out = OutFile::create(&arguments.out)?;
+    out.file()?.write_all(page.as_bytes())?;
+    out.finish()?;
+    Ok(Reported {
+        figures,
+        file: shown(&arguments.out),
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}

@@ -1,0 +1,257 @@
+//! What if: the standings that a board's history gives under other rules, beside those under its own, and who would move. It writes nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use entity::board;
+use entity::deployment::Deployment;
+use polars::prelude::{col, lit};
+use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::id::MemberId;
+use ranking::key::StandingsId;
+use ranking::score;
+use ranking::window::Period;
+
+use crate::choice::Choice;
+use crate::events::Counted;
+use crate::fold::{self, Entry};
+use crate::history;
+use crate::job::Job;
+
+/// What to try.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub choice: Choice,
+    /// Another policy: SUM, BEST or LATEST.
+    #[arg(long, value_parser = Policy::from_name)]
+    policy: Option<Policy>,
+    /// Another tie-break: EARLIEST, LATEST or MEMBER.
+    #[arg(long, value_parser = TieBreak::from_name)]
+    tie_break: Option<TieBreak>,
+    /// Another direction: HIGH_FIRST or LOW_FIRST.
+    #[arg(long, value_parser = Direction::from_name)]
+    direction: Option<Direction>,
+    /// Another lowest score: what the history adds up to may leave the board's range.
+    #[arg(long, allow_hyphen_values = true)]
+    min_score: Option<String>,
+    /// Another highest score.
+    #[arg(long, allow_hyphen_values = true)]
+    max_score: Option<String>,
+    /// How many are listed: of the new top, and of those who would move farthest.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    first: u16,
+}
+
+/// A member's place under both rules.
+#[derive(Debug)]
+struct Place {
+    member: MemberId,
+    /// Its rank (ordinal) and its score, under the board's rules.
+    before: Option<(usize, String)>,
+    /// The same under the others.
+    after: Option<(usize, String)>,
+}
+
+/// What would be.
+#[derive(Debug)]
+pub struct Found {
+    board: String,
+    window: String,
+    period: String,
+    /// Policy, tie-break, direction.
+    rules: [[&'static str; 3]; 2],
+    events: usize,
+    entries: usize,
+    moved: usize,
+    top: Vec<Place>,
+    movers: Vec<Place>,
+}
+
+/// Folds the history twice.
+///
+/// # Errors
+/// Where the board has no such standings, or no board could have such rules; where the history leaves the range under them; what the stores say.
+pub async fn what_if(
+    deployment: &Deployment,
+    row: &board::Model,
+    arguments: &Arguments,
+) -> Result<Found> {
+    let (board, choice) = (row.to_ranking()?, &arguments.choice);
+    let now_ms = deployment.clock.now_ms();
+    let period = choice.period(row, &board, now_ms)?;
+    let others = under(&board, other_rules(&board.rules, arguments)?);
+    let job = Job::unrecorded()?;
+    let history = history::read(deployment, &board, &job).await?;
+    job.stage("folding", 0);
+    let events = of_standings(&history.counted, choice, &period);
+    let fold = |board: &Board| -> Result<Vec<Entry>> {
+        let id = StandingsId::of(board, &choice.segment, choice.window, &period);
+        let mut standings = fold::standings(board, choice.window, &events, now_ms)?;
+        Ok(standings.remove(&id).unwrap_or_default())
+    };
+    let before = fold(&under(&board, board.rules.as_ref().clone()))?;
+    let after = fold(&others)
+        .context("under these rules (--min-score and --max-score give another range)")?;
+    let [before_rules, after_rules] = [&board, &others].map(|board| &board.rules);
+    let show = |rules: &Rules, score: i64| match choice.window.half_life() {
+        Some(half_life) => score::format_decayed(half_life.value(score, now_ms), rules.decimals),
+        None => score::format(score, rules.decimals),
+    };
+    let ranks = |entries: &[Entry], rules: &Rules| -> HashMap<MemberId, (usize, String)> {
+        let ranked = entries.iter().zip(1..);
+        ranked
+            .map(|(entry, rank)| (entry.member.clone(), (rank, show(rules, entry.score))))
+            .collect()
+    };
+    let (was, is) = (ranks(&before, before_rules), ranks(&after, after_rules));
+    let place = |member: &MemberId| Place {
+        member: member.clone(),
+        before: was.get(member).cloned(),
+        after: is.get(member).cloned(),
+    };
+    let distance = |member: &MemberId| {
+        let rank =
+            |ranks: &HashMap<MemberId, (usize, String)>| ranks.get(member).map(|place| place.0);
+        rank(&was).zip(rank(&is)).map(|(was, is)| was.abs_diff(is))
+    };
+    let mut movers: Vec<&MemberId> = after.iter().map(|entry| &entry.member).collect();
+    movers.retain(|member| distance(member) != Some(0));
+    // Stable: of those who move as far, the better one comes first.
+    movers.sort_by_key(|member| Reverse(distance(member)));
+    let first = usize::from(arguments.first);
+    Ok(Found {
+        board: row.slug.clone(),
+        window: choice.window.to_string(),
+        period: period.label.clone(),
+        rules: [before_rules, after_rules].map(|rules| {
+            [
+                rules.policy.name(),
+                rules.tie_break.name(),
+                rules.direction.name(),
+            ]
+        }),
+        events: history.counted.count,
+        entries: after.len(),
+        moved: movers.len(),
+        top: after
+            .iter()
+            .take(first)
+            .map(|entry| place(&entry.member))
+            .collect(),
+        movers: movers.into_iter().take(first).map(place).collect(),
+    })
+}
+
+/// The board's rules with what is asked for in their place. The tick stays where it can.
+fn other_rules(rules: &Rules, arguments: &Arguments) -> Result<Rules> {
+    let tie_break = arguments.tie_break.unwrap_or(rules.tie_break);
+    let bound = |asked: &Option<String>, present: i64| match asked {
+        Some(text) => score::parse(text, rules.decimals),
+        None => Ok(present),
+    };
+    let (min, max) = (
+        bound(&arguments.min_score, rules.min)?,
+        bound(&arguments.max_score, rules.max)?,
+    );
+    let has_tick = ![tie_break, rules.tie_break].contains(&TieBreak::Member);
+    let is_same_range = (min, max) == (rules.min, rules.max);
+    Ok(Rules::new(RulesInput {
+        direction: arguments.direction.unwrap_or(rules.direction),
+        policy: arguments.policy.unwrap_or(rules.policy),
+        tie_break,
+        tick_ms: (has_tick && is_same_range).then_some(rules.tick_ms),
+        decimals: rules.decimals,
+        min,
+        max,
+        zone: rules.zone.clone(),
+        shards: rules.shards,
+        windows: rules.shown().collect(),
+    })?)
+}
+
+/// A board with those rules of which nothing is sealed: the fold makes past periods too.
+fn under(board: &Board, rules: Rules) -> Board {
+    Board {
+        rules: Arc::new(rules),
+        added: Arc::new(BTreeMap::new()),
+        ..board.clone()
+    }
+}
+
+/// The events that may count in a standings, and all removals.
+fn of_standings(events: &Counted, choice: &Choice, period: &Period) -> Counted {
+    let at_ms = || col("at_ms");
+    let mut counts = col("segment").eq(lit(choice.segment.as_str()));
+    if let Some(end_ms) = period.end_ms {
+        let inside = at_ms()
+            .gt_eq(lit(period.start_ms))
+            .and(at_ms().lt(lit(end_ms)));
+        counts = counts.and(inside);
+    }
+    events.only(col("removal").or(counts))
+}
+
+impl Found {
+    /// Its figures.
+    pub fn to_json(&self) -> serde_json::Value {
+        let rules = |[policy, tie_break, direction]: [&str; 3]| serde_json::json!({ "policy": policy, "tieBreak": tie_break, "direction": direction });
+        let rank = |place: &Option<(usize, String)>| {
+            let (rank, score) = place.as_ref()?;
+            Some(serde_json::json!({ "rank": rank, "score": score }))
+        };
+        let places = |places: &[Place]| -> Vec<serde_json::Value> {
+            let place = |place: &Place| serde_json::json!({ "member": place.member.as_str(), "before": rank(&place.before), "after": rank(&place.after) });
+            places.iter().map(place).collect()
+        };
+        serde_json::json!({
+            "board": self.board, "window": self.window, "period": self.period,
+            "before": rules(self.rules[0]), "after": rules(self.rules[1]),
+            "events": self.events, "entries": self.entries, "moved": self.moved,
+            "top": places(&self.top), "movers": places(&self.movers),
+        })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [before, after] = self.rules.map(|rules| rules.join(", "));
+        writeln!(
+            f,
+            "{} {} {}: {after} instead of {before}",
+            self.board, self.window, self.period
+        )?;
+        write!(f, "{} of {} members would move", self.moved, self.entries)?;
+        for (title, places) in [("top", &self.top), ("farthest moves", &self.movers)] {
+            if places.is_empty() {
+                continue;
+            }
+            write!(f, "\n{title}:")?;
+            for place in places {
+                write!(f, "\n  {place}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |place: &Option<(usize, String)>| {
+            let shown = place
+                .as_ref()
+                .map(|(rank, score)| format!("{rank} with {score}"));
+            shown.unwrap_or_else(|| "not there".to_owned())
+        };
+        write!(
+            f,
+            "{}: {}, now {}",
+            self.member,
+            text(&self.after),
+            text(&self.before)
+        )
+    }
+}
