@@ -53,7 +53,12 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
         let (first, second) = game.events.split_at(20);
         play(&mut rng, &api, &mut history, first).await;
         age(&deployment, 200).await;
-        play(&mut rng, &api, &mut history, second).await;
+        // Redis remembers the ids of what SQL now takes for old: none of them comes again.
+        let mut second = second.to_vec();
+        for event in &mut second {
+            event.id = event.id.take().map(|id| format!("second-{id}"));
+        }
+        play(&mut rng, &api, &mut history, &second).await;
         seal(&api, &history.board).await;
         age(&deployment, 100).await;
 
