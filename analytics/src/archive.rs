@@ -21,14 +21,12 @@ use jiff::tz::TimeZone;
 use ranking::board::Board;
 use ranking::id::MemberId;
 use ranking::shard::shard_of;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
-};
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
 use crate::events::Events;
 use crate::history::{HELD_MAX, Pages};
 use crate::job::Job;
-use crate::{crash, find_board, parquet, shown};
+use crate::{crash, find_boards, parquet, shown};
 use adding_up::AddingUp;
 
 /// How often a board is archived again because it was changed meanwhile.
@@ -102,15 +100,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     let began = Instant::now();
     let _lock = lock(deployment)?;
     finish_earlier(deployment, job).await?;
-    let rows = match &arguments.board {
-        Some(slug) => vec![find_board(deployment, slug).await?],
-        None => {
-            board::living()
-                .order_by_asc(board::Column::Slug)
-                .all(&deployment.db)
-                .await?
-        }
-    };
+    let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let mut archived = Archived::default();
     for row in rows {
         let mut attempts = 0;

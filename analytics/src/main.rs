@@ -174,15 +174,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             tell(json, &rebuilt.to_json(), &rebuilt.to_string());
         }
         Command::Diff { board } => {
-            let boards = match board {
-                Some(slug) => vec![find_board(deployment, &slug).await?],
-                None => {
-                    board::living()
-                        .order_by_asc(board::Column::Slug)
-                        .all(&deployment.db)
-                        .await?
-                }
-            };
+            let boards = find_boards(deployment, board.as_deref()).await?;
             let found = diff::diff(deployment, &boards).await?;
             tell(json, &found.to_json(), &found.to_string());
             if !found.is_clean() {
@@ -242,6 +234,17 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The board of that slug; every board, by slug, where none is named.
+async fn find_boards(deployment: &Deployment, slug: Option<&str>) -> Result<Vec<board::Model>> {
+    match slug {
+        Some(slug) => Ok(vec![find_board(deployment, slug).await?]),
+        None => Ok(board::living()
+            .order_by_asc(board::Column::Slug)
+            .all(&deployment.db)
+            .await?),
+    }
 }
 
 async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model> {

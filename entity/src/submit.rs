@@ -16,8 +16,6 @@ const TOUCHED_MAX: usize = 20_000;
 /// A batch on its way to one partition: what it wants to know is worked out, and may have been read.
 #[derive(Debug)]
 pub struct Prepared {
-    submissions: Vec<Submission>,
-    now_ms: i64,
     batch: Batch,
     snapshot: Option<Snapshot>,
 }
@@ -27,28 +25,32 @@ impl Prepared {
     #[must_use]
     pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
         Self {
-            batch: Batch::new(submissions.clone(), now_ms),
-            submissions,
-            now_ms,
+            batch: Batch::new(submissions, now_ms),
             snapshot: None,
         }
     }
 
     /// Takes off the second half, where it touches more entries than one commit may.
     fn second_half(&mut self) -> Option<Self> {
-        if self.batch.touched() <= TOUCHED_MAX || self.submissions.len() < 2 {
+        let submissions = self.batch.submissions();
+        if self.batch.touched() <= TOUCHED_MAX || submissions.len() < 2 {
             return None;
         }
-        let second = self.submissions.split_off(self.submissions.len() / 2);
-        *self = Self::new(std::mem::take(&mut self.submissions), self.now_ms);
-        Some(Self::new(second, self.now_ms))
+        let (first, second) = submissions.split_at(submissions.len() / 2);
+        let half =
+            |submissions: &[Submission]| Self::new(submissions.to_vec(), self.batch.now_ms());
+        let (first, second) = (half(first), half(second));
+        *self = first;
+        Some(second)
     }
 
     /// Reads what it wants to know. What cannot be read now is asked for again when it is folded.
     async fn read(&mut self, deployment: &Deployment, partition: Partition) {
         let Deployment { store, dedup, .. } = deployment;
         let wanted = self.batch.wanted();
-        let snapshot = store.snapshot(partition, wanted, *dedup, self.now_ms).await;
+        let snapshot = store
+            .snapshot(partition, wanted, *dedup, self.batch.now_ms())
+            .await;
         self.snapshot = snapshot.ok();
     }
 }
@@ -78,7 +80,7 @@ pub async fn submit(
     deadline: Instant,
 ) -> Result<Submitted> {
     let mut submitted = Submitted {
-        verdicts: Vec::with_capacity(prepared.submissions.len()),
+        verdicts: Vec::with_capacity(prepared.batch.submissions().len()),
         commit: None,
     };
     let mut left = vec![prepared];
@@ -124,18 +126,14 @@ impl Change for Submitting<'_> {
         partition: Partition,
     ) -> Result<Proposal<Self::Outcome>> {
         let Deployment { store, dedup, .. } = deployment;
-        let Prepared {
-            batch,
-            snapshot,
-            now_ms,
-            ..
-        } = &mut self.prepared;
+        let Prepared { batch, snapshot } = &mut self.prepared;
+        let now_ms = batch.now_ms();
         let (snapshot, folded) = loop {
             let snapshot = match snapshot.take() {
                 Some(snapshot) => snapshot,
                 None => {
                     let wanted = batch.wanted();
-                    store.snapshot(partition, wanted, *dedup, *now_ms).await?
+                    store.snapshot(partition, wanted, *dedup, now_ms).await?
                 }
             };
             let id = crate::random_id();
@@ -144,7 +142,7 @@ impl Change for Submitting<'_> {
                 Fold::Again(again) => *batch = again,
                 Fold::Roll(boards) => {
                     for board in boards {
-                        let rolling = roll::roll_in(deployment, partition, &board, *now_ms);
+                        let rolling = roll::roll_in(deployment, partition, &board, now_ms);
                         let in_time = timeout_at(self.deadline, rolling).await;
                         in_time.map_err(|_| ranking::Error::NotRolled(board.no))??;
                     }

@@ -229,6 +229,18 @@ impl Batch {
         self.places.iter().flatten().map(Vec::len).sum()
     }
 
+    /// The submissions, in their order.
+    #[must_use]
+    pub fn submissions(&self) -> &[Submission] {
+        &self.submissions
+    }
+
+    /// When it counts as accepted, in Unix milliseconds.
+    #[must_use]
+    pub fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
     /// What has to be read before it can be folded.
     #[must_use]
     pub fn wanted(&self) -> &Wanted {

@@ -54,22 +54,17 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
     let peers = install().await;
     for run in 1..=crate::RUNS {
         println!("peers, run {run}");
-        let own = own(&server, members).await;
-        for (what, doing) in [
-            ("rank and those around, a second", "around"),
-            ("the first hundred, a second", "top"),
-            ("scores one by one, a second", "submit"),
-        ] {
-            figures.add(what, "", "Laurel, by GraphQL", own[doing].as_f64().unwrap());
-        }
+        let mut did = vec![("Laurel, by GraphQL", own(&server, members).await)];
         for peer in &peers {
-            let did = peer.work(&stores, members).await;
+            did.push((peer.name, peer.work(&stores, members).await));
+        }
+        for (name, did) in did {
             for (what, doing) in [
                 ("rank and those around, a second", "around"),
                 ("the first hundred, a second", "top"),
                 ("scores one by one, a second", "submit"),
             ] {
-                figures.add(what, "", peer.name, did[doing].as_f64().unwrap());
+                figures.add(what, "", name, did[doing].as_f64().unwrap());
             }
         }
         sql(&server, rows, figures).await;

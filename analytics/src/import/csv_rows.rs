@@ -21,15 +21,7 @@ pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
         .clone();
     let column = |name: &str| headers.iter().position(|header| header.trim() == name);
     rows.check_columns(|name| column(name).is_some())?;
-    let [member, score, at, board, event_id, region] = [
-        "member",
-        rows.score_column(),
-        "at",
-        "board",
-        "event_id",
-        "region",
-    ]
-    .map(column);
+    let [member, score, at, board, event_id, region] = rows.columns().map(column);
     for record in reader.records() {
         let record = match record {
             Ok(record) => record,

@@ -28,14 +28,7 @@ pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
         .clone();
     rows.check_columns(|name| schema.contains(name))?;
     let mut columns = vec![];
-    for name in [
-        "member",
-        rows.score_column(),
-        "at",
-        "board",
-        "event_id",
-        "region",
-    ] {
+    for name in rows.columns() {
         if let Some(field) = schema.get(name) {
             check_type(name, &field.dtype, name == rows.score_column())?;
             columns.push(name.to_owned());

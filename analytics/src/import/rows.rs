@@ -128,6 +128,12 @@ impl RowChecker<'_> {
         &self.arguments.score_column
     }
 
+    /// The columns that are read: member, score, at, and those that a file need not have, board, event_id, region.
+    pub(super) fn columns(&self) -> [&str; 6] {
+        let score = self.score_column();
+        ["member", score, "at", "board", "event_id", "region"]
+    }
+
     /// Checks that the file has the columns it needs.
     ///
     /// # Errors
