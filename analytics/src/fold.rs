@@ -2,11 +2,13 @@
 //! test at the foot of this file holds the two equal. Period boundaries come from `ranking` and are joined in: no zone arithmetic here.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
 use polars::prelude::{
     Column, DataFrame, Expr, Field, Int64Chunked, IntoColumn, IntoLazy, JoinArgs, JoinType,
-    LazyFrame, NamedFrom, Schema, Series, SortMultipleOptions, UnionArgs, col, concat, lit,
+    LazyFrame, NamedFrom, Schema, Series, SortMultipleOptions, StringChunked, UnionArgs, col,
+    concat, lit,
 };
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::id::MemberId;
@@ -32,6 +34,59 @@ pub struct Entry {
 /// Standings with their entries, in the order of keys and member bytes.
 pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 
+/// The standings of one window, as columns: no entry is held twice.
+pub struct Sorted {
+    window: Window,
+    members: StringChunked,
+    keys: Int64Chunked,
+    scores: Int64Chunked,
+    seqs: Int64Chunked,
+    runs: Vec<Run>,
+}
+
+/// One standings in them.
+pub struct Run {
+    /// Which.
+    pub id: StandingsId,
+    /// Its period.
+    pub period: Period,
+    /// Its rows, in the order of keys and member bytes.
+    pub rows: Range<usize>,
+}
+
+impl Sorted {
+    /// The window.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// The standings, by segment and then by time.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Who is in a row.
+    pub fn member(&self, row: usize) -> &str {
+        self.members.get(row).expect("no member is null")
+    }
+
+    /// The key in a row.
+    pub fn key(&self, row: usize) -> RankKey {
+        let key = RankKey::from_i64(self.keys.get(row).expect("no key is null"));
+        key.expect("keys were looked at when it was made")
+    }
+
+    /// The raw score in a row.
+    pub fn score(&self, row: usize) -> i64 {
+        self.scores.get(row).expect("no score is null")
+    }
+
+    /// The seq of the last event behind a row.
+    pub fn seq(&self, row: usize) -> i64 {
+        self.seqs.get(row).expect("no seq is null")
+    }
+}
+
 /// The standings of one window of a board, of every segment and period that has entries and is not sealed. Of a rolling window, whose standings
 /// there are as time passes, those up to the period after the one that is present at `through_ms`.
 ///
@@ -43,6 +98,28 @@ pub fn standings(
     events: &Counted,
     through_ms: i64,
 ) -> Result<Entries> {
+    let sorted = sorted(board, window, events, through_ms)?;
+    let mut entries = Entries::new();
+    for Run { id, rows, .. } in sorted.runs() {
+        let entry = |row: usize| {
+            Ok(Entry {
+                member: MemberId::new(sorted.member(row))?,
+                key: sorted.key(row),
+                score: sorted.score(row),
+                seq: sorted.seq(row),
+            })
+        };
+        let of_run = rows.clone().map(entry).collect::<Result<_>>()?;
+        entries.insert(id.clone(), of_run);
+    }
+    Ok(entries)
+}
+
+/// As [`standings`], as columns.
+///
+/// # Errors
+/// As [`standings`].
+pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) -> Result<Sorted> {
     let counted = counted(events.rows.clone());
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
@@ -87,8 +164,9 @@ pub fn standings(
         ["segment", "period", "key", "member"],
         SortMultipleOptions::default(),
     );
-    let sorted = events.collect(sorted)?;
-    entries(board, window, &periods, &sorted)
+    let mut sorted = events.collect(sorted)?;
+    sorted.rechunk_mut();
+    in_runs(board, window, &periods, &sorted)
 }
 
 /// The scores that count: those after their member's last removal.
@@ -243,52 +321,51 @@ fn key(board: &Board, window: Window) -> Expr {
     score_field * lit(unit) + time_field
 }
 
-fn entries(
-    board: &Board,
-    window: Window,
-    periods: &[Period],
-    frame: &DataFrame,
-) -> Result<Entries> {
-    let mut entries = Entries::new();
+/// The columns of sorted states, and where each standings is in them.
+fn in_runs(board: &Board, window: Window, periods: &[Period], frame: &DataFrame) -> Result<Sorted> {
     let number = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
-    let (keys, scores, seqs, places) = (
-        number("key")?,
-        number("score")?,
-        number("seq")?,
-        number("period")?,
-    );
-    let members = frame.column("member")?.str()?;
-    let segments = frame.column("segment")?.str()?;
+    let places = number("period")?;
+    let segments = frame.column("segment")?.str()?.clone();
+    let mut sorted = Sorted {
+        window,
+        members: frame.column("member")?.str()?.clone(),
+        keys: number("key")?,
+        scores: number("score")?,
+        seqs: number("seq")?,
+        runs: vec![],
+    };
     let (low, high) = board.rules.range(window);
+    let gap = || "a fold left a gap";
+    let mut last: Option<(&str, i64)> = None;
     for row in 0..frame.height() {
-        let field =
-            |column: &polars::prelude::Int64Chunked| column.get(row).context("a fold left a gap");
-        let period = &periods[usize::try_from(field(&places)?)?];
         let (member, score) = (
-            members.get(row).context("a fold left a gap")?,
-            field(&scores)?,
+            sorted.members.get(row).with_context(gap)?,
+            sorted.scores.get(row).with_context(gap)?,
         );
+        RankKey::from_i64(sorted.keys.get(row).with_context(gap)?)?;
+        sorted.seqs.get(row).with_context(gap)?;
+        let place = places.get(row).with_context(gap)?;
+        let segment = segments.get(row).with_context(gap)?;
+        let period = &periods[usize::try_from(place)?];
         ensure!(
             (low..=high).contains(&score),
             "history gives {member} {score} in {window} {}, which is out of range",
             period.label
         );
-        let id = StandingsId {
-            board: board.no,
-            generation: board.generation_of(window),
-            segment: segments.get(row).context("a fold left a gap")?.to_owned(),
-            window,
-            period: period.label.clone(),
-        };
-        let entry = Entry {
-            member: MemberId::new(member)?,
-            key: RankKey::from_i64(field(&keys)?)?,
-            score,
-            seq: field(&seqs)?,
-        };
-        entries.entry(id).or_default().push(entry);
+        if last == Some((segment, place))
+            && let Some(run) = sorted.runs.last_mut()
+        {
+            run.rows.end = row + 1;
+            continue;
+        }
+        last = Some((segment, place));
+        sorted.runs.push(Run {
+            id: StandingsId::of(board, segment, window, period),
+            period: period.clone(),
+            rows: row..row + 1,
+        });
     }
-    Ok(entries)
+    Ok(sorted)
 }
 
 #[cfg(test)]

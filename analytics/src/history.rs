@@ -20,6 +20,7 @@ use ranking::roll::Rolls;
 use ranking::shard::shard_of;
 use sea_orm::{ColumnTrait, DbBackend, QueryFilter};
 use tempfile::TempDir;
+use tokio::task::block_in_place;
 
 use crate::events::{self, AT_ONCE_MAX, Counted, Events};
 use crate::job::Job;
@@ -34,12 +35,10 @@ pub const HELD_MAX: usize = 200_000;
 /// How often a history is read again because its board was archived meanwhile.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The history of a board, and the heads of its partitions that it reaches to.
+/// The history of a board.
 pub struct History {
     /// What of it is folded.
     pub counted: Counted,
-    /// The heads.
-    pub heads: BTreeMap<Partition, Head>,
     /// How far the partitions are archived.
     pub marks: BTreeMap<Partition, archive_mark::Model>,
     /// Where what is not held in memory lies, as long as this is there.
@@ -61,16 +60,35 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         // Whatever is committed from here on is past the history that is read.
         settle_to(deployment, partition, head).await?;
     }
+    read_to(deployment, board, heads, job).await
+}
+
+/// Reads the events of some of a board's partitions, up to commits that SQL has.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_to(
+    deployment: &Deployment,
+    board: &Board,
+    heads: BTreeMap<Partition, Head>,
+    job: &Job,
+) -> Result<History> {
     let spool = tempfile::Builder::new()
         .prefix("laurel-history-")
         .tempdir()
         .context("there is no room for temporary files")?;
     for _ in 0..ATTEMPTS_MAX {
-        let marks = marks(deployment, board).await?;
+        let marks = marks_of(deployment, board, heads.keys()).await?;
         let mut parts = vec![];
-        for mark in marks.values() {
+        for (partition, mark) in &marks {
             job.stage("checking the archive", 0);
-            parts.extend(archived(deployment, board, mark).await?);
+            let through_seq = heads[partition].seq as i64;
+            let files = archived(deployment, board, mark).await?.into_iter();
+            parts.extend(files.map(|file| match mark.archived_seq > through_seq {
+                // It was archived past there since.
+                true => file.filter(col("seq").lt_eq(lit(through_seq))),
+                false => file,
+            }));
         }
         job.stage("reading history", 0);
         let mut reading = Reading {
@@ -86,10 +104,9 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
                 .await?;
         }
         // Rows go only after a mark has moved past them.
-        if self::marks(deployment, board).await? == marks {
+        if marks_of(deployment, board, heads.keys()).await? == marks {
             return Ok(History {
-                counted: Counted::of(reading.finish()?, AT_ONCE_MAX)?,
-                heads,
+                counted: block_in_place(|| Counted::of(reading.finish()?, AT_ONCE_MAX))?,
                 marks,
                 _spool: spool,
             });
@@ -106,8 +123,17 @@ pub async fn marks(
     deployment: &Deployment,
     board: &Board,
 ) -> Result<BTreeMap<Partition, archive_mark::Model>> {
+    let partitions = deployment.store.partitions().of_board(board);
+    marks_of(deployment, board, &partitions).await
+}
+
+async fn marks_of(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: impl IntoIterator<Item = &Partition>,
+) -> Result<BTreeMap<Partition, archive_mark::Model>> {
     let mut marks = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
+    for &partition in partitions {
         let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
         marks.insert(partition, mark);
     }

@@ -7,6 +7,7 @@
 //! | [`change`] | a change of a partition, carried out whatever happens on the way |
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
 //! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
+//! | [`staged`] | standings made anew beside the live ones, brought forward, put in place |
 //! | [`roll`] | rolling windows moved on as time passes |
 //! | [`seal`], [`correction`], [`archive`] | past periods into SQL; what comes late for them; reads of them |
 //! | [`archiving`] | old events into files, and out of SQL |
@@ -48,6 +49,7 @@ pub mod score_event;
 pub mod seal;
 pub mod sealed_entry;
 pub mod sealed_period;
+pub mod staged;
 pub mod standing;
 pub mod submit;
 pub mod windows;

@@ -64,6 +64,7 @@ mod persisted;
 mod postgres;
 mod program;
 mod random;
+mod rebuilds;
 mod redis_cluster;
 mod redis_server;
 mod refusals;

@@ -1,25 +1,13 @@
-//! What batch jobs need of Redis: entries as they are, right or wrong, and standings staged beside the live ones.
+//! What batch jobs need of Redis: what is there as it is, right or wrong.
 
 use std::collections::HashMap;
-use std::time::Duration;
-
-use redis::Pipeline;
 
 use super::Store;
 use super::roll::marks_of;
-use super::write::PAIRS_MAX;
 use crate::commit::Head;
-use crate::error::{Error, Result};
-use crate::id::{BoardNo, MemberId, Partition};
-use crate::key::StandingsId;
-use crate::rank_key::RankKey;
+use crate::error::Result;
+use crate::id::{BoardNo, Partition};
 use crate::roll::RollMark;
-
-/// How long a staged standings outlives a job that crashed.
-const STAGE_LIFETIME: Duration = Duration::from_secs(3600);
-
-/// How many pairs one pipeline carries.
-const PIPELINE_PAIRS: usize = 20 * PAIRS_MAX;
 
 /// Members as bytes and their doubles.
 pub type RawEntries = Vec<(Vec<u8>, f64)>;
@@ -138,64 +126,19 @@ impl Store {
         payloads.map(payload).collect()
     }
 
-    /// Makes a staged key of a payload, which expires unless it is swapped in; what the key had is replaced. `RESTORE`, one round trip;
-    /// O(entries), in which a server does nothing else.
+    /// What kinds of values keys have: `zset`, `none` and so on. One round trip: a `TYPE` a key.
     ///
     /// # Errors
-    /// `Unavailable`, also where Redis is out of memory.
-    pub async fn restore(&self, stage: &str, payload: &[u8]) -> Result<()> {
+    /// `Unavailable`.
+    pub async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
-        pipe.cmd("RESTORE")
-            .arg(stage)
-            .arg(STAGE_LIFETIME.as_millis() as u64)
-            .arg(payload)
-            .arg("REPLACE");
-        self.read_many(&pipe).await?;
-        Ok(())
-    }
-
-    async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
-        let mut pipe = redis::pipe();
+        if keys.is_empty() {
+            return Ok(vec![]);
+        }
         for key in keys {
             pipe.cmd("TYPE").arg(key);
         }
         let kinds = self.read_many(&pipe).await?.values.into_iter();
         kinds.map(|kind| super::decode(Some(kind))).collect()
-    }
-
-    /// Writes a standings to its stage, whose key it gives back; it expires unless it is swapped in. Pipelines of sorted variadic `ZADD`.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub async fn stage(
-        &self,
-        partition: Partition,
-        commit: &str,
-        id: &StandingsId,
-        entries: &[(MemberId, RankKey)],
-    ) -> Result<String> {
-        let key = self.keys().stage(partition, commit, id);
-        for part in entries.chunks(PIPELINE_PAIRS) {
-            let mut pipe = Pipeline::new();
-            for chunk in part.chunks(PAIRS_MAX) {
-                let command = pipe.cmd("ZADD").arg(&key);
-                for (member, rank_key) in chunk {
-                    command.arg(rank_key.to_redis()).arg(member.as_str());
-                }
-            }
-            pipe.cmd("PEXPIRE")
-                .arg(&key)
-                .arg(STAGE_LIFETIME.as_millis() as u64);
-            self.read_many(&pipe).await?;
-        }
-        let mut size = redis::pipe();
-        size.cmd("ZCARD").arg(&key);
-        let ((staged,), _): ((usize,), _) = self.read(&size).await?;
-        if staged != entries.len() {
-            return Err(Error::Unavailable(
-                "Redis lost a part of what was staged; try again".into(),
-            ));
-        }
-        Ok(key)
     }
 }
