@@ -18,6 +18,7 @@ use ranking::rank_key::RankKey;
 use ranking::shard::Partitions;
 use ranking::store::Store;
 use ranking::store::merge::Start;
+use ranking::store::payload::{decode, encode};
 use ranking::store::read::{Placed, Standings};
 use ranking::store::write::{Outcome, Writes};
 use ranking::window::Window;
@@ -448,6 +449,58 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
         .raw(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
         .await;
     assert!(matches!(store.check_server().await, Err(Error::Invalid(_))));
+    server.redis.stop().await;
+}
+
+#[tokio::test]
+async fn redis_takes_payloads_and_gives_them_back() {
+    let mut server = Server::start(1).await;
+    let store = server.store.clone();
+    let name = |index: usize| match index % 4 {
+        // Redis writes numbers, and what repeats itself, in forms of their own.
+        0 => (index as i64 * 7_000_001 - 3_000_000_000).to_string(),
+        1 => format!("{}{index}", "long".repeat(20)),
+        2 => index.to_string(),
+        _ => format!("ü{index}"),
+    };
+    for count in [1, 2, 500, 20_000] {
+        let mut entries: Vec<(f64, Vec<u8>)> = (0..count)
+            .map(|index| {
+                let key = key((index as i64 % 97) * 47_000_000_000_000_000 + 1);
+                (key.to_f64(), name(index).into_bytes())
+            })
+            .collect();
+        entries
+            .sort_unstable_by(|(a, a_name), (b, b_name)| a.total_cmp(b).then(a_name.cmp(b_name)));
+        let entries: Vec<(Vec<u8>, f64)> = entries
+            .into_iter()
+            .map(|(double, member)| (member, double))
+            .collect();
+        let pairs = entries
+            .iter()
+            .map(|(member, double)| (member.as_slice(), *double));
+        let stage = format!("test:{{0}}:staged:{count}");
+        for _ in 0..2 {
+            store.restore(&stage, &encode(pairs.clone())).await.unwrap();
+        }
+        let read: Vec<(Vec<u8>, f64)> = server
+            .raw(&["ZRANGE", &stage, "0", "-1", "WITHSCORES"])
+            .await;
+        assert_eq!(read, entries);
+        assert!(server.raw::<i64>(&["PTTL", &stage]).await > 3_000_000);
+        let dumped = store
+            .dump(&["test:{0}:nothing".to_owned(), stage])
+            .await
+            .unwrap();
+        let [None, Some(payload)] = &dumped[..] else {
+            panic!("{dumped:?}");
+        };
+        // A small set of short members has a form of its own.
+        let expected = (count > 1).then_some(entries);
+        assert_eq!(decode(payload), Ok(expected));
+    }
+    let broken = store.restore("test:{0}:staged:broken", b"payload").await;
+    assert!(matches!(broken, Err(Error::Corrupt(_))), "{broken:?}");
     server.redis.stop().await;
 }
 

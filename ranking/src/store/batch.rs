@@ -116,6 +116,44 @@ impl Store {
         Ok((head, marks, doubles))
     }
 
+    /// The payloads of keys, which [`decode`](super::payload::decode) reads; `None` for one that is not there. Pipelined `DUMP`, one round trip;
+    /// O(entries), in which a server does nothing else: mind the sizes beside live traffic.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn dump(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut pipe = redis::pipe();
+        for key in keys {
+            pipe.cmd("DUMP").arg(key);
+        }
+        if pipe.is_empty() {
+            return Ok(vec![]);
+        }
+        let payloads = self.read_many(&pipe).await?.values.into_iter();
+        let payload = |value| match value {
+            redis::Value::BulkString(payload) => Ok(Some(payload)),
+            redis::Value::Nil => Ok(None),
+            other => super::decode(Some(other)),
+        };
+        payloads.map(payload).collect()
+    }
+
+    /// Makes a staged key of a payload, which expires unless it is swapped in; what the key had is replaced. `RESTORE`, one round trip;
+    /// O(entries), in which a server does nothing else.
+    ///
+    /// # Errors
+    /// `Unavailable`, also where Redis is out of memory.
+    pub async fn restore(&self, stage: &str, payload: &[u8]) -> Result<()> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("RESTORE")
+            .arg(stage)
+            .arg(STAGE_LIFETIME.as_millis() as u64)
+            .arg(payload)
+            .arg("REPLACE");
+        self.read_many(&pipe).await?;
+        Ok(())
+    }
+
     async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
         for key in keys {
