@@ -51,8 +51,22 @@ pub struct History {
 /// # Errors
 /// What the stores say; where a file of the archive is not there, or not as it was.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
+    let partitions = deployment.store.partitions().of_board(board);
+    read_in(deployment, board, &partitions, job).await
+}
+
+/// As [`read`], of some of the board's partitions.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_in(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: &[Partition],
+    job: &Job,
+) -> Result<History> {
     let mut heads = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
+    for &partition in partitions {
         let seq = settle(deployment, partition).await?;
         let head = deployment.store.log_after(partition, seq, 1).await?.head;
         heads.insert(partition, head);
@@ -66,7 +80,7 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         .tempdir()
         .context("there is no room for temporary files")?;
     for _ in 0..ATTEMPTS_MAX {
-        let marks = marks(deployment, board).await?;
+        let marks = marks_in(deployment, board, partitions).await?;
         let mut parts = vec![];
         for mark in marks.values() {
             job.stage("checking the archive", 0);
@@ -86,7 +100,7 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
                 .await?;
         }
         // Rows go only after a mark has moved past them.
-        if self::marks(deployment, board).await? == marks {
+        if marks_in(deployment, board, partitions).await? == marks {
             return Ok(History {
                 counted: Counted::of(reading.finish()?, AT_ONCE_MAX)?,
                 heads,
@@ -106,8 +120,17 @@ pub async fn marks(
     deployment: &Deployment,
     board: &Board,
 ) -> Result<BTreeMap<Partition, archive_mark::Model>> {
+    let partitions = deployment.store.partitions().of_board(board);
+    marks_in(deployment, board, &partitions).await
+}
+
+async fn marks_in(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: &[Partition],
+) -> Result<BTreeMap<Partition, archive_mark::Model>> {
     let mut marks = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
+    for &partition in partitions {
         let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
         marks.insert(partition, mark);
     }

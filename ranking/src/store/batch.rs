@@ -1,19 +1,15 @@
 //! What batch jobs need of Redis: entries as they are, right or wrong, and standings staged beside the live ones.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::Pipeline;
 
 use super::Store;
-use super::roll::marks_of;
 use super::write::PAIRS_MAX;
-use crate::commit::Head;
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, Partition};
 use crate::key::StandingsId;
 use crate::rank_key::RankKey;
-use crate::roll::RollMark;
 
 /// How long a staged standings outlives a job that crashed.
 const STAGE_LIFETIME: Duration = Duration::from_secs(3600);
@@ -79,43 +75,6 @@ impl Store {
         kinds.into_iter().map(of_kind).collect()
     }
 
-    /// A partition's head, how far a board's rolling windows have got in it, and one member's doubles in sorted sets, at one moment; none where
-    /// a key is no sorted set. Two round trips: a `TYPE` a key; `GET`, `HGETALL` and a `ZSCORE` a key, in a transaction.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`.
-    pub async fn probe(
-        &self,
-        partition: Partition,
-        board: BoardNo,
-        keys: &[String],
-        member: &[u8],
-    ) -> Result<(Head, HashMap<String, RollMark>, Vec<Option<f64>>)> {
-        let kinds = self.kinds(keys).await?;
-        let mut pipe = redis::pipe();
-        pipe.atomic();
-        pipe.cmd("GET").arg(self.keys().head(partition));
-        pipe.cmd("HGETALL").arg(self.keys().rolls(partition, board));
-        for (key, _) in keys.iter().zip(&kinds).filter(|(_, kind)| *kind == "zset") {
-            pipe.cmd("ZSCORE").arg(key).arg(member);
-        }
-        let (mut answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
-        let doubles = answers.split_off(2);
-        let marks = marks_of(super::decode(answers.pop())?)?;
-        let head: Option<String> = super::decode(answers.pop())?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let mut doubles = doubles.into_iter();
-        let double = |kind: &String| {
-            if kind == "zset" {
-                super::decode(doubles.next())
-            } else {
-                Ok(None)
-            }
-        };
-        let doubles = kinds.iter().map(double).collect::<Result<_>>()?;
-        Ok((head, marks, doubles))
-    }
-
     /// The payloads of keys, which [`decode`](super::payload::decode) reads; `None` for one that is not there. Pipelined `DUMP`, one round trip;
     /// O(entries), in which a server does nothing else: mind the sizes beside live traffic.
     ///
@@ -154,7 +113,7 @@ impl Store {
         Ok(())
     }
 
-    async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
+    pub(super) async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
         for key in keys {
             pipe.cmd("TYPE").arg(key);
