@@ -120,7 +120,8 @@ pub fn folded(
             JoinArgs::new(JoinType::Left),
         )
         .with_column(key.alias("key"));
-    let sorted = keyed.sort(
+    let wanted = ["member", "segment", "period", "key", "score", "seq"].map(col);
+    let sorted = keyed.select(wanted).sort(
         ["segment", "period", "key", "member"],
         SortMultipleOptions::default(),
     );

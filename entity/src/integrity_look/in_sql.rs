@@ -161,30 +161,29 @@ impl InSql {
     /// What the row of a place has; `None` where there is none.
     pub(crate) fn row(&self, board: &Board, member: &[u8], spot: &Spot) -> Option<Held> {
         let member = String::from_utf8(member.to_vec()).ok()?;
-        let partition = i32::from(self.partition.0);
-        match spot {
+        let is_home = self.events.contains_key(&member);
+        let (of_partition, held) = match spot {
             Spot::Entry(id) => {
                 let row = self.standings.get(&(member, id.segment.clone()));
                 let row = row.filter(|_| id.window == Window::All)?;
-                match row.partition == partition {
-                    true => Some(Held::of_row(board, row.score, row.rank_key)),
-                    false => Some(Held::Foreign),
-                }
+                let held = Held::of_row(board, row.score, row.rank_key);
+                (row.partition, Some(held))
             }
             Spot::Sealed(id) => {
                 let row = self.sealed.get(&(*self.sealed_nos.get(id)?, member))?;
-                match RankKey::from_i64(row.rank_key) {
-                    Ok(key) if row.partition == partition => Some(Held::Key(key, row.score)),
-                    _ => Some(Held::Foreign),
-                }
+                let key = RankKey::from_i64(row.rank_key);
+                let held = key.map_or(Held::Foreign, |key| Held::Key(key, row.score));
+                (row.partition, Some(held))
             }
             Spot::Archived(segment) => {
                 let row = self.archived.get(&(member, segment.clone()))?;
-                if row.partition != partition {
-                    return Some(Held::Foreign);
-                }
-                archived(row.state(), row.events)
+                (row.partition, archived(row.state(), row.events))
             }
+        };
+        match of_partition == i32::from(self.partition.0) {
+            true => held,
+            // Whose member is at home here, but says that it is not; that of another partition is none here.
+            false => is_home.then_some(Held::Foreign),
         }
     }
 

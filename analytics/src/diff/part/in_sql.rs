@@ -18,6 +18,9 @@ use crate::diff::findings::Findings;
 use crate::diff::rows::{Rows, Walk};
 use crate::diff::second_look::Suspects;
 
+/// After how many rows progress is told.
+const ADVANCE_ROWS: usize = 1000;
+
 impl Part<'_> {
     /// Compares the table of standings.
     pub(super) async fn compare_standing(
@@ -33,6 +36,7 @@ impl Part<'_> {
         let mut left: BTreeSet<&StandingsId> = rows.lists().collect();
         let mut id = StandingsId::all_time(board, String::new());
         let mut walk = rows.walk(&id);
+        let mut count = 0;
         while let Some(row) = there.next().await {
             let row = row.context("the standings in SQL cannot be read")?;
             if row.segment != id.segment {
@@ -42,7 +46,10 @@ impl Part<'_> {
                 id = StandingsId::all_time(board, row.segment.clone());
                 walk = rows.walk(&id);
             }
-            self.job.advance(1);
+            count += 1;
+            if count % ADVANCE_ROWS == 0 {
+                self.job.advance(ADVANCE_ROWS);
+            }
             let mut lost = |member: &str| suspects.add(member.as_bytes(), Spot::Entry(id.clone()));
             let is_held = matches!(Held::of_row(board, row.score, row.rank_key), Held::Key(..));
             let score = Some(row.score);
