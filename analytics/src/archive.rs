@@ -148,6 +148,9 @@ fn lock(deployment: &Deployment) -> Result<File> {
 async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
     for file in archiving::abandoned(deployment).await? {
         parquet::remove(&deployment.archive_dir.join(&file.path))?;
+        if let Some(copies) = &deployment.archive_copy_dir {
+            parquet::remove(&copies.join(&file.path))?;
+        }
     }
     archiving::forget(deployment).await?;
     drop_rows(deployment, job).await?;
@@ -321,6 +324,9 @@ impl Writing<'_> {
         let mut frame = std::mem::take(&mut self.events).into_frame()?;
         let whole = self.deployment.archive_dir.join(&path);
         let sum = parquet::write_durably(&whole, &mut frame)?;
+        if let Some(copies) = &self.deployment.archive_copy_dir {
+            parquet::copy_durably(&whole, &copies.join(&path), &sum)?;
+        }
         let events = frame.height();
         let written = archive_file::ActiveModel {
             path: Set(path),

@@ -50,8 +50,22 @@ pub struct History {
 /// # Errors
 /// What the stores say; where a file of the archive is not there, or not as it was.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
+    let partitions = deployment.store.partitions().of_board(board);
+    read_in(deployment, board, &partitions, job).await
+}
+
+/// As [`read`], of some of the board's partitions.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_in(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: &[Partition],
+    job: &Job,
+) -> Result<History> {
     let mut heads = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
+    for &partition in partitions {
         let seq = settle(deployment, partition).await?;
         let head = deployment.store.log_after(partition, seq, 1).await?.head;
         heads.insert(partition, head);
@@ -324,20 +338,6 @@ impl<'a> Pages<'a> {
                 rows
             }))
     }
-}
-
-/// How far a board's rolling windows have got in each of its partitions.
-///
-/// # Errors
-/// What Redis says.
-pub async fn rolls(deployment: &Deployment, board: &Board) -> Result<BTreeMap<Partition, Rolls>> {
-    let now_ms = deployment.clock.now_ms();
-    let mut rolls = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
-        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
-        rolls.insert(partition, Rolls { marks, now_ms });
-    }
-    Ok(rolls)
 }
 
 /// The latest instant that any of them has got to.

@@ -5,7 +5,7 @@
 //! | [`history`], [`events`] | the events of a board as a frame, from SQL and the archive |
 //! | [`fold`] | the fold as polars expressions: events → standings |
 //! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
-//! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways |
+//! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`], [`parquet`] | old events into files, and out of SQL |
 //! | [`restore`] | Redis from SQL and the archive |
 //! | [`import`] | events from a file, into the ordinary path |
@@ -83,12 +83,8 @@ enum Command {
         #[arg(long)]
         exclusive: bool,
     },
-    /// Compares the history with the standings in SQL and in Redis. Exit status 3 where they differ.
-    Diff {
-        /// The board's slug; every board by default.
-        #[arg(long)]
-        board: Option<String>,
-    },
+    /// Compares the history with the standings in SQL and in Redis, and repairs them. Exit status 3 where they differ, or still do after --repair.
+    Diff(diff::Arguments),
     /// Moves rolling windows on to the present and prepares the period after it. The API's background work does it by itself.
     Roll,
     /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The API does it by itself.
@@ -192,9 +188,8 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let rebuilt = rebuild::rebuild(deployment, &board, window).await?;
             tell(json, &rebuilt.to_json(), &rebuilt.to_string());
         }
-        Command::Diff { board } => {
-            let boards = find_boards(deployment, board.as_deref()).await?;
-            let found = diff::diff(deployment, &boards).await?;
+        Command::Diff(arguments) => {
+            let found = diff::diff(deployment, &arguments).await?;
             tell(json, &found.to_json(), &found.to_string());
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));

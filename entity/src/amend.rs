@@ -334,7 +334,7 @@ fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
 }
 
 /// The windows of a board that can be sealed.
-fn seal_names(board: &Board) -> Vec<SealName> {
+pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
     let name = |(&window, added): (&Window, &ranking::board::Added)| {
         let name = SealName {
             board: board.no,

@@ -36,6 +36,9 @@ pub struct Settings {
     /// The directory of archived events. By default archive in the data directory.
     #[arg(long, env = "LAUREL_ARCHIVE_DIR", global = true)]
     pub archive_dir: Option<PathBuf>,
+    /// A directory, best on another disk, where each archived file is written as well; a file that is damaged is put back from it. None by default.
+    #[arg(long, env = "LAUREL_ARCHIVE_COPY_DIR", global = true)]
+    pub archive_copy_dir: Option<PathBuf>,
     /// The database: sqlite:// or postgres://. By default laurel.sqlite in the data directory.
     #[arg(
         long,
@@ -70,9 +73,10 @@ pub struct Settings {
 }
 
 /// The environment variables of [`Settings`].
-pub const SETTING_NAMES: [&str; 9] = [
+pub const SETTING_NAMES: [&str; 10] = [
     "LAUREL_DATA_DIR",
     "LAUREL_ARCHIVE_DIR",
+    "LAUREL_ARCHIVE_COPY_DIR",
     "LAUREL_DATABASE_URL",
     "LAUREL_REDIS_URL",
     "LAUREL_REDIS_PREFIX",
@@ -97,6 +101,8 @@ pub struct Deployment {
     pub clock: Clock,
     /// Where archived events are.
     pub archive_dir: PathBuf,
+    /// Where each of their files is written as well.
+    pub archive_copy_dir: Option<PathBuf>,
     private_redis: Option<Arc<PrivateRedis>>,
 }
 
@@ -255,6 +261,7 @@ impl Settings {
             clock: Clock::default(),
             archive_dir: (self.archive_dir.clone())
                 .unwrap_or_else(|| self.data_dir.join("archive")),
+            archive_copy_dir: self.archive_copy_dir.clone(),
             private_redis,
         })
     }

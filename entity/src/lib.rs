@@ -14,6 +14,7 @@
 //! | [`follow`] | a partition's history from a commit on, from SQL and then the log |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
+//! | [`integrity_look`], [`repair`] | what members have, beside what their history adds up to; what differs put right |
 //!
 //! Nothing here speaks HTTP or GraphQL, and redis is reached through ranking only.
 
@@ -38,12 +39,15 @@ mod fill;
 mod follow;
 pub mod friendship;
 pub mod integrity_finding;
+pub mod integrity_look;
+pub mod integrity_proof;
 pub mod integrity_run;
 pub mod job;
 pub mod log_cursor;
 pub mod member;
 pub mod persist;
 pub mod recovery;
+pub mod repair;
 pub mod roll;
 pub mod score_event;
 pub mod seal;

@@ -99,6 +99,7 @@ impl Stores {
             log_commits_max: 100_000,
             redis_timeout_ms: 60_000,
             archive_dir: None,
+            archive_copy_dir: None,
         };
         let db = settings.connect_sql().await.unwrap();
         Migrator::up(&db, None).await.unwrap();

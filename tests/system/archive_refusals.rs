@@ -21,7 +21,7 @@ const ADD: &str = "mutation($slug: String!, $windows: [WindowInput!]!) { updateB
 const DELETE: &str = "mutation($slug: String!) { deleteBoard(slug: $slug) { deletedBoardId } }";
 
 /// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one that is not.
-async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
+pub(crate) async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
@@ -80,9 +80,12 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
 /// Every job that reads the archive names a file, and leaves everything as it is.
 async fn check_named(deployment: &Deployment, file: &str) {
     let before = all_there_is(deployment).await;
+    let output = deployment.analytics(&["diff", "--board", "b"]);
+    let found = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{found}");
+    assert!(found.contains(file), "{found}");
     for arguments in [
-        &["diff", "--board", "b"][..],
-        &["rebuild", "--board", "b"],
+        &["rebuild", "--board", "b"][..],
         &["restore", "--board", "b"],
     ] {
         let output = deployment.analytics(arguments);

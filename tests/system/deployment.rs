@@ -89,6 +89,7 @@ impl Deployment {
             log_commits_max: 100_000,
             redis_timeout_ms: 5000,
             archive_dir: None,
+            archive_copy_dir: None,
         };
         let db = settings.connect_sql().await.unwrap();
         settings.open(db).await.unwrap()

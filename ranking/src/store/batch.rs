@@ -1,13 +1,8 @@
 //! What batch jobs need of Redis: what is there as it is, right or wrong.
 
-use std::collections::HashMap;
-
 use super::Store;
-use super::roll::marks_of;
-use crate::commit::Head;
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};
-use crate::roll::RollMark;
 
 /// Members as bytes and their doubles.
 pub type RawEntries = Vec<(Vec<u8>, f64)>;
@@ -65,43 +60,6 @@ impl Store {
             _ => Ok(None),
         };
         kinds.into_iter().map(of_kind).collect()
-    }
-
-    /// A partition's head, how far a board's rolling windows have got in it, and one member's doubles in sorted sets, at one moment; none where
-    /// a key is no sorted set. Two round trips: a `TYPE` a key; `GET`, `HGETALL` and a `ZSCORE` a key, in a transaction.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`.
-    pub async fn probe(
-        &self,
-        partition: Partition,
-        board: BoardNo,
-        keys: &[String],
-        member: &[u8],
-    ) -> Result<(Head, HashMap<String, RollMark>, Vec<Option<f64>>)> {
-        let kinds = self.kinds(keys).await?;
-        let mut pipe = redis::pipe();
-        pipe.atomic();
-        pipe.cmd("GET").arg(self.keys().head(partition));
-        pipe.cmd("HGETALL").arg(self.keys().rolls(partition, board));
-        for (key, _) in keys.iter().zip(&kinds).filter(|(_, kind)| *kind == "zset") {
-            pipe.cmd("ZSCORE").arg(key).arg(member);
-        }
-        let (mut answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
-        let doubles = answers.split_off(2);
-        let marks = marks_of(super::decode(answers.pop())?)?;
-        let head: Option<String> = super::decode(answers.pop())?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let mut doubles = doubles.into_iter();
-        let double = |kind: &String| {
-            if kind == "zset" {
-                super::decode(doubles.next())
-            } else {
-                Ok(None)
-            }
-        };
-        let doubles = kinds.iter().map(double).collect::<Result<_>>()?;
-        Ok((head, marks, doubles))
     }
 
     /// The payloads of keys, which [`decode`](super::payload::decode) reads; `None` for one that is not there. Pipelined `DUMP`, one round trip;
