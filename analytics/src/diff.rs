@@ -192,7 +192,8 @@ async fn compare_boards(
             findings.push(foreign_key(&key));
         }
     }
-    for row in rows {
+    for (index, row) in rows.iter().enumerate() {
+        job.part(index, rows.len());
         let board = row.to_ranking()?;
         let mut keys = keys.remove(&board.no).unwrap_or_default();
         let unfinished = unfinished_windows(row)?;

@@ -13,6 +13,7 @@
 //! | [`follow`] | a partition's history from a commit on, from SQL and then the log |
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
+//! | [`job`], [`schedule`] | one job of a kind at a time; what is done once a day |
 //!
 //! Nothing here speaks HTTP or GraphQL, and redis is reached through ranking only.
 
@@ -44,6 +45,7 @@ pub mod member;
 pub mod persist;
 pub mod recovery;
 pub mod roll;
+pub mod schedule;
 pub mod score_event;
 pub mod seal;
 pub mod sealed_entry;
