@@ -192,8 +192,7 @@ async fn compare_boards(
             findings.push(foreign_key(&key));
         }
     }
-    for (index, row) in rows.iter().enumerate() {
-        job.part(index, rows.len());
+    for row in rows {
         let board = row.to_ranking()?;
         let mut keys = keys.remove(&board.no).unwrap_or_default();
         let unfinished = unfinished_windows(row)?;

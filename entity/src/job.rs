@@ -5,7 +5,7 @@
 //! stays away for [`LEASE_MS`], whoever notices first ends the job as FAILED; the next may begin.
 //!
 //! A job on one board and one of that kind on all boards do not keep each other from running, and need not: whatever a job changes, it
-//! changes by commits that name what they were folded onto. What makes a board's standings anew (REBUILD, RESTORE, RESHARD) is one kind here.
+//! changes by commits that name what they were folded onto. What makes a board's standings anew (REBUILD, RESTORE) is one kind here.
 
 mod holder;
 
@@ -115,7 +115,7 @@ impl fmt::Display for Model {
 /// What a running job of a kind keeps others from, on a board or on all.
 fn name(kind: &str, board_no: Option<i64>) -> String {
     let kind = match kind {
-        "REBUILD" | "RESTORE" | "RESHARD" => "STANDINGS",
+        "REBUILD" | "RESTORE" => "STANDINGS",
         kind => kind,
     };
     match board_no {

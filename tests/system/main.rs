@@ -52,6 +52,8 @@ mod http_audit;
 mod import;
 mod import_formats;
 mod integrity;
+mod integrity_runs;
+mod jobs;
 mod limits;
 mod listing;
 mod load;
