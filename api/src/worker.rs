@@ -1,4 +1,5 @@
-//! The background work: the log of every partition into SQL, recovery where a partition is not level, rolling windows moved on, and what others began.
+//! The background work: the log of every partition into SQL, recovery where a partition is not level, rolling windows moved on, what others began, and
+//! the daily diff.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::schedule::Daily;
 
 /// How long nothing may happen before the heads are looked at again: other processes commit too.
 const IDLE: Duration = Duration::from_millis(200);
@@ -44,8 +47,14 @@ pub struct Signals {
 }
 
 /// Works until it is told to stop, then persists what is left, as far as the stores answer.
-pub async fn work(deployment: Deployment, signals: Arc<Signals>, stop: watch::Receiver<bool>) {
+pub async fn work(
+    deployment: Deployment,
+    signals: Arc<Signals>,
+    daily: Daily,
+    stop: watch::Receiver<bool>,
+) {
     tokio::join!(
+        daily.work(&deployment, stop.clone()),
         persist(&deployment, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {
             finish_what_was_begun(deployment).boxed()
