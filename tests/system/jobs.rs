@@ -142,7 +142,8 @@ async fn what_dead_processes_left_is_ended_by_the_api() {
     let (deployment, _api) = two_boards(Sql::Sqlite).await;
     let db = &deployment.sql().await;
     let _living = begun(db, "ROLL", None).await;
-    let _silent = begun(db, "DIFF", Some(1)).await;
+    // Dropped, it is not renewed.
+    drop(begun(db, "DIFF", Some(1)).await);
     execute(db, "UPDATE job SET heartbeat_at_ms = 1 WHERE kind = 'DIFF'").await;
     until("the API notices", async || {
         let jobs = jobs(db).await;
