@@ -171,7 +171,7 @@ impl DailyDiff {
         tracing::info!("the daily diff begins");
         let Some((status, said)) = self.run(stop).await? else {
             tracing::info!("the daily diff is cut short; the next start makes up for it");
-            return Ok(());
+            return Ok(schedule::give_back(db, NAME, due_at_ms).await?);
         };
         match status.code() {
             Some(0) => tracing::info!("the daily diff: everything agrees"),

@@ -103,6 +103,24 @@ pub async fn take(
     Ok(moved.rows_affected == 1)
 }
 
+/// Gives back what was due at an instant: whoever had begun with it was told to stop. The next to ask may take it at once.
+///
+/// # Errors
+/// What SQL says.
+pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
+    Entity::update_many()
+        .set(ActiveModel {
+            taken_at_ms: Set(0),
+            attempts: Set(1),
+            ..Default::default()
+        })
+        .filter(Column::Name.eq(name))
+        .filter(Column::DueAtMs.eq(due_at_ms))
+        .exec(db)
+        .await?;
+    Ok(())
+}
+
 /// Says that what was due at an instant is done.
 ///
 /// # Errors

@@ -64,10 +64,11 @@ ALTER TABLE "job" DROP COLUMN "running";
 ALTER TABLE "job" ADD CONSTRAINT "job_kind_check" CHECK ("kind" IN ('REBUILD', 'RESTORE', 'DIFF', 'ARCHIVE', 'ROLL', 'SEAL', 'IMPORT'))
 "#;
 
-/// Who runs now, what ended lately, and a board's jobs are asked for all the time.
+/// Who runs now, what ended lately, and the last jobs of a kind or board are asked for all the time.
 const INDICES_AND_SCHEDULE: &str = r#"
 CREATE UNIQUE INDEX "job_running" ON "job" ("running");
 CREATE INDEX "job_finished" ON "job" ("finished_at_ms");
+CREATE INDEX "job_kind" ON "job" ("kind", "id");
 CREATE INDEX "job_board" ON "job" ("board_no", "id");
 CREATE TABLE "schedule" (
     "name" {text} PRIMARY KEY,
@@ -81,6 +82,7 @@ CREATE TABLE "schedule" (
 const INDICES_AND_SCHEDULE_BACK: &str = r#"
 DROP TABLE "schedule";
 DROP INDEX "job_board";
+DROP INDEX "job_kind";
 DROP INDEX "job_finished";
 DROP INDEX "job_running"
 "#;

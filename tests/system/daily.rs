@@ -159,6 +159,14 @@ async fn the_program_stops_with_its_server_even_a_killed_one() {
         until("it ends", async || std::fs::read(&ended).ok()).await;
         api.wait_until_stopped().await;
         assert_eq!(count(&deployment, "schedule WHERE NOT finished").await, 1);
+        if name == "TERM" {
+            std::fs::remove_file(&begun).unwrap();
+            let _next = Api::start_with(&deployment, &arguments).await;
+            until("the next start makes up for it", async || {
+                std::fs::read(&begun).ok()
+            })
+            .await;
+        }
     }
 }
 

@@ -192,7 +192,7 @@ impl Stores {
             .filter(job::Column::FinishedAtMs.is_not_null())
             .filter(job::Column::Kind.eq("DIFF"))
             .filter(job::Column::BoardNo.is_null())
-            .order_by_desc(job::Column::FinishedAtMs)
+            .order_by_desc(job::Column::Id)
             .one(db)
             .await?
             .filter(|job| job.state == "FAILED");
