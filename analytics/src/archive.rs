@@ -102,7 +102,9 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     finish_earlier(deployment, job).await?;
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let mut archived = Archived::default();
-    for row in rows {
+    let boards = rows.len();
+    for (index, row) in rows.into_iter().enumerate() {
+        job.part(index, boards);
         let mut attempts = 0;
         while !archive_as_it_is(deployment, row.no, arguments, &mut archived, job).await? {
             finish_earlier(deployment, job).await?;

@@ -95,6 +95,23 @@ pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Foun
         .as_ref()
         .and_then(|_| rows.first())
         .map(|row| row.no);
+    let job = Job::begin(&deployment.db, "DIFF", one).await?;
+    let outcome = run(deployment, arguments, &rows, one, &job).await;
+    let found = outcome.map(|outcome| Found {
+        seconds: began.elapsed().as_secs_f64(),
+        ..outcome
+    });
+    job.end(found).await
+}
+
+/// A run, with its row.
+async fn run(
+    deployment: &Deployment,
+    arguments: &Arguments,
+    rows: &[board::Model],
+    one: Option<i64>,
+    job: &Job,
+) -> Result<Found> {
     let run = integrity_run::ActiveModel {
         board_no: Set(one),
         started_at_ms: Set(entity::now_ms()),
@@ -106,15 +123,11 @@ pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Foun
     let run = integrity_run::Entity::insert(run)
         .exec(&deployment.db)
         .await?;
-    let job = Job::begin(&deployment.db, "DIFF", one).await?;
-    let outcome = compare_and_repair(deployment, arguments, &rows, &job).await;
-    let found = outcome.map(|outcome| Found {
+    let found = Found {
         run_id: run.last_insert_id,
         slugs: rows.iter().map(|row| (row.no, row.slug.clone())).collect(),
-        seconds: began.elapsed().as_secs_f64(),
-        ..outcome
-    });
-    let found = job.end(found).await?;
+        ..compare_and_repair(deployment, arguments, rows, job).await?
+    };
     keep(deployment, &found).await?;
     Ok(found)
 }

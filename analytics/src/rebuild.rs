@@ -15,7 +15,7 @@ use entity::deployment::Deployment;
 use entity::error::is_refused_content;
 use entity::recovery::settle;
 use entity::staged::{Staged, Step};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::roll::Rolls;
@@ -190,7 +190,7 @@ async fn all_partitions(
     let began = Instant::now();
     let partitions = deployment.store.partitions().of_board(board);
     let rebuilt = stream::iter(partitions)
-        .map(|partition| one_partition(deployment, board, window, partition, job))
+        .map(|partition| one_partition(deployment, board, window, partition, job).boxed())
         .buffer_unordered(crash::step(PARTITIONS_AT_ONCE))
         .try_fold(
             Rebuilt::default(),
@@ -367,13 +367,14 @@ async fn load(
     let mut loads = vec![];
     {
         let staged = &*staged;
-        let mut loading = stream::iter(runs)
-            .map(|run| {
-                let from = run.rows.start;
-                let entry = move |index| (sorted.member(from + index), sorted.key(from + index));
-                staged.load(run.id.clone(), run.period.clone(), run.rows.len(), entry)
-            })
-            .buffer_unordered(LOADS_AT_ONCE);
+        let each = runs.into_iter().map(|run| {
+            let from = run.rows.start;
+            let entry = move |index| (sorted.member(from + index), sorted.key(from + index));
+            staged
+                .load(run.id.clone(), run.period.clone(), run.rows.len(), entry)
+                .boxed()
+        });
+        let mut loading = stream::iter(each.collect::<Vec<_>>()).buffer_unordered(LOADS_AT_ONCE);
         while let Some(loaded) = loading.next().await {
             let loaded = loaded?;
             job.advance(loaded.count());

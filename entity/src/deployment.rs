@@ -1,5 +1,6 @@
 //! A deployment: the settings that say where its stores are, and the stores, opened.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -72,7 +73,7 @@ pub struct Settings {
     pub redis_timeout_ms: u64,
 }
 
-/// The environment variables of [`Settings`].
+/// The environment variables of [`Settings`], in their order.
 pub const SETTING_NAMES: [&str; 10] = [
     "LAUREL_DATA_DIR",
     "LAUREL_ARCHIVE_DIR",
@@ -174,6 +175,40 @@ pub fn refuse_unknown_variables(known: &[&str]) -> Result<()> {
 }
 
 impl Settings {
+    /// The settings as environment variables, for another program that is to find the same stores.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let Self {
+            data_dir,
+            archive_dir,
+            archive_copy_dir,
+            database_url,
+            redis_url,
+            redis_prefix,
+            partitions,
+            dedup_hours,
+            log_commits_max,
+            redis_timeout_ms,
+        } = self;
+        let text = |text: &dyn ToString| Some(text.to_string().into());
+        let values: [Option<OsString>; SETTING_NAMES.len()] = [
+            Some(data_dir.into()),
+            archive_dir.as_ref().map(Into::into),
+            archive_copy_dir.as_ref().map(Into::into),
+            database_url.as_ref().map(Into::into),
+            redis_url.as_ref().map(Into::into),
+            text(redis_prefix),
+            partitions.as_ref().and_then(|count| text(count)),
+            text(dedup_hours),
+            text(log_commits_max),
+            text(redis_timeout_ms),
+        ];
+        let named = SETTING_NAMES.into_iter().zip(values);
+        named
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
     /// Connects to SQL; creates the data directory and the SQLite file where they are missing.
     ///
     /// # Errors

@@ -15,6 +15,7 @@
 //! | [`persist`] | the log into SQL, exactly once |
 //! | [`recovery`] | a partition of Redis brought level with SQL |
 //! | [`integrity_look`], [`repair`] | what members have, beside what their history adds up to; what differs put right |
+//! | [`job`], [`schedule`] | one job of a kind at a time; what is done once a day |
 //!
 //! Nothing here speaks HTTP or GraphQL, and redis is reached through ranking only.
 
@@ -49,6 +50,7 @@ pub mod persist;
 pub mod recovery;
 pub mod repair;
 pub mod roll;
+pub mod schedule;
 pub mod score_event;
 pub mod seal;
 pub mod sealed_entry;

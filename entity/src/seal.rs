@@ -81,6 +81,28 @@ pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
     failed.map_or(Ok(sealing), Err)
 }
 
+/// Whether [`seal`] would find something to do at an instant.
+///
+/// # Errors
+/// What the stores say.
+pub async fn is_due(deployment: &Deployment, now_ms: i64) -> Result<bool> {
+    let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
+    let mut failed = None;
+    for row in with_windows.all(&deployment.db).await? {
+        let windows = row.window_rows()?;
+        if !windows.iter().any(may_be_due) {
+            continue;
+        }
+        match next_step(deployment, &row.to_ranking()?, &windows, now_ms).await {
+            Ok(Some(_)) => return Ok(true),
+            Ok(None) => {}
+            // One board's trouble is not the others'.
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(false), Err)
+}
+
 /// As [`seal`], of one board.
 ///
 /// # Errors
@@ -178,29 +200,7 @@ async fn seal_board(
     for _ in 0..STEPS_MAX {
         let board = row.to_ranking()?;
         let mut windows = row.window_rows()?;
-        // What is being filled or dropped comes first.
-        if windows
-            .iter()
-            .any(|window| window.state != WindowState::Whole)
-        {
-            return Ok(());
-        }
-        let mut next = None;
-        for (index, window) in windows.iter().enumerate() {
-            let Some(mut step) = step(window, &board, now_ms)? else {
-                continue;
-            };
-            if let Step::Decide(before_ms) = &mut step {
-                let open_ms = open_from_ms(deployment, &board, window.name.parse()?).await?;
-                *before_ms = open_ms.min(*before_ms);
-                if *before_ms <= window.sealed().sealing_before_ms {
-                    continue;
-                }
-            }
-            next = Some((index, step));
-            break;
-        }
-        let Some((index, step)) = next else {
+        let Some((index, step)) = next_step(deployment, &board, &windows, now_ms).await? else {
             return Ok(());
         };
         let window = &mut windows[index];
@@ -242,6 +242,36 @@ async fn seal_board(
         row = later;
     }
     Ok(())
+}
+
+/// What is to be done next for a board, and for which of its windows.
+async fn next_step(
+    deployment: &Deployment,
+    board: &Board,
+    windows: &[WindowRow],
+    now_ms: i64,
+) -> Result<Option<(usize, Step)>> {
+    // What is being filled or dropped comes first.
+    if windows
+        .iter()
+        .any(|window| window.state != WindowState::Whole)
+    {
+        return Ok(None);
+    }
+    for (index, window) in windows.iter().enumerate() {
+        let Some(mut step) = step(window, board, now_ms)? else {
+            continue;
+        };
+        if let Step::Decide(before_ms) = &mut step {
+            let open_ms = open_from_ms(deployment, board, window.name.parse()?).await?;
+            *before_ms = open_ms.min(*before_ms);
+            if *before_ms <= window.sealed().sealing_before_ms {
+                continue;
+            }
+        }
+        return Ok(Some((index, step)));
+    }
+    Ok(None)
 }
 
 /// The instant from which on a window's periods are still needed: of a rolling window what has begun last and comes after it, of its base

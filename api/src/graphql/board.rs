@@ -109,6 +109,19 @@ pub(super) async fn find(
     }))
 }
 
+/// The board of a number; none where there is no number, or the board was deleted. For whoever may see every board.
+pub(super) async fn of_number(
+    ctx: &Context<'_>,
+    no: Option<i64>,
+) -> crate::error::Result<Option<Board>> {
+    let Some(no) = no else {
+        return Ok(None);
+    };
+    let known = state(ctx).loaders.board(no).await?;
+    let living = known.filter(|known| known.row.deleted_at_ms.is_none());
+    Ok(living.map(Board))
+}
+
 /// A page of the boards that whoever asks may see, by slug.
 pub(super) async fn list(
     ctx: &Context<'_>,
