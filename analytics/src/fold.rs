@@ -125,7 +125,16 @@ pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) 
     let mut periods = periods(board, base, events.span_ms)?;
     // Times are not negative: integer division is the floor.
     let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
-    let with_period = in_periods(counted.with_column(tick.alias("tick")), &periods);
+    let mut with_period = in_periods(counted.with_column(tick.alias("tick")), &periods);
+    let sealed_ms = board.sealed(window).sealing_before_ms;
+    let kept_from = |periods: &[Period]| {
+        let kept = periods.partition_point(|period| period.present_from_ms < sealed_ms);
+        col("period").gt_eq(lit(kept as i64))
+    };
+    if window.has_periods() && window.rolling().is_none() {
+        // What is sealed is not even folded.
+        with_period = with_period.filter(kept_from(&periods));
+    }
     let mut folded = match window.half_life() {
         Some(half_life) => decayed(events, with_period, half_life)?,
         None => fold(with_period, board),
@@ -139,9 +148,7 @@ pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) 
         let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
         folded = fold(inside, board);
     }
-    let sealed_ms = board.sealed(window).sealing_before_ms;
-    let kept_from = periods.partition_point(|period| period.present_from_ms < sealed_ms);
-    let folded = folded.filter(col("period").gt_eq(lit(kept_from as i64)));
+    let folded = folded.filter(kept_from(&periods));
     let first_ticks = DataFrame::new_infer_height(vec![
         column("period", (0..periods.len() as i64).collect()),
         column(
@@ -159,7 +166,8 @@ pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) 
             [col("period")],
             JoinArgs::new(JoinType::Left),
         )
-        .with_column(key(board, window).alias("key"));
+        .with_column(key(board, window).alias("key"))
+        .select(["segment", "period", "key", "member", "score", "seq"].map(col));
     let sorted = keyed.sort(
         ["segment", "period", "key", "member"],
         SortMultipleOptions::default(),
