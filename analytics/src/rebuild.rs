@@ -7,6 +7,7 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,7 @@ use entity::deployment::Deployment;
 use entity::error::is_refused_content;
 use entity::recovery::settle;
 use entity::staged::{Staged, Step};
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::roll::Rolls;
@@ -189,14 +190,25 @@ async fn all_partitions(
 ) -> Result<Rebuilt> {
     let began = Instant::now();
     let partitions = deployment.store.partitions().of_board(board);
-    let rebuilt = stream::iter(partitions)
-        .map(|partition| one_partition(deployment, board, window, partition, job).boxed())
+    let has_failed = AtomicBool::new(false);
+    let one = async |partition| {
+        if has_failed.load(Ordering::Relaxed) {
+            return Ok(Rebuilt::default());
+        }
+        let rebuilt = one_partition(deployment, board, window, partition, job).await;
+        has_failed.fetch_or(rebuilt.is_err(), Ordering::Relaxed);
+        rebuilt
+    };
+    // One that fails does not cut another one short, which would leave its stages.
+    let outcomes: Vec<Result<Rebuilt>> = stream::iter(partitions)
+        .map(one)
         .buffer_unordered(crash::step(PARTITIONS_AT_ONCE))
-        .try_fold(
-            Rebuilt::default(),
-            |sum, one| async move { Ok(sum.with(one)) },
-        )
-        .await?;
+        .collect()
+        .await;
+    let mut rebuilt = Rebuilt::default();
+    for outcome in outcomes {
+        rebuilt = rebuilt.with(outcome?);
+    }
     Ok(Rebuilt {
         seconds: began.elapsed().as_secs_f64(),
         ..rebuilt

@@ -73,8 +73,15 @@ impl Staged<'_> {
             }
             let (deployment, partition) = (self.deployment, self.partition);
             let no = self.board.no;
-            let tail = follow::tail(deployment, partition, &self.cursor, no, &self.seals, None);
-            let Some(tail) = tail.await? else {
+            let tail = match self.last == (self.cursor.seq, i32::MAX) {
+                true => {
+                    let seals = &self.seals;
+                    follow::tail(deployment, partition, &self.cursor, no, seals, None).await?
+                }
+                // A part of what SQL has was taken before it was away.
+                false => None,
+            };
+            let Some(tail) = tail else {
                 if !self.take_from_sql().await? {
                     return Ok(None);
                 }
@@ -241,6 +248,9 @@ impl Staged<'_> {
             }
         }
         let mut states = self.read_staged(wanted).await?;
+        if !voided.is_empty() {
+            self.check_in_sql(source.sql_seq).await?;
+        }
         let mut anew = vec![];
         for member in voided {
             anew.push((self.refold(&member, source).await?, member));
@@ -311,6 +321,18 @@ impl Staged<'_> {
             }
         }
         Ok(states)
+    }
+
+    /// Waits until SQL has the history up to a seq: what was taken from the log may not be there yet.
+    async fn check_in_sql(&self, seq: i64) -> Result<()> {
+        let now = follow::present(self.deployment, self.partition).await?;
+        if now.seq < seq {
+            return Err(ranking::Error::Unavailable(
+                "Redis lost commits while standings were made anew; try again".into(),
+            )
+            .into());
+        }
+        Ok(())
     }
 
     /// What a member's whole history gives it in the standings that are made anew.

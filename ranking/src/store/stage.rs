@@ -144,8 +144,19 @@ impl Stages {
     {
         let key = self.store.keys().stage(self.partition, &self.id, id);
         self.names().insert(key.clone());
-        let staged = match self.payload(count, &entry) {
-            Some(payload) => self.restore(&key, &payload).await?,
+        let restored = match self.payload(count, &entry) {
+            Some(payload) => match self.restore(&key, &payload).await {
+                // A server that does not know the form, or the user: there is another way.
+                Err(Error::Corrupt(reason)) => {
+                    tracing::debug!(reason, "a standings cannot be restored");
+                    None
+                }
+                restored => Some(restored?),
+            },
+            None => None,
+        };
+        let staged = match restored {
+            Some(staged) => staged,
             None => self.add_all(&key, count, &entry).await?,
         };
         if staged != count {
