@@ -89,11 +89,10 @@ pub async fn is_due(deployment: &Deployment, now_ms: i64) -> Result<bool> {
     let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
     let mut failed = None;
     for row in with_windows.all(&deployment.db).await? {
-        let windows = row.window_rows()?;
-        if !windows.iter().any(may_be_due) {
+        if !row.window_rows()?.iter().any(may_be_due) {
             continue;
         }
-        match next_step(deployment, &row.to_ranking()?, &windows, now_ms).await {
+        match due(deployment, &row, now_ms).await {
             Ok(Some(_)) => return Ok(true),
             Ok(None) => {}
             // One board's trouble is not the others'.
@@ -198,11 +197,15 @@ async fn seal_board(
     sealing: &mut Sealing,
 ) -> Result<()> {
     for _ in 0..STEPS_MAX {
-        let board = row.to_ranking()?;
-        let mut windows = row.window_rows()?;
-        let Some((index, step)) = next_step(deployment, &board, &windows, now_ms).await? else {
+        let Some(due) = due(deployment, &row, now_ms).await? else {
             return Ok(());
         };
+        let Due {
+            board,
+            mut windows,
+            index,
+            step,
+        } = due;
         let window = &mut windows[index];
         let part = Part {
             deployment,
@@ -244,13 +247,18 @@ async fn seal_board(
     Ok(())
 }
 
-/// What is to be done next for a board, and for which of its windows.
-async fn next_step(
-    deployment: &Deployment,
-    board: &Board,
-    windows: &[WindowRow],
-    now_ms: i64,
-) -> Result<Option<(usize, Step)>> {
+/// What is to be done next for a board.
+struct Due {
+    board: Board,
+    windows: Vec<WindowRow>,
+    /// For which of them.
+    index: usize,
+    step: Step,
+}
+
+/// What is to be done next for a board, if there is something.
+async fn due(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Option<Due>> {
+    let (board, windows) = (row.to_ranking()?, row.window_rows()?);
     // What is being filled or dropped comes first.
     if windows
         .iter()
@@ -259,17 +267,22 @@ async fn next_step(
         return Ok(None);
     }
     for (index, window) in windows.iter().enumerate() {
-        let Some(mut step) = step(window, board, now_ms)? else {
+        let Some(mut step) = step(window, &board, now_ms)? else {
             continue;
         };
         if let Step::Decide(before_ms) = &mut step {
-            let open_ms = open_from_ms(deployment, board, window.name.parse()?).await?;
+            let open_ms = open_from_ms(deployment, &board, window.name.parse()?).await?;
             *before_ms = open_ms.min(*before_ms);
             if *before_ms <= window.sealed().sealing_before_ms {
                 continue;
             }
         }
-        return Ok(Some((index, step)));
+        return Ok(Some(Due {
+            board,
+            windows,
+            index,
+            step,
+        }));
     }
     Ok(None)
 }
