@@ -31,7 +31,7 @@ use ranking::id::Partition;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
 use crate::find_boards;
-use crate::finding::{What, name_wrong_windows};
+use crate::finding::{Finding, What, name_wrong_windows};
 use crate::job::Job;
 use findings::Findings;
 pub use found::Found;
@@ -242,7 +242,10 @@ async fn compare(
             compared.findings.add(finding);
         }
     }
-    for (row, board, partitions) in &boards {
+    let concerned = boards
+        .iter()
+        .filter(|(_, _, partitions)| !partitions.is_empty());
+    for (row, board, partitions) in concerned {
         let is_history = arguments.against != Some(Against::Standings);
         let proving = match is_history {
             true => Some(Proving::begin(deployment, row, board, partitions).await?),
@@ -278,9 +281,7 @@ async fn compare(
 }
 
 /// Findings by what they are in: board number and partition.
-fn by_part(
-    findings: &[crate::finding::Finding],
-) -> BTreeMap<(i64, Partition), Vec<&crate::finding::Finding>> {
+fn by_part(findings: &[Finding]) -> BTreeMap<(i64, Partition), Vec<&Finding>> {
     let mut parts: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for finding in findings {
         parts
@@ -292,8 +293,8 @@ fn by_part(
 }
 
 /// The files that findings are of.
-fn files_of<'a>(findings: &[&'a crate::finding::Finding]) -> Vec<&'a str> {
-    let file = |finding: &&'a crate::finding::Finding| match &finding.what {
+fn files_of<'a>(findings: &[&'a Finding]) -> Vec<&'a str> {
+    let file = |finding: &&'a Finding| match &finding.what {
         What::File(path) => Some(path.as_str()),
         _ => None,
     };

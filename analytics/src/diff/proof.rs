@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use entity::deployment::Deployment;
 use entity::recovery::settle;
-use entity::{archive_mark, board, integrity_proof, score_event};
+use entity::{archive_mark, board, commit, integrity_proof, score_event};
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
@@ -135,7 +135,7 @@ impl Proving {
             && proof.sql == sums.digest
             && proof.files == files
             && proof.seq <= sums.cursor.seq;
-        if !is_same || !is_unchanged(part, proof.seq).await? {
+        if !is_same || !leads_on(part, &proof).await? || !is_unchanged(part, proof.seq).await? {
             return Ok(None);
         }
         part.job.stage(
@@ -148,6 +148,15 @@ impl Proving {
         let is_proven = redis == proof.redis && is_unchanged(part, proof.seq).await?;
         Ok(is_proven.then_some(proof.entries.unsigned_abs()))
     }
+}
+
+/// Whether history still leads on from the commit that a proof names: SQL may be another one, from a backup.
+async fn leads_on(part: &Part<'_>, proof: &integrity_proof::Model) -> Result<bool> {
+    let key = (proof.partition, proof.seq);
+    let row = commit::Entity::find_by_id(key)
+        .one(&part.deployment.db)
+        .await?;
+    Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
 }
 
 /// Whether no event of the board came to a partition after a seq.

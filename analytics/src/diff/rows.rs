@@ -11,6 +11,9 @@ use ranking::window::Window;
 
 use crate::fold::Folded;
 
+/// Entries in their order, each as member, key and score.
+pub(super) type List = Vec<(String, i64, i64)>;
+
 /// Entries, list by list.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -51,8 +54,8 @@ impl Rows {
         })
     }
 
-    /// Those of lists that are given in order, each entry as member, key and score.
-    pub(super) fn of_lists(lists: Vec<(StandingsId, Vec<(String, i64, i64)>)>) -> Self {
+    /// Those of lists.
+    pub(super) fn of_lists(lists: Vec<(StandingsId, List)>) -> Self {
         let mut rows = Self::default();
         let mut members = vec![];
         for (id, entries) in lists {

@@ -9,7 +9,7 @@ use ranking::window::Window;
 
 use super::findings::Findings;
 use super::part::{Part, standings};
-use super::rows::Rows;
+use super::rows::{List, Rows};
 use super::second_look::chunks;
 use super::sets::{Part as SetPart, Sets};
 use crate::finding::{Finding, Kind, What};
@@ -28,7 +28,7 @@ pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
         ),
         0,
     );
-    let mut lists: Vec<(StandingsId, Vec<(String, i64, i64)>)> = vec![];
+    let mut lists: Vec<(StandingsId, List)> = vec![];
     let mut suspects = Places::new();
     let mut suspect = |member: &[u8], id: &StandingsId| {
         let spots = suspects.entry(member.to_vec()).or_default();
