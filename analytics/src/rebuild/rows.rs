@@ -13,7 +13,6 @@ use entity::persist::insert_chunked;
 use entity::{board, log_cursor, score_event, standing};
 use ranking::board::Board;
 use ranking::id::Partition;
-use ranking::rank_key::RankKey;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     AccessMode, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbBackend,
@@ -362,7 +361,7 @@ impl Rows<'_> {
             segment: segment.to_owned(),
             member: self.all.member(row).to_owned(),
             score: self.all.score(row),
-            rank_key: RankKey::to_i64(self.all.key(row)),
+            rank_key: self.all.key(row).to_i64(),
             partition: self.partition.0.into(),
             seq: self.all.seq(row),
         }
