@@ -231,7 +231,7 @@ impl Rows<'_> {
     pub(super) fn expected(&self, without: &HashSet<String>) -> BySegment {
         let mut sums = BySegment::new();
         for Run { id, rows, .. } in self.all.runs() {
-            let of_segment = sums.entry(id.segment.clone()).or_insert_with(Sums::default);
+            let of_segment = sums.entry(id.segment.clone()).or_default();
             for row in rows.clone() {
                 let member = self.all.member(row);
                 if without.is_empty() || !without.contains(member) {
