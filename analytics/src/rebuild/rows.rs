@@ -1,11 +1,13 @@
 //! SQL's rows of `standing`, held against what the history adds up to, and mended where they differ.
 //!
-//! Sums that SQL works out by itself are compared first; only where those differ are rows read. People play meanwhile: whoever did since
-//! the history was read is left out of both sides, as the persister keeps those rows. A row is mended while SQL's cursor is held, so that
+//! Sums that SQL works out by itself are compared first; only where those differ are rows read. People play meanwhile: the rows of whoever did since
+//! the history was read are left out of both sides, and held against that history and the events since. A row is mended while SQL's cursor is held, so that
 //! no persister is between what we know and what we write: for who did not play since, the history that was read is all there is; for who did,
 //! it is folded anew within the transaction. To wait until nobody plays would never end, and to rewrite what is right would take minutes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod look;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anyhow::{Context, Result, bail};
 use entity::deployment::Deployment;
@@ -13,40 +15,20 @@ use entity::persist::insert_chunked;
 use entity::{board, log_cursor, score_event, standing};
 use ranking::board::Board;
 use ranking::id::Partition;
-use ranking::rank_key::RankKey;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    AccessMode, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbBackend,
-    EntityTrait, IntoActiveModel, IsolationLevel, QueryFilter, QueryOrder, QuerySelect, Statement,
-    TransactionTrait,
+    ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
+    QueryOrder, QuerySelect, TransactionTrait,
 };
 
+use self::look::Moment;
 use crate::fold::{Run, Sorted};
 
 /// How many rows are read at once.
 const ROWS_MAX: u64 = 20_000;
 
-/// How many members one SELECT asks for.
-const NAMES_MAX: usize = 1000;
-
 /// How many members one transaction mends: persisters wait for it.
 const MENDED_MAX: usize = 500;
-
-/// Sums are taken of halves: of so many low bits, and of the rest. Neither can leave 64 bits.
-const HALF: i64 = 1 << 31;
-
-/// What the rows of a segment add up to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Sums {
-    count: i64,
-    scores: i128,
-    keys: i128,
-    /// Keys times numbers that follow from the members' names: so keys that changed places are seen.
-    named: i128,
-}
-
-/// Sums by segment; none that is of no row.
-type BySegment = BTreeMap<String, Sums>;
 
 /// What was done about the rows of a partition.
 #[derive(Debug, Clone, Copy, Default)]
@@ -68,36 +50,6 @@ struct Rows<'a> {
     all: &'a Sorted,
 }
 
-impl Sums {
-    fn add(&mut self, member: &str, score: i64, key: i64) {
-        self.count += 1;
-        self.scores += i128::from(score);
-        self.keys += i128::from(key);
-        self.named += i128::from(key % 65_521 * number(member));
-    }
-
-    fn without(self, other: Self) -> Self {
-        Self {
-            count: self.count - other.count,
-            scores: self.scores - other.scores,
-            keys: self.keys - other.keys,
-            named: self.named - other.named,
-        }
-    }
-}
-
-/// A number that follows from a name, as [`NUMBER`] has SQL say it.
-fn number(member: &str) -> i64 {
-    let code = |character: Option<char>| character.map_or(0, |one| i64::from(u32::from(one)));
-    let mut characters = member.chars();
-    let length = characters.clone().count() as i64;
-    let (first, last) = (characters.next(), member.chars().next_back());
-    (length + 31 * code(first) + 131 * code(last)) % 4093
-}
-
-/// [`number`] in SQL; what gives the code of a text's first character differs.
-const NUMBER: &str = r#"((length("member") + 31 * {code}("member") + 131 * {code}(substr("member", length("member"), 1))) % 4093)"#;
-
 /// Mends the rows of a board in one partition. `all` is what its history up to a seq gives in "all".
 ///
 /// # Errors
@@ -116,9 +68,13 @@ pub async fn mend(
         seq: seq as i64,
         all,
     };
-    let (later, in_sql) = rows.sums().await?;
+    let Moment {
+        later,
+        wrong,
+        sums: in_sql,
+    } = rows.look().await?;
     let expected = rows.expected(&later);
-    if in_sql == expected {
+    if in_sql == expected && wrong.is_empty() {
         return Ok(Mended::default());
     }
     let segments: BTreeSet<&String> = in_sql.keys().chain(expected.keys()).collect();
@@ -130,6 +86,7 @@ pub async fn mend(
         compared += rows.compare(segment, &mut suspects).await?;
     }
     suspects.retain(|member| !later.contains(member));
+    suspects.extend(wrong);
     rows.mend(&suspects).await?;
     Ok(Mended {
         compared,
@@ -142,103 +99,6 @@ impl Rows<'_> {
         Condition::all()
             .add(standing::Column::BoardNo.eq(self.board.no.0))
             .add(standing::Column::Partition.eq(i32::from(self.partition.0)))
-    }
-
-    /// At one moment: who played since the history was read, and the sums of all others.
-    async fn sums(&self) -> Result<(HashSet<String>, BySegment)> {
-        let db = &self.deployment.db;
-        let view = match db.get_database_backend() {
-            DbBackend::Postgres => {
-                let level = Some(IsolationLevel::RepeatableRead);
-                db.begin_with_config(level, Some(AccessMode::ReadOnly))
-                    .await?
-            }
-            _ => db.begin().await?,
-        };
-        let later: HashSet<String> = score_event::Entity::find()
-            .select_only()
-            .column(score_event::Column::Member)
-            .distinct()
-            .filter(score_event::Column::Partition.eq(i32::from(self.partition.0)))
-            .filter(score_event::Column::Seq.gt(self.seq))
-            .filter(score_event::Column::BoardNo.eq(self.board.no.0))
-            .into_tuple::<String>()
-            .all(&view)
-            .await?
-            .into_iter()
-            .collect();
-        let mut sums = self.sums_of_all(&view).await?;
-        let names: Vec<&String> = later.iter().collect();
-        for names in names.chunks(NAMES_MAX) {
-            let named = standing::Column::Member.is_in(names.iter().copied());
-            let rows = standing::Entity::find().filter(self.is_ours().add(named));
-            for row in rows.all(&view).await? {
-                let mut one = Sums::default();
-                one.add(&row.member, row.score, row.rank_key);
-                let of_segment = sums.entry(row.segment).or_default();
-                *of_segment = of_segment.without(one);
-            }
-        }
-        view.rollback().await?;
-        sums.retain(|_, sums| *sums != Sums::default());
-        Ok((later, sums))
-    }
-
-    async fn sums_of_all(&self, view: &DatabaseTransaction) -> Result<BySegment> {
-        let backend = view.get_database_backend();
-        let code = match backend {
-            DbBackend::Postgres => "ascii",
-            _ => "unicode",
-        };
-        let number = NUMBER.replace("{code}", code);
-        let sum = |what: &str| format!("CAST(SUM({what}) AS BIGINT)");
-        let halves = |column: &str| {
-            let high = sum(&format!(r#""{column}" / {HALF}"#));
-            format!("{high}, {}", sum(&format!(r#""{column}" % {HALF}"#)))
-        };
-        let named = sum(&format!(r#"("rank_key" % 65521) * {number}"#));
-        let select = format!(
-            r#"SELECT "segment", CAST(COUNT(*) AS BIGINT), {}, {}, {named} FROM "standing" WHERE "board_no" = {} AND "partition" = {} GROUP BY "segment""#,
-            halves("score"),
-            halves("rank_key"),
-            self.board.no,
-            self.partition
-        );
-        let mut sums = BySegment::new();
-        for row in view
-            .query_all_raw(Statement::from_string(backend, select))
-            .await?
-        {
-            let number = |index: usize| row.try_get_by_index::<i64>(index).map(i128::from);
-            let whole = |index: usize| -> Result<i128> {
-                Ok(number(index)? * i128::from(HALF) + number(index + 1)?)
-            };
-            let of_segment = Sums {
-                count: row.try_get_by_index(1)?,
-                scores: whole(2)?,
-                keys: whole(4)?,
-                named: number(6)?,
-            };
-            sums.insert(row.try_get_by_index(0)?, of_segment);
-        }
-        Ok(sums)
-    }
-
-    /// The sums that history gives, without some members.
-    fn expected(&self, without: &HashSet<String>) -> BySegment {
-        let mut sums = BySegment::new();
-        for Run { id, rows, .. } in self.all.runs() {
-            let of_segment = sums.entry(id.segment.clone()).or_insert_with(Sums::default);
-            for row in rows.clone() {
-                let member = self.all.member(row);
-                if without.is_empty() || !without.contains(member) {
-                    let key = self.all.key(row).to_i64();
-                    of_segment.add(member, self.all.score(row), key);
-                }
-            }
-        }
-        sums.retain(|_, sums| *sums != Sums::default());
-        sums
     }
 
     /// Who has another row of a segment than history says, as it seems while people play; how many rows there are.
@@ -362,7 +222,7 @@ impl Rows<'_> {
             segment: segment.to_owned(),
             member: self.all.member(row).to_owned(),
             score: self.all.score(row),
-            rank_key: RankKey::to_i64(self.all.key(row)),
+            rank_key: self.all.key(row).to_i64(),
             partition: self.partition.0.into(),
             seq: self.all.seq(row),
         }

@@ -65,6 +65,7 @@ impl Staged<'_> {
     }
 
     /// Takes in all that was committed: the end of the log, or `None` where it has to be staged again.
+    ///
     /// To fold what is found takes time in which more may come, so it is looked at again: the shorter the last look, the likelier our commit is the first.
     pub(super) async fn take_all(&mut self) -> Result<Option<Tail>> {
         for look in 1..=READS_MAX {
