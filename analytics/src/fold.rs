@@ -597,10 +597,12 @@ mod tests {
             let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
             for &window in &board.rules.windows {
                 let open = standings(&board, window, &events, through_ms).unwrap();
-                // Where nothing is sealed and all is in range, every period is an open one.
-                let every = folded(&board, window, &events, through_ms, Which::Every).unwrap();
-                let every = in_runs(&board, window, &every.periods, &every.frame).unwrap();
-                prop_assert_eq!(&entries(&every).unwrap(), &open);
+                if window.rolling().is_none() {
+                    // Where nothing is sealed and all is in range, every period is an open one.
+                    let every = folded(&board, window, &events, through_ms, Which::Every).unwrap();
+                    let every = in_runs(&board, window, &every.periods, &every.frame).unwrap();
+                    prop_assert_eq!(&entries(&every).unwrap(), &open);
+                }
                 for (id, entries) in open {
                     let mut pairs: Vec<_> = entries.into_iter().map(|entry| (entry.member, entry.key)).collect();
                     pairs.sort_unstable();

@@ -140,9 +140,19 @@ impl Command {
     }
 }
 
+/// The stack of a thread, in bytes: polars goes deep into what it plans, deepest without optimization.
+const STACK_BYTES: usize = 16 << 20;
+
 fn main() -> ExitCode {
     let arguments = parse_arguments::<Arguments>();
-    match run(arguments) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK_BYTES)
+        .build();
+    let outcome = runtime
+        .context("no threads can be started")
+        .and_then(|runtime| runtime.block_on(run(arguments)));
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -151,7 +161,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
 async fn run(arguments: Arguments) -> Result<ExitCode> {
     refuse_unknown_variables(&[
         "LAUREL_LOG",
