@@ -173,18 +173,18 @@ pub async fn archived(
     {
         let path = deployment.archive_dir.join(&file.path);
         let sum = parquet::sum(&path).context(
-            "a file of the archive is missing; put it back from a backup. Nothing was changed",
+            "a file of the archive is missing; put it back from a backup. Its partition was not changed",
         )?;
         ensure!(
             (sum.bytes, &sum.sha256) == (file.bytes.unsigned_abs(), &file.sha256),
-            "the archive file {} is not as it was written: {} bytes with SHA-256 {} are accepted; put it back from a backup. Nothing was changed",
+            "the archive file {} is not as it was written: {} bytes with SHA-256 {} are accepted; put it back from a backup. Its partition was not changed",
             shown(&path),
             file.bytes,
             file.sha256
         );
         ensure!(
             file.first_seq == through_seq + 1,
-            "the archive of board {} has nothing of partition {partition} from seq {} to {}; put the rows of archive_file back from a backup. Nothing was changed",
+            "the archive of board {} has nothing of partition {partition} from seq {} to {}; put the rows of archive_file back from a backup. That partition was not changed",
             board.no,
             through_seq + 1,
             file.first_seq - 1
@@ -194,7 +194,7 @@ pub async fn archived(
     }
     ensure!(
         through_seq == mark.archived_seq,
-        "the archive of board {} ends at seq {through_seq} in partition {partition}, and is to reach to {}; put the rows of archive_file back from a backup. Nothing was changed",
+        "the archive of board {} ends at seq {through_seq} in partition {partition}, and is to reach to {}; put the rows of archive_file back from a backup. That partition was not changed",
         board.no,
         mark.archived_seq
     );

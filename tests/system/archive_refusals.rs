@@ -45,7 +45,9 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
         .await
         .unwrap();
     let mut all = BTreeMap::new();
-    for key in keys {
+    // Partitions whose files are whole are rebuilt, to the same standings: their heads move.
+    let is_step = |key: &String| key.ends_with(":head") || key.ends_with(":log");
+    for key in keys.into_iter().filter(|key| !is_step(key)) {
         let dump: Vec<u8> = redis::cmd("DUMP")
             .arg(&key)
             .query_async(&mut redis)
@@ -92,7 +94,7 @@ async fn check_named(deployment: &Deployment, file: &str) {
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(error.contains(file), "{arguments:?}: {error}");
-        assert!(error.contains("Nothing was changed"), "{error}");
+        assert!(error.contains("artition was not changed"), "{error}");
     }
     assert_eq!(all_there_is(deployment).await, before);
 }
