@@ -309,7 +309,7 @@ async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
     let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, segmentBy: [\"region\"], minScore: -100000, tieBreak: EARLIEST,
             windows: [{ name: \"7d\" }, { name: \"24h\" }, { name: \"decay:1d\" }, { name: \"monthly\" }] }) { board { id } } }";
     api.data(create, json!({ "shards": 2 })).await;
-    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number % 2 == 0 { "eu" } else { "us" } });
+    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(2) { "eu" } else { "us" } });
     let upsert =
         "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
     let members: Vec<Value> = (0..30).map(member).collect();
@@ -321,7 +321,7 @@ async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
             let at = jiff::Timestamp::from_millisecond(now_ms - late_ms).unwrap();
             json!({ "member": format!("m{number}"), "score": (round * number) as i64 % 9 - 2, "at": at.to_string() })
         };
-        let of_round = (0..30).filter(|number| (number + round) % 3 > 0);
+        let of_round = (0..30).filter(|number| !(number + round).is_multiple_of(3));
         json!(of_round.map(score).collect::<Vec<_>>())
     };
     for round in 0..20 {
@@ -333,7 +333,7 @@ async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
         while !stop.load(Ordering::Relaxed) {
             let round = round.fetch_add(1, Ordering::Relaxed);
             submit(&api, "b", batch(round)).await;
-            if round % 5 == 0 {
+            if round.is_multiple_of(5) {
                 remove(&api, "b", &format!("m{}", round % 30)).await;
             }
         }
