@@ -404,7 +404,6 @@ fn in_runs(board: &Board, window: Window, periods: &[Period], frame: &DataFrame)
             sorted.members.get(row).with_context(gap)?,
             sorted.scores.get(row).with_context(gap)?,
         );
-        RankKey::from_i64(sorted.keys.get(row).with_context(gap)?)?;
         sorted.seqs.get(row).with_context(gap)?;
         let place = places.get(row).with_context(gap)?;
         let segment = segments.get(row).with_context(gap)?;
@@ -414,6 +413,7 @@ fn in_runs(board: &Board, window: Window, periods: &[Period], frame: &DataFrame)
             "history gives {member} {score} in {window} {}, which is out of range",
             period.label
         );
+        RankKey::from_i64(sorted.keys.get(row).with_context(gap)?)?;
         if last == Some((segment, place))
             && let Some(run) = sorted.runs.last_mut()
         {
