@@ -23,8 +23,8 @@ def by_duckdb(path):
     db = duckdb.connect()
     began = time.perf_counter()
     db.execute(
-        "CREATE TABLE standings AS SELECT member, sum(score)::BIGINT AS score, max(at) AS at FROM read_parquet(?) GROUP BY member"
-        " ORDER BY score DESC, at, member",
+        'CREATE TABLE standings AS SELECT member, sum(score)::BIGINT AS score, max("at") AS "at" FROM read_parquet(?) GROUP BY member'
+        ' ORDER BY score DESC, "at", member',
         [path],
     )
     seconds = time.perf_counter() - began

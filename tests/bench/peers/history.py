@@ -24,7 +24,7 @@ def main(database, archive, events, board):
     partitions = board["partitions"]
     lf = pl.scan_parquet(events).with_columns(pl.col("at").dt.epoch("ms").alias("at_ms"))
     members = lf.select(pl.col("member").unique()).collect(engine="streaming")["member"]
-    shards = [xxhash.xxh3_64_intdigest(member) % len(partitions) for member in members]
+    shards = [xxhash.xxh3_64_intdigest(member.encode()) % len(partitions) for member in members]
     home = pl.DataFrame({"member": members, "shard": pl.Series(shards, dtype=pl.Int32)})
     del members, shards
 
