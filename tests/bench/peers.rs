@@ -170,7 +170,7 @@ async fn sql(server: &Server, rows: usize, figures: &mut Figures) {
         .unwrap();
     let fill = format!(
         "CREATE TABLE played (member text COLLATE \"C\" PRIMARY KEY, score bigint NOT NULL);
-         INSERT INTO played SELECT 'member-' || lpad(n::text, 9, '0'), (n * 7919) % {rows} FROM generate_series(0, {rows} - 1) AS n;
+         INSERT INTO played SELECT 'member-' || lpad(n::text, 9, '0'), (n::bigint * 7919) % {rows} FROM generate_series(0, {rows} - 1) AS n;
          CREATE INDEX played_score ON played (score);
          VACUUM ANALYZE played"
     );
