@@ -245,7 +245,8 @@ async fn compare(
     let concerned = boards
         .iter()
         .filter(|(_, _, partitions)| !partitions.is_empty());
-    for (row, board, partitions) in concerned {
+    for (place, (row, board, partitions)) in concerned.enumerate() {
+        job.part(place, boards.len());
         let is_history = arguments.against != Some(Against::Standings);
         let proving = match is_history {
             true => Some(Proving::begin(deployment, row, board, partitions).await?),
