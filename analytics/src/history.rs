@@ -41,6 +41,8 @@ pub struct History {
     pub counted: Counted,
     /// How far the partitions are archived.
     pub marks: BTreeMap<Partition, archive_mark::Model>,
+    /// The archive's files up to those marks.
+    pub archived: Vec<LazyFrame>,
     /// Where what is not held in memory lies, as long as this is there.
     _spool: TempDir,
 }
@@ -93,16 +95,18 @@ pub async fn read_to(
         .context("there is no room for temporary files")?;
     for _ in 0..ATTEMPTS_MAX {
         let marks = marks_of(deployment, board, heads.keys()).await?;
-        let mut parts = vec![];
+        let (mut parts, mut files) = (vec![], vec![]);
         for (partition, mark) in &marks {
             job.stage("checking the archive", 0);
             let through_seq = heads[partition].seq as i64;
-            let files = archived(deployment, board, mark).await?.into_iter();
-            parts.extend(files.map(|file| match mark.archived_seq > through_seq {
-                // It was archived past there since.
-                true => file.filter(col("seq").lt_eq(lit(through_seq))),
-                false => file,
-            }));
+            for file in archived(deployment, board, mark).await? {
+                parts.push(match mark.archived_seq > through_seq {
+                    // It was archived past there since.
+                    true => file.clone().filter(col("seq").lt_eq(lit(through_seq))),
+                    false => file.clone(),
+                });
+                files.push(file);
+            }
         }
         job.stage("reading history", 0);
         let mut reading = Reading {
@@ -122,6 +126,7 @@ pub async fn read_to(
             return Ok(History {
                 counted: block_in_place(|| Counted::of(reading.finish()?, AT_ONCE_MAX))?,
                 marks,
+                archived: files,
                 _spool: spool,
             });
         }

@@ -13,7 +13,8 @@ use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{
-    ActiveValue::Set, ConnectOptions, Database, DatabaseConnection, EntityTrait, TryInsertResult,
+    AccessMode, ActiveValue::Set, ConnectOptions, Database, DatabaseConnection,
+    DatabaseTransaction, DbBackend, EntityTrait, IsolationLevel, TransactionTrait, TryInsertResult,
 };
 
 use crate::deployment_row;
@@ -333,6 +334,22 @@ impl Settings {
 }
 
 impl Deployment {
+    /// A transaction for reading SQL as it is at one moment. To be rolled back.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn view(&self) -> Result<DatabaseTransaction> {
+        let view = match self.db.get_database_backend() {
+            DbBackend::Postgres => {
+                let level = Some(IsolationLevel::RepeatableRead);
+                let reading = Some(AccessMode::ReadOnly);
+                self.db.begin_with_config(level, reading).await?
+            }
+            _ => self.db.begin().await?,
+        };
+        Ok(view)
+    }
+
     /// Starts the private Redis again if it died; nothing where Redis is somebody else's.
     pub async fn revive_redis(&self) {
         if let Some(redis) = &self.private_redis

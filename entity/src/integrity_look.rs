@@ -13,9 +13,7 @@ use ranking::roll::{Reach, Rolls};
 use ranking::seal::NEVER_MS;
 use ranking::store::integrity::Asked;
 use ranking::window::Window;
-use sea_orm::{
-    AccessMode, ColumnTrait, DbBackend, EntityTrait, IsolationLevel, QueryFilter, TransactionTrait,
-};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, TransactionTrait};
 
 use crate::deployment::Deployment;
 use crate::error::Result;
@@ -208,16 +206,7 @@ pub async fn look(
         .one(&deployment.db)
         .await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
-    let view = match deployment.db.get_database_backend() {
-        DbBackend::Postgres => {
-            let level = Some(IsolationLevel::RepeatableRead);
-            let begun = deployment
-                .db
-                .begin_with_config(level, Some(AccessMode::ReadOnly));
-            begun.await?
-        }
-        _ => deployment.db.begin().await?,
-    };
+    let view = deployment.view().await?;
     let in_sql = InSql::read(deployment, &view, board, partition, archived, places).await;
     view.rollback().await?;
     let in_sql = in_sql?;

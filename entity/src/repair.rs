@@ -60,11 +60,7 @@ pub async fn mend_redis(
     truth: Truth<'_>,
     places: &Places,
 ) -> Result<usize> {
-    let mut mending = Mending::new(board, truth, places);
-    let deadline = Instant::now() + COMMIT_TIMEOUT;
-    Ok(carry_out(deployment, partition, &mut mending, deadline)
-        .await?
-        .outcome)
+    commit(deployment, partition, Mending::new(board, truth, places)).await
 }
 
 /// Drops keys that still are none of ours, by one commit; how many there were.
@@ -76,11 +72,7 @@ pub async fn drop_foreign(
     partition: Partition,
     keys: &[ForeignKey],
 ) -> Result<usize> {
-    let mut dropping = Dropping { keys };
-    let deadline = Instant::now() + COMMIT_TIMEOUT;
-    Ok(carry_out(deployment, partition, &mut dropping, deadline)
-        .await?
-        .outcome)
+    commit(deployment, partition, Dropping { keys }).await
 }
 
 /// Notes periods that have entries, and that their lists do not name, by one commit; how many there were.
@@ -93,11 +85,18 @@ pub async fn list_periods(
     partition: Partition,
     unlisted: &BTreeSet<StandingsId>,
 ) -> Result<usize> {
-    let mut listing = Listing { board, unlisted };
+    commit(deployment, partition, Listing { board, unlisted }).await
+}
+
+/// Makes a repair's commit; how much it put right.
+async fn commit(
+    deployment: &Deployment,
+    partition: Partition,
+    mut change: impl Change<Outcome = usize> + Send,
+) -> Result<usize> {
     let deadline = Instant::now() + COMMIT_TIMEOUT;
-    Ok(carry_out(deployment, partition, &mut listing, deadline)
-        .await?
-        .outcome)
+    let done = carry_out(deployment, partition, &mut change, deadline).await?;
+    Ok(done.outcome)
 }
 
 /// Puts rows of `standing`, `sealed_entry` and `archived_entry` right, at most [`PLACES_MAX`], in one transaction; how many differed still. `None` where the

@@ -14,7 +14,7 @@ use super::part::Part;
 use super::second_look::Suspects;
 use crate::events::in_parts;
 use crate::fold::states;
-use crate::history::{History, archived};
+use crate::history::History;
 
 /// A row: member, segment, score, tick, events.
 type Row = (String, String, Option<i64>, Option<i64>, i64);
@@ -40,12 +40,11 @@ pub(super) async fn compare(
         ),
         0,
     );
-    let files = archived(part.deployment, part.board, mark).await?;
     let in_files = history
         .counted
         .only(col("seq").lt_eq(lit(mark.archived_seq)));
     let meant = in_parts(meant(
-        concat(files, UnionArgs::default())?,
+        concat(&history.archived, UnionArgs::default())?,
         states(part.board, &in_files)?,
     )?)?;
     let (members, segments) = (
@@ -65,7 +64,11 @@ pub(super) async fn compare(
             count,
         ))
     };
-    let sql = r#"SELECT * FROM "archived_entry" WHERE "board_no" = $1 AND "partition" = $2 AND "through_seq" <= $3 ORDER BY "member", "segment", "through_seq""#;
+    // Sorted apart: for the order alone, SQLite would go through the whole board by its primary key. The limit keeps the two apart.
+    let sql = format!(
+        r#"SELECT * FROM (SELECT * FROM "archived_entry" WHERE "board_no" = $1 AND "partition" = $2 AND "through_seq" <= $3 LIMIT {}) AS r ORDER BY "member", "segment", "through_seq""#,
+        i64::MAX
+    );
     let values: [Value; 3] = [
         mark.board_no.into(),
         mark.partition.into(),

@@ -10,10 +10,7 @@ use entity::deployment::Deployment;
 use entity::{archive_mark, log_cursor};
 use ranking::board::Board;
 use ranking::id::Partition;
-use sea_orm::{
-    AccessMode, ConnectionTrait, DatabaseTransaction, DbBackend, EntityTrait, IsolationLevel,
-    Statement, TransactionTrait,
-};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, EntityTrait, Statement};
 
 use super::sets::digest;
 
@@ -35,16 +32,7 @@ pub(super) async fn sums(
     board: &Board,
     partitions: &[Partition],
 ) -> Result<BTreeMap<Partition, Sums>> {
-    let view = match deployment.db.get_database_backend() {
-        DbBackend::Postgres => {
-            let level = Some(IsolationLevel::RepeatableRead);
-            let begun = deployment
-                .db
-                .begin_with_config(level, Some(AccessMode::ReadOnly));
-            begun.await?
-        }
-        _ => deployment.db.begin().await?,
-    };
+    let view = deployment.view().await?;
     let read = read(&view, board, partitions).await;
     view.rollback().await?;
     read

@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
+use sea_orm::{DatabaseConnection, EntityTrait, QuerySelect, Select};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -213,6 +214,21 @@ impl EntryCursor {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| no_cursor(text))?;
         serde_json::from_slice(&bytes).map_err(|_| no_cursor(text))
     }
+}
+
+/// The first rows of a selection, at most so many, and whether there are more.
+///
+/// # Errors
+/// What SQL says.
+pub async fn first_rows<E: EntityTrait>(
+    db: &DatabaseConnection,
+    select: Select<E>,
+    limit: usize,
+) -> Result<(Vec<E::Model>, bool)> {
+    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Ok((rows, more))
 }
 
 /// The number in the page cursor of a list that goes by numbers.

@@ -12,12 +12,11 @@ use entity::amend::{Amended, Amendment, amend};
 use entity::{archive_file, board as board_row, commit, score_event};
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder};
 use tokio::time::Instant;
 
 use super::board::{self, Board};
-use super::board_input::no_board;
-use super::connection::{Connection, Page, PageCursor};
+use super::connection::{Connection, Page, PageCursor, first_rows};
 use super::entry::Entry;
 use super::global_id::GlobalId;
 use super::member::Member;
@@ -169,9 +168,7 @@ pub(super) async fn events_page(
             false => select.order_by_asc(column),
         };
     }
-    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
+    let (mut rows, more) = first_rows(db, select, limit).await?;
     let (has_previous, has_next) = match forward {
         true => (cursor.is_some(), more),
         false => (more, cursor.is_some()),
@@ -297,8 +294,7 @@ pub(super) async fn remove_entry(
     slug: &str,
     key: &str,
 ) -> crate::error::Result<RemoveEntryPayload> {
-    let board = board::find(app(ctx), state(ctx), slug).await?;
-    let board = board.ok_or_else(|| no_board(slug))?;
+    let board = board::named(ctx, slug).await?;
     let member = MemberId::new(key)?;
     let amended = amend_now(ctx, &board, &member, Amendment::Removal).await?;
     let mut found = Member::find(ctx, &[key.to_owned()]).await?;

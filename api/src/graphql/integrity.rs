@@ -5,13 +5,10 @@ use std::sync::Arc;
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::{integrity_finding as finding_row, integrity_run as row};
-use sea_orm::{
-    ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::{self, Board};
-use super::board_input::no_board;
-use super::connection::{Connection, PageCursor, limit_or, number_of};
+use super::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
 use super::global_id::GlobalId;
 use super::job::JOBS_DEFAULT;
 use super::request::{app, state};
@@ -204,20 +201,14 @@ pub(super) async fn list(
     let limit = limit_or("first", first, JOBS_DEFAULT)?;
     let mut meant = row::Entity::find();
     if let Some(slug) = slug {
-        let board = board::find(app(ctx), state(ctx), slug).await?;
-        let board = board.ok_or_else(|| no_board(slug))?;
+        let board = board::named(ctx, slug).await?;
         meant = meant.filter(row::Column::BoardNo.eq(board.row.no));
     }
     let mut select = meant.clone().order_by_desc(row::Column::Id);
     if let Some(after) = after {
         select = select.filter(row::Column::Id.lt(number_of(after)?));
     }
-    let mut rows = select
-        .limit(limit as u64 + 1)
-        .all(&app(ctx).deployment.db)
-        .await?;
-    let has_next = rows.len() > limit;
-    rows.truncate(limit);
+    let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
     let total = IntegrityRunTotal(meant);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
     let edges = rows
@@ -241,12 +232,7 @@ async fn findings_page(
     if let Some(after) = after {
         select = select.filter(FindingIndex.gt(number_of(after)?));
     }
-    let mut rows = select
-        .limit(limit as u64 + 1)
-        .all(&app(ctx).deployment.db)
-        .await?;
-    let has_next = rows.len() > limit;
-    rows.truncate(limit);
+    let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
     let numbers = rows.iter().map(|row| row.board_no).collect();
     let boards = state(ctx).loaders.boards(numbers).await?;
     let total = FindingTotal(run_id);

@@ -3,13 +3,10 @@
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::job as row;
-use sea_orm::{
-    ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::{self, Board};
-use super::board_input::no_board;
-use super::connection::{Connection, PageCursor, limit_or, number_of};
+use super::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
 use super::global_id::GlobalId;
 use super::request::{app, state};
 use super::scalar::{DateTime, int};
@@ -147,8 +144,7 @@ pub(super) async fn list(
     let limit = limit_or("first", first, JOBS_DEFAULT)?;
     let mut of_board = row::Entity::find();
     if let Some(slug) = slug {
-        let board = board::find(app(ctx), state(ctx), slug).await?;
-        let board = board.ok_or_else(|| no_board(slug))?;
+        let board = board::named(ctx, slug).await?;
         of_board = of_board.filter(row::Column::BoardNo.eq(board.row.no));
     }
     let meant = kind.map_or(of_board.clone(), |kind| kind.filter(of_board));
@@ -156,12 +152,7 @@ pub(super) async fn list(
     if let Some(after) = after {
         select = select.filter(row::Column::Id.lt(number_of(after)?));
     }
-    let mut rows = select
-        .limit(limit as u64 + 1)
-        .all(&app(ctx).deployment.db)
-        .await?;
-    let has_next = rows.len() > limit;
-    rows.truncate(limit);
+    let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
     let total = JobTotal(meant);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
     let edges = rows

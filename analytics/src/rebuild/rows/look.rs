@@ -8,8 +8,8 @@ use ranking::commit::EventKind;
 use ranking::fold::State;
 use ranking::window::{Period, Window};
 use sea_orm::{
-    AccessMode, ColumnTrait, ConnectionTrait, DatabaseTransaction, DbBackend, EntityTrait,
-    IsolationLevel, QueryFilter, QuerySelect, Statement, TransactionTrait,
+    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbBackend, EntityTrait, QueryFilter,
+    QuerySelect, Statement,
 };
 
 use super::{ROWS_MAX, Rows};
@@ -79,15 +79,7 @@ const NUMBER: &str = r#"((length("member") + 31 * {code}("member") + 131 * {code
 
 impl Rows<'_> {
     pub(super) async fn look(&self) -> Result<Moment> {
-        let db = &self.deployment.db;
-        let view = match db.get_database_backend() {
-            DbBackend::Postgres => {
-                let level = Some(IsolationLevel::RepeatableRead);
-                db.begin_with_config(level, Some(AccessMode::ReadOnly))
-                    .await?
-            }
-            _ => db.begin().await?,
-        };
+        let view = self.deployment.view().await?;
         let later: HashSet<String> = score_event::Entity::find()
             .select_only()
             .column(score_event::Column::Member)
