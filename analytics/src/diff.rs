@@ -27,6 +27,7 @@ use entity::deployment::Deployment;
 use entity::persist::insert_chunked;
 use entity::recovery::settle;
 use entity::{integrity_finding, integrity_run};
+use futures::{StreamExt, stream};
 use ranking::id::Partition;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
@@ -41,6 +42,9 @@ use proof::{Proven, Proving};
 
 /// How often what is left after a repair is repaired again: what was hidden behind a damaged file, or beyond what a run keeps.
 const ROUNDS_MAX: usize = 20;
+
+/// How many partitions are compared at once: one is folded while the other's entries are read.
+const PARTITIONS_AT_ONCE: usize = 2;
 
 /// What to compare, and what to do about it.
 #[derive(Debug, clap::Args)]
@@ -81,6 +85,14 @@ struct Compared {
     checked: u64,
     findings: Findings,
     proven: Proven,
+}
+
+impl Compared {
+    fn add(&mut self, other: Self) {
+        self.checked += other.checked;
+        self.findings.extend(other.findings);
+        self.proven.extend(other.proven);
+    }
 }
 
 /// Compares boards, repairs what differs where that is asked for, and keeps the run and its findings in SQL.
@@ -252,29 +264,35 @@ async fn compare(
             true => Some(Proving::begin(deployment, row, board, partitions).await?),
             false => None,
         };
-        for &partition in partitions {
-            let keys = keys.of(board.no, partition);
-            let part = Part {
-                deployment,
-                row,
-                board,
-                partition,
-                keys: &keys,
-                is_exclusive: arguments.exclusive,
-                job,
-            };
-            let Some(proving) = &proving else {
-                compared.checked += standings_only::compare(&part, &mut compared.findings).await?;
-                continue;
-            };
-            let may_be_proven = !arguments.full && scope.is_none();
-            let entries = proving.look_at(
-                &part,
-                may_be_proven,
-                &mut compared.findings,
-                &mut compared.proven,
-            );
-            compared.checked += entries.await?;
+        let proving = &proving;
+        let with_keys = |partition: Partition| (partition, keys.of(board.no, partition));
+        let mut each = stream::iter(partitions.clone().into_iter().map(with_keys))
+            .map(|(partition, keys)| async move {
+                let part = Part {
+                    deployment,
+                    row,
+                    board,
+                    partition,
+                    keys: &keys,
+                    is_exclusive: arguments.exclusive,
+                    job,
+                };
+                let mut compared = Compared::default();
+                let (findings, proven) = (&mut compared.findings, &mut compared.proven);
+                compared.checked = match &proving {
+                    None => standings_only::compare(&part, findings).await?,
+                    Some(proving) => {
+                        let may_be_proven = !arguments.full && scope.is_none();
+                        proving
+                            .look_at(&part, may_be_proven, findings, proven)
+                            .await?
+                    }
+                };
+                anyhow::Ok(compared)
+            })
+            .buffered(PARTITIONS_AT_ONCE);
+        while let Some(of_partition) = each.next().await {
+            compared.add(of_partition?);
         }
     }
     name_wrong_windows(&mut compared.findings.kept);

@@ -136,14 +136,14 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
 }
 
 /// What a run of the program said and took.
-struct Done {
-    said: Value,
-    seconds: f64,
-    memory_mb: f64,
+pub(crate) struct Done {
+    pub(crate) said: Value,
+    pub(crate) seconds: f64,
+    pub(crate) memory_mb: f64,
 }
 
 /// Runs `analytics` on the stores.
-async fn analytics(stores: &Stores, arguments: &[&str]) -> Done {
+pub(crate) async fn analytics(stores: &Stores, arguments: &[&str]) -> Done {
     let began = Instant::now();
     let mut command: Command = program(stores, "analytics").into();
     command
@@ -185,7 +185,7 @@ fn most_memory(status: &Path) -> Option<f64> {
     Some(kilobytes / 1000.0)
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str()
         .expect("temporary directories have names of text")
 }
@@ -195,7 +195,7 @@ fn slug(board: &Board) -> String {
 }
 
 /// A board with the window `all` alone.
-async fn create(stores: &Stores, shards: u16) -> Board {
+pub(crate) async fn create(stores: &Stores, shards: u16) -> Board {
     let rules = Rules::new(RulesInput {
         direction: Direction::HighFirst,
         policy: Policy::Sum,
@@ -217,7 +217,7 @@ async fn create(stores: &Stores, shards: u16) -> Board {
 }
 
 /// Puts the events into the board's archive, as if they had been played.
-async fn fill(stores: &Stores, python: &Path, events: &Path, board: &Board) {
+pub(crate) async fn fill(stores: &Stores, python: &Path, events: &Path, board: &Board) {
     let began = Instant::now();
     let partitions = stores.deployment.store.partitions();
     let of_shards: Vec<u16> = (0..board.rules.shards)
@@ -245,7 +245,7 @@ async fn fill(stores: &Stores, python: &Path, events: &Path, board: &Board) {
     );
 }
 
-async fn run(python: &Path, arguments: &[&str]) -> Vec<u8> {
+pub(crate) async fn run(python: &Path, arguments: &[&str]) -> Vec<u8> {
     let mut command = Command::new(python);
     command.current_dir(peers::dir()).args(arguments);
     let output = command.output().await.unwrap();

@@ -16,7 +16,7 @@ const FINDINGS: &str = "query($id: ID!, $first: Int, $after: String) {
         id board { slug } startedAt finishedAt checked found repaired
         findings(first: $first, after: $after) {
             totalCount pageInfo { hasNextPage hasPreviousPage endCursor }
-            nodes { kind member window period segment history sql redis repaired board { slug } }
+            nodes { kind place note member window period segment history sql redis repaired board { slug } }
         }
     }
 }";
@@ -33,15 +33,19 @@ async fn boards(sql: Sql, boards: &[(&str, i64)]) -> Api {
     api
 }
 
+/// The keys of a board's all-time standings.
+async fn keys(redis: &mut redis::aio::MultiplexedConnection, board_no: i64) -> Vec<String> {
+    redis::cmd("KEYS")
+        .arg(format!("laurel:*:z:{board_no}.1::all:all"))
+        .query_async(redis)
+        .await
+        .unwrap()
+}
+
 async fn lose(deployment: &Deployment, board_no: i64, member: &str) {
     let mut redis = deployment.redis().await;
-    let keys: Vec<String> = redis::cmd("KEYS")
-        .arg(format!("laurel:*:z:{board_no}.1::all:all"))
-        .query_async(&mut redis)
-        .await
-        .unwrap();
     let mut lost = 0;
-    for key in keys {
+    for key in keys(&mut redis, board_no).await {
         let mut command = redis::cmd("ZREM");
         let command = command.arg(key).arg(member);
         lost += command.query_async::<i64>(&mut redis).await.unwrap();
@@ -76,7 +80,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         assert!(found["finishedAt"].as_str() >= found["startedAt"].as_str());
         let finding = |board: &str, member: &str, score: &str| {
             json!({
-                "kind": "MISSING", "member": member, "window": "all", "period": "all", "segment": null, "history": score, "sql": score,
+                "kind": "MISSING", "place": "ENTRY", "note": null, "member": member, "window": "all", "period": "all", "segment": null, "history": score, "sql": score,
                 "redis": null, "repaired": false, "board": { "slug": board },
             })
         };
@@ -97,6 +101,25 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         };
         let walked = walked.forward(&api, 2).await;
         assert_eq!(json!(walked), expected);
+
+        // A key of another type is named, and said what it is.
+        let mut redis = deployment.redis().await;
+        let key = keys(&mut redis, 1).await.remove(0);
+        let set = redis::cmd("SET").arg(&key).arg("x").to_owned();
+        let () = set.query_async(&mut redis).await.unwrap();
+        assert_eq!(run(deployment, &["diff", "--board", "whole"]).0, 3);
+        let data = api.data(FINDINGS, json!({ "id": "3" })).await;
+        let nodes = data["integrityRun"]["findings"]["nodes"].as_array();
+        let of_key = nodes
+            .unwrap()
+            .iter()
+            .filter(|node| node["place"] == "KEY")
+            .collect::<Vec<_>>();
+        assert_eq!(of_key.len(), 1, "{nodes:?}");
+        assert_eq!(
+            [&of_key[0]["kind"], &of_key[0]["note"]],
+            ["PHANTOM", "a key of another type"]
+        );
     }
 }
 

@@ -1,13 +1,15 @@
 //! What archived events add up to, compared with what SQL keeps of them.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
-use entity::archived_entry;
 use entity::integrity_look::Spot;
 use futures::StreamExt;
 use polars::prelude::{
     DataType, JoinArgs, JoinType, LazyFrame, SortMultipleOptions, UnionArgs, col, concat, lit,
 };
-use sea_orm::{EntityTrait, Statement, Value};
+use sea_orm::{DbErr, QueryResult, Statement, StreamTrait, Value};
+use tokio::task::spawn_blocking;
 
 use super::findings::Findings;
 use super::part::Part;
@@ -16,8 +18,21 @@ use crate::events::in_parts;
 use crate::fold::states;
 use crate::history::History;
 
-/// A row: member, segment, score, tick, events.
-type Row = (String, String, Option<i64>, Option<i64>, i64);
+/// What a member's archived events add up to in a segment, and how many they are.
+#[derive(PartialEq)]
+struct Row {
+    member: String,
+    segment: String,
+    score: Option<i64>,
+    tick: Option<i64>,
+    events: i64,
+}
+
+impl Row {
+    fn place(&self) -> (&str, &str) {
+        (&self.member, &self.segment)
+    }
+}
 
 /// Compares `archived_entry` with the files of a partition.
 ///
@@ -25,7 +40,7 @@ type Row = (String, String, Option<i64>, Option<i64>, i64);
 /// What SQL and polars say.
 pub(super) async fn compare(
     part: &Part<'_>,
-    history: &History,
+    history: &Arc<History>,
     suspects: &mut Suspects<'_>,
     findings: &mut Findings,
 ) -> Result<()> {
@@ -40,13 +55,16 @@ pub(super) async fn compare(
         ),
         0,
     );
-    let in_files = history
-        .counted
-        .only(col("seq").lt_eq(lit(mark.archived_seq)));
-    let meant = in_parts(meant(
-        concat(&history.archived, UnionArgs::default())?,
-        states(part.board, &in_files)?,
-    )?)?;
+    let archived_seq = mark.archived_seq;
+    let (board, files) = (part.board.clone(), Arc::clone(history));
+    let fold = spawn_blocking(move || {
+        let in_files = files.counted.only(col("seq").lt_eq(lit(archived_seq)));
+        in_parts(meant(
+            concat(&files.archived, UnionArgs::default())?,
+            states(&board, &in_files)?,
+        )?)
+    });
+    let meant = fold.await??;
     let (members, segments) = (
         meant.column("member")?.str()?,
         meant.column("segment")?.str()?,
@@ -55,19 +73,17 @@ pub(super) async fn compare(
     let (scores, ticks, events) = (number("score")?, number("tick")?, number("events")?);
     let expected = |row: usize| -> Result<Row> {
         let text = |value: Option<&str>| value.map(str::to_owned).context("a fold left a gap");
-        let count = events.get(row).unwrap_or(0);
-        Ok((
-            text(members.get(row))?,
-            text(segments.get(row))?,
-            scores.get(row),
-            ticks.get(row),
-            count,
-        ))
+        Ok(Row {
+            member: text(members.get(row))?,
+            segment: text(segments.get(row))?,
+            score: scores.get(row),
+            tick: ticks.get(row),
+            events: events.get(row).unwrap_or(0),
+        })
     };
-    // Sorted apart: for the order alone, SQLite would go through the whole board by its primary key. The limit keeps the two apart.
     let sql = format!(
-        r#"SELECT * FROM (SELECT * FROM "archived_entry" WHERE "board_no" = $1 AND "partition" = $2 AND "through_seq" <= $3 LIMIT {}) AS r ORDER BY "member", "segment", "through_seq""#,
-        i64::MAX
+        r#"SELECT "member", "segment", "score", "tick", "events" FROM "archived_entry" {} WHERE "board_no" = $1 AND "partition" = $2 AND "through_seq" <= $3 ORDER BY "member", "segment", "through_seq""#,
+        part.deployment.by_index("archived_entry_partition")
     );
     let values: [Value; 3] = [
         mark.board_no.into(),
@@ -76,38 +92,43 @@ pub(super) async fn compare(
     ];
     let db = &part.deployment.db;
     let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-    let mut there = archived_entry::Entity::find()
-        .from_raw_sql(statement)
-        .stream(db)
-        .await?;
+    let row = |row: QueryResult| -> Result<Row, DbErr> {
+        Ok(Row {
+            member: row.try_get_by_index(0)?,
+            segment: row.try_get_by_index(1)?,
+            score: row.try_get_by_index(2)?,
+            tick: row.try_get_by_index(3)?,
+            events: row.try_get_by_index(4)?,
+        })
+    };
+    let mut there = db.stream_raw(statement).await?;
     let mut at = 0;
-    let mut last: Option<archived_entry::Model> = None;
+    let mut last: Option<Row> = None;
     loop {
         let next = there
             .next()
             .await
             .transpose()
+            .and_then(|found| found.map(row).transpose())
             .context("what archived events add up to cannot be read")?;
-        let is_another = |row: &archived_entry::Model| {
+        let is_another = |last: &Row| {
             next.as_ref()
-                .is_none_or(|next| (&next.member, &next.segment) != (&row.member, &row.segment))
+                .is_none_or(|next| next.place() != last.place())
         };
         // Of several rows of a place the last one counts.
         if let Some(row) = last.take().filter(is_another) {
-            let place = (row.member.as_str(), row.segment.as_str());
             let mut is_met = row.score.is_none() && row.events == 0;
             while at < meant.height() {
-                let (member, segment, score, tick, events) = expected(at)?;
-                let here = (member.as_str(), segment.as_str());
-                if here > place {
+                let expected = expected(at)?;
+                if expected.place() > row.place() {
                     break;
                 }
                 at += 1;
-                if here == place {
-                    is_met = (score, tick, events) == (row.score, row.tick, row.events);
+                if expected.place() == row.place() {
+                    is_met = expected == row;
                     break;
                 }
-                suspects.add(member.as_bytes(), Spot::Archived(segment));
+                suspects.add(expected.member.as_bytes(), Spot::Archived(expected.segment));
             }
             if !is_met {
                 suspects.add(row.member.as_bytes(), Spot::Archived(row.segment));
@@ -118,8 +139,8 @@ pub(super) async fn compare(
         last = Some(next);
     }
     for row in at..meant.height() {
-        let (member, segment, ..) = expected(row)?;
-        suspects.add(member.as_bytes(), Spot::Archived(segment));
+        let expected = expected(row)?;
+        suspects.add(expected.member.as_bytes(), Spot::Archived(expected.segment));
     }
     Ok(())
 }

@@ -27,6 +27,13 @@ impl Findings {
         }
     }
 
+    /// Those of another partition too.
+    pub(super) fn extend(&mut self, other: Self) {
+        let room = FINDINGS_MAX - self.kept.len();
+        self.count += other.count;
+        self.kept.extend(other.kept.into_iter().take(room));
+    }
+
     /// Says of some members of a board's partition that their history is doubted.
     pub(super) fn doubt(
         &mut self,

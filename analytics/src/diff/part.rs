@@ -3,6 +3,7 @@
 mod in_sql;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use entity::board;
@@ -17,6 +18,7 @@ use ranking::roll::{Reach, Rolls};
 use ranking::seal::NEVER_MS;
 use ranking::window::Window;
 use sea_orm::EntityTrait;
+use tokio::task::spawn_blocking;
 
 use super::findings::Findings;
 use super::rows::{Rows, Walk};
@@ -76,7 +78,7 @@ impl Part<'_> {
     /// What the stores say.
     pub(super) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
         let (deployment, board, partition) = (self.deployment, self.board, self.partition);
-        let history = history_of(deployment, board, partition, self.job).await?;
+        let history = Arc::new(history_of(deployment, board, partition, self.job).await?);
         let rolls = self.rolls().await?;
         let through_ms = through_ms(&BTreeMap::from([(partition, rolls.clone())]), rolls.now_ms);
         let mut suspects = Suspects::new(deployment, board, partition);
@@ -99,11 +101,14 @@ impl Part<'_> {
             } else {
                 Which::Open
             };
-            let rows = Rows::of_fold(
-                board,
-                window,
-                folded(board, window, &history.counted, through_ms, which)?,
-            )?;
+            let rows = {
+                let (board, history) = (board.clone(), Arc::clone(&history));
+                let fold = spawn_blocking(move || {
+                    let folded = folded(&board, window, &history.counted, through_ms, which)?;
+                    Rows::of_fold(&board, window, folded)
+                });
+                fold.await??
+            };
             entries += rows.len();
             ids.extend(rows.lists().cloned());
             if window == Window::All {

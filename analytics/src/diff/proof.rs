@@ -28,6 +28,13 @@ pub struct Proven {
 }
 
 impl Proven {
+    /// Those of another partition too.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.by_digest += other.by_digest;
+        self.by_history += other.by_history;
+        self.unproven += other.unproven;
+    }
+
     /// Some of those that were not proven were looked at again.
     pub fn again(&mut self, later: &Self) {
         let proven = later.by_history.min(self.unproven);

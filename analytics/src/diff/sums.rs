@@ -23,7 +23,7 @@ pub(super) struct Sums {
     pub(super) digest: String,
 }
 
-/// The sums of a board in some partitions, all of one moment.
+/// The sums of a board in some partitions: all of one moment, but for what archived events add up to, which changes with the archive's mark alone.
 ///
 /// # Errors
 /// What SQL says.
@@ -32,30 +32,30 @@ pub(super) async fn sums(
     board: &Board,
     partitions: &[Partition],
 ) -> Result<BTreeMap<Partition, Sums>> {
-    let view = deployment.view().await?;
-    let read = read(&view, board, partitions).await;
-    view.rollback().await?;
-    read
+    let (live, archived) = tokio::try_join!(
+        live(deployment, board, partitions),
+        archived(deployment, board)
+    )?;
+    let sums = live.into_iter().map(|(partition, (cursor, mut lines))| {
+        lines.push(line(&archived, partition));
+        let digest = digest(&lines);
+        (partition, Sums { cursor, digest })
+    });
+    Ok(sums.collect())
 }
 
-async fn read(
-    view: &DatabaseTransaction,
+/// Cursors, and the sums of what players and seals change.
+async fn live(
+    deployment: &Deployment,
     board: &Board,
     partitions: &[Partition],
-) -> Result<BTreeMap<Partition, Sums>> {
+) -> Result<BTreeMap<Partition, (log_cursor::Model, Vec<String>)>> {
     let no = board.no;
-    let of_standing = Table {
-        name: "standing",
-        numbers: &["score", "rank_key"],
-        member: "member",
-        besides: &[("seq", 1)],
-        texts: &["segment"],
-    };
     let of_sealed = Table {
         name: "sealed_entry",
         besides: &[("standings_no", 1)],
         texts: &[],
-        ..of_standing
+        ..STANDING
     };
     let of_events = Table {
         name: "score_event",
@@ -67,47 +67,67 @@ async fn read(
             ("void_index", 7),
         ],
         texts: &["kind", "segments"],
-        ..of_standing
+        ..STANDING
     };
+    let of_standing = format!(
+        r#"{} WHERE "board_no" = {no}"#,
+        deployment.by_index("standing_partition")
+    );
+    let view = deployment.view().await?;
+    let of_periods = format!(
+        r#"WHERE "standings_no" IN (SELECT "no" FROM "sealed_period" WHERE "board_no" = {no})"#
+    );
+    let sealed = of_sealed.sums(&view, &of_periods).await?;
+    let mut all = BTreeMap::new();
+    for &partition in partitions {
+        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
+            .one(&view)
+            .await?;
+        let Some(cursor) = cursor else { continue };
+        let mark = archive_mark::of(&view, no, partition).await?.archived_seq;
+        let here = format!(r#"{of_standing} AND "partition" = {partition}"#);
+        let later =
+            format!(r#"WHERE "partition" = {partition} AND "seq" > {mark} AND "board_no" = {no}"#);
+        let lines = vec![
+            line(&STANDING.sums(&view, &here).await?, partition),
+            line(&sealed, partition),
+            line(&of_events.sums(&view, &later).await?, partition),
+        ];
+        all.insert(partition, (cursor, lines));
+    }
+    view.rollback().await?;
+    Ok(all)
+}
+
+/// The sums of what archived events add up to.
+async fn archived(deployment: &Deployment, board: &Board) -> Result<BTreeMap<i32, String>> {
     let of_archived = Table {
         name: "archived_entry",
         numbers: &["score", "tick"],
         besides: &[("events", 1), ("through_seq", 31)],
-        ..of_standing
+        ..STANDING
     };
-    let of_board = format!(r#""board_no" = {no}"#);
-    let standing = of_standing.sums(view, &of_board).await?;
-    let of_periods =
-        format!(r#""standings_no" IN (SELECT "no" FROM "sealed_period" WHERE {of_board})"#);
-    let sealed = of_sealed.sums(view, &of_periods).await?;
-    let mut all = BTreeMap::new();
-    for &partition in partitions {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-            .one(view)
-            .await?;
-        let Some(cursor) = cursor else { continue };
-        let mark = archive_mark::of(view, no, partition).await?.archived_seq;
-        let later = format!(r#""partition" = {partition} AND "seq" > {mark} AND {of_board}"#);
-        let through =
-            format!(r#"{of_board} AND "partition" = {partition} AND "through_seq" <= {mark}"#);
-        let events = of_events.sums(view, &later).await?;
-        let archived = match mark {
-            0 => BTreeMap::new(),
-            _ => of_archived.sums(view, &through).await?,
-        };
-        let of_partition = i32::from(partition.0);
-        let line = |of: &BTreeMap<i32, String>| of.get(&of_partition).cloned().unwrap_or_default();
-        let lines = [
-            line(&standing),
-            line(&sealed),
-            line(&events),
-            line(&archived),
-        ];
-        let digest = digest(&lines);
-        all.insert(partition, Sums { cursor, digest });
-    }
-    Ok(all)
+    let view = deployment.view().await?;
+    let through = format!(
+        r#"AS e WHERE "board_no" = {no} AND "through_seq" <= (SELECT m."archived_seq" FROM "archive_mark" AS m WHERE m."board_no" = {no} AND m."partition" = e."partition")"#,
+        no = board.no
+    );
+    let sums = of_archived.sums(&view, &through).await?;
+    view.rollback().await?;
+    Ok(sums)
 }
+
+fn line(of: &BTreeMap<i32, String>, partition: Partition) -> String {
+    of.get(&i32::from(partition.0)).cloned().unwrap_or_default()
+}
+
+const STANDING: Table<'_> = Table {
+    name: "standing",
+    numbers: &["score", "rank_key"],
+    member: "member",
+    besides: &[("seq", 1)],
+    texts: &["segment"],
+};
 
 /// A table whose rows are counted and summed up.
 #[derive(Clone, Copy)]
@@ -123,12 +143,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// The counts and sums of the rows of a condition as text, by partition.
-    async fn sums(
-        &self,
-        view: &DatabaseTransaction,
-        condition: &str,
-    ) -> Result<BTreeMap<i32, String>> {
+    /// The counts and sums of rows as text, by partition; `which` says of which ones, right behind the table's name.
+    async fn sums(&self, view: &DatabaseTransaction, which: &str) -> Result<BTreeMap<i32, String>> {
         let mut sums = vec!["COUNT(*)".to_owned(), r#"SUM("mixed")"#.to_owned()];
         for number in self.numbers.iter().copied().chain(["besides"]) {
             sums.push(format!(r#"SUM("{number}" & 4294967295)"#));
@@ -148,7 +164,7 @@ impl Table<'_> {
         let besides: Vec<String> = besides.collect();
         // The limit keeps SQLite from working "mixed" out again for every sum.
         let sql = format!(
-            r#"SELECT "partition", {} FROM (SELECT "partition", {}, {} AS "besides", {} AS "mixed" FROM "{}" WHERE {condition} LIMIT {}) AS r GROUP BY "partition""#,
+            r#"SELECT "partition", {} FROM (SELECT "partition", {}, {} AS "besides", {} AS "mixed" FROM "{}" {which} LIMIT {}) AS r GROUP BY "partition""#,
             named.join(", "),
             numbers.join(", "),
             besides.join(" + "),

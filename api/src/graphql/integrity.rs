@@ -37,6 +37,25 @@ pub enum FindingKind {
     Other,
 }
 
+/// Where a difference was found.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FindingPlace {
+    /// Standings in Redis, or the table of them in SQL.
+    Entry,
+    /// The sealed entries of a past period, in SQL.
+    Sealed,
+    /// What archived events add up to, in SQL.
+    Archived,
+    /// A file of the archive.
+    File,
+    /// A key of Redis that is no standings of Laurel's.
+    Key,
+    /// The list of a window's periods, in Redis.
+    Periods,
+    /// Something that this server does not know: a newer program found it.
+    Other,
+}
+
 /// A run of the integrity diff over a board, or over all of them.
 pub struct IntegrityRun(row::Model);
 
@@ -109,6 +128,24 @@ impl Finding {
             "WRONG_WINDOW" => FindingKind::WrongWindow,
             _ => FindingKind::Other,
         }
+    }
+
+    /// Where it was found.
+    async fn place(&self) -> FindingPlace {
+        match self.row.place.as_str() {
+            "ENTRY" => FindingPlace::Entry,
+            "SEALED" => FindingPlace::Sealed,
+            "ARCHIVED" => FindingPlace::Archived,
+            "FILE" => FindingPlace::File,
+            "KEY" => FindingPlace::Key,
+            "PERIODS" => FindingPlace::Periods,
+            _ => FindingPlace::Other,
+        }
+    }
+
+    /// What else there is to say: what is wrong with a file, or that the history is what is doubted.
+    async fn note(&self) -> Option<&str> {
+        self.row.note.as_deref()
     }
 
     /// The board; null where what was found belongs to none, or it was deleted since.

@@ -15,7 +15,7 @@ import polars as pl
 import xxhash
 
 EVENTS_OF_COMMIT = 1000
-ROWS_AT_ONCE = 500_000
+ROWS_AT_ONCE = 1_000_000
 NOW_MS = int(time.time() * 1000)
 
 
@@ -31,19 +31,28 @@ def main(database, archive, events, board):
     db = sqlite3.connect(database, isolation_level=None)
     for pragma in ("synchronous=off", "cache_size=-1000000", "foreign_keys=off"):
         db.execute(f"PRAGMA {pragma}")
-    db.execute("BEGIN IMMEDIATE")
-    # A few shards at once, so that half a history fits into memory.
+    # Of a board that is asked for by nobody before all of it is there.
+    entries = []
+    # A few shards at once, so that the rest of the history need not fit into memory.
     for first in range(0, len(partitions), 32):
         some = home.filter(pl.col("shard").is_between(first, first + 31))
         part = lf.join(some.lazy(), on="member").select("member", "score", "at_ms", "shard").collect(engine="streaming")
         for (shard,), of_shard in part.partition_by("shard", as_dict=True).items():
-            put(db, archive, board, partitions[shard], shard, of_shard)
+            db.execute("BEGIN IMMEDIATE")
+            entries.append(put(db, archive, board, partitions[shard], shard, of_shard))
+            db.execute("COMMIT")
+    del home, part
+    # In the order of the tables' keys: each page of them is written once.
+    entries = pl.concat(entries).sort("member")
+    for first in range(0, entries.height, ROWS_AT_ONCE):
+        db.execute("BEGIN IMMEDIATE")
+        add_up(db, board, first, entries.slice(first, ROWS_AT_ONCE))
+        db.execute("COMMIT")
     db.execute("UPDATE board SET archived_before_ms = ? WHERE no = ?", (NOW_MS, board["no"]))
-    db.execute("COMMIT")
 
 
 def put(db, archive, board, partition, shard, events):
-    """A shard's events: commits, a file, and what they add up to."""
+    """A shard's events: commits and a file. What they add up to, by member."""
     (after,) = db.execute("SELECT seq FROM log_cursor WHERE partition = ?", (partition,)).fetchone()
     count = events.height
     commits = -(-count // EVENTS_OF_COMMIT)
@@ -93,23 +102,32 @@ def put(db, archive, board, partition, shard, events):
     )
     db.execute("INSERT INTO archive_mark VALUES (?, ?, ?, ?)", (board["no"], partition, last, last))
 
-    entries = (
-        events.group_by("member")
-        .agg(pl.col("score").sum(), (pl.col("at_ms").max() // board["tick_ms"]).alias("tick"), pl.len().alias("events"))
-        .with_columns(((board["max_score"] - pl.col("score")) * (1 << board["time_bits"]) + pl.col("tick")).alias("key"))
-        .sort("member")
+    return events.group_by("member").agg(
+        pl.col("score").sum(),
+        (pl.col("at_ms").max() // board["tick_ms"]).alias("tick"),
+        pl.len().alias("events"),
+        pl.lit(partition, dtype=pl.Int32).alias("partition"),
+        pl.lit(last, dtype=pl.Int64).alias("seq"),
     )
-    for some in entries.iter_slices(ROWS_AT_ONCE):
-        rows = some.rows()
-        db.executemany("INSERT OR IGNORE INTO member (key, created_at_ms) VALUES (?, ?)", ((row[0], NOW_MS) for row in rows))
-        db.executemany(
-            "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) VALUES (?, '', ?, ?, ?, ?, ?)",
-            ((board["no"], member, score, key, partition, last) for member, score, _, _, key in rows),
-        )
-        db.executemany(
-            "INSERT INTO archived_entry VALUES (?, ?, '', ?, ?, ?, ?, ?)",
-            ((board["no"], member, last, partition, score, tick, events) for member, score, tick, events, _ in rows),
-        )
+
+
+def add_up(db, board, first, entries):
+    """What members' events add up to, in all tables that say so; `first` rows are there already."""
+    db.executemany(
+        "INSERT INTO archived_entry (board_no, member, segment, score, tick, events, partition, through_seq) VALUES (?, ?, '', ?, ?, ?, ?, ?)",
+        ((board["no"], *row) for row in entries.iter_rows()),
+    )
+    some = "FROM archived_entry WHERE board_no = ? AND member BETWEEN ? AND ? ORDER BY member"
+    which = (board["no"], entries["member"][0], entries["member"][-1])
+    db.execute(f"INSERT OR IGNORE INTO member (key, created_at_ms) SELECT member, ? {some}", (NOW_MS, *which))
+    # A partition's rows lie together, as if its members had come one after another.
+    row = "(board_no << 52) + (CAST(partition AS INTEGER) << 40) + ? + row_number() OVER (ORDER BY member)"
+    key = "(? - score) * ? + tick"
+    db.execute(
+        "INSERT INTO standing (rowid, board_no, segment, member, score, rank_key, partition, seq) "
+        f"SELECT {row}, board_no, '', member, score, {key}, partition, through_seq {some}",
+        (first, board["max_score"], 1 << board["time_bits"], *which),
+    )
 
 
 main(*sys.argv[1:])

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use entity::deployment::Deployment;
 use entity::integrity_look::{Held, Spot};
-use entity::{sealed_entry, sealed_period, standing};
+use entity::{sealed_entry, sealed_period};
 use futures::StreamExt;
 use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::key::StandingsId;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Statement, Value};
+use sea_orm::{
+    ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryResult, Statement, StreamTrait, Value,
+};
 
 use super::Part;
 use crate::diff::findings::Findings;
@@ -165,19 +167,39 @@ impl Part<'_> {
     }
 }
 
+/// What is compared of a row of `standing`.
+pub struct Row {
+    /// The segment.
+    pub segment: String,
+    /// The member's key.
+    pub member: String,
+    /// The score, in units.
+    pub score: i64,
+    /// The rank key.
+    pub rank_key: i64,
+}
+
 /// The rows of `standing` of a board's partition, in the order of segments, keys and members.
 pub async fn standings<'a>(
     deployment: &'a Deployment,
     board: &Board,
     partition: Partition,
-) -> Result<impl futures::Stream<Item = Result<standing::Model, sea_orm::DbErr>> + Unpin + 'a> {
+) -> Result<impl futures::Stream<Item = Result<Row, DbErr>> + Unpin + 'a> {
     let db = &deployment.db;
-    // The plus keeps databases from an index of the whole board.
-    let sql = r#"SELECT * FROM "standing" WHERE "partition" = $1 AND +"board_no" = $2 ORDER BY "segment", "rank_key", "member""#;
+    let sql = format!(
+        r#"SELECT "segment", "member", "score", "rank_key" FROM "standing" {} WHERE "partition" = $1 AND "board_no" = $2 ORDER BY "segment", "rank_key", "member""#,
+        deployment.by_index("standing_partition")
+    );
     let values: [Value; 2] = [i32::from(partition.0).into(), board.no.0.into()];
     let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-    Ok(standing::Entity::find()
-        .from_raw_sql(statement)
-        .stream(db)
-        .await?)
+    let row = |row: QueryResult| {
+        Ok(Row {
+            segment: row.try_get_by_index(0)?,
+            member: row.try_get_by_index(1)?,
+            score: row.try_get_by_index(2)?,
+            rank_key: row.try_get_by_index(3)?,
+        })
+    };
+    let rows = db.stream_raw(statement).await?;
+    Ok(rows.map(move |found| found.and_then(row)))
 }

@@ -192,11 +192,11 @@ impl Rows<'_> {
             format!("{high}, {}", sum(&format!(r#""{column}" % {HALF}"#)))
         };
         let named = sum(&format!(r#"("rank_key" % 65521) * {number}"#));
-        // Without the plus, SQLite goes through the whole board, in the order of its segments.
         let select = format!(
-            r#"SELECT "segment", CAST(COUNT(*) AS BIGINT), {}, {}, {named} FROM "standing" WHERE +"board_no" = {} AND "partition" = {} GROUP BY "segment""#,
+            r#"SELECT "segment", CAST(COUNT(*) AS BIGINT), {}, {}, {named} FROM "standing" {} WHERE "board_no" = {} AND "partition" = {} GROUP BY "segment""#,
             halves("score"),
             halves("rank_key"),
+            self.deployment.by_index("standing_partition"),
             self.board.no,
             self.partition
         );

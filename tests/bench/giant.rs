@@ -1,0 +1,45 @@
+//! One rebuild of a board of a hundred million members, each of whom plays twice: that it ends, and what it takes.
+
+use crate::Scale;
+use crate::figures::Figures;
+use crate::history::{analytics, create, fill, run, text};
+use crate::peers;
+use crate::stores::Stores;
+
+/// How many members the board has, and events of each.
+const MEMBERS: usize = 100_000_000;
+const EVENTS_OF_MEMBER: usize = 2;
+
+/// The board's shards, in as many partitions.
+const SHARDS: u16 = 256;
+
+/// Measures it, once.
+pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
+    let members = scale.of(MEMBERS, 10_000);
+    let stores = Stores::open(SHARDS).await;
+    let python = peers::python("history", "polars==2.1.0 duckdb==2.0.0 xxhash==4.1.0").await;
+    let python = python.expect("polars comes from PyPI");
+    let events = stores.dir().join("events.parquet");
+    let counts = [members, EVENTS_OF_MEMBER].map(|count| count.to_string());
+    run(
+        &python,
+        &["events.py", text(&events), &counts[0], &counts[1]],
+    )
+    .await;
+    let board = create(&stores, SHARDS).await;
+    fill(&stores, &python, &events, &board).await;
+    let before = stores.memory().await;
+    let slug = format!("in-{SHARDS}");
+    let rebuilt = analytics(&stores, &["rebuild", "--board", &slug]).await;
+    let entries = rebuilt.said["entries"].as_f64().unwrap();
+    assert_eq!(entries, members as f64, "every member has an entry");
+    let what = format!(
+        "rebuild of {members} members from {} events",
+        members * EVENTS_OF_MEMBER
+    );
+    let bytes = (stores.memory().await - before) / entries;
+    figures.add(&what, "s", "wall time", rebuilt.seconds);
+    figures.add("its memory", "MB", "analytics", rebuilt.memory_mb);
+    figures.add("an entry's memory", "B", "Redis", bytes);
+    stores.close().await;
+}
