@@ -316,15 +316,7 @@ pub(super) async fn void_event(
         ));
     };
     let Some(event) = find(ctx, place).await? else {
-        let db = &app(ctx).deployment.db;
-        return Err(
-            match archive_file::has(db, place.partition, place.seq).await? {
-                true => Error::bad_input(
-                    "this event is archived and cannot be voided; a removal of the member is accepted",
-                ),
-                false => no_event(),
-            },
-        );
+        return Err(not_there(ctx, place).await?);
     };
     if matches!(event.row.to_ranking()?.kind, Kind::Void { .. }) {
         return Err(Error::bad_input(
@@ -335,7 +327,7 @@ pub(super) async fn void_event(
     let member = MemberId::new(&event.row.member)?;
     let amended = amend_now(ctx, &board, &member, Amendment::Void(place)).await?;
     if amended == Amended::NoSuchEvent {
-        return Err(no_event());
+        return Err(not_there(ctx, place).await?);
     }
     let choice = Choice {
         window: "all".into(),
@@ -352,10 +344,19 @@ pub(super) async fn void_event(
     })
 }
 
-fn no_event() -> Error {
-    Error::new(
-        ErrorCode::NotFound,
-        "there is no such event; one of a moment ago has to reach the database first",
+/// What is said of an event that SQL does not have, or no longer: it may have been archived a moment ago.
+async fn not_there(ctx: &Context<'_>, place: EventPlace) -> crate::error::Result<Error> {
+    let db = &app(ctx).deployment.db;
+    Ok(
+        match archive_file::has(db, place.partition, place.seq).await? {
+            true => Error::bad_input(
+                "this event is archived and cannot be voided; a removal of the member is accepted",
+            ),
+            false => Error::new(
+                ErrorCode::NotFound,
+                "there is no such event; one of a moment ago has to reach the database first",
+            ),
+        },
     )
 }
 
