@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use entity::board::WindowState;
 use entity::deployment::Deployment;
 use entity::persist::insert_chunked;
@@ -194,6 +194,11 @@ async fn compare_boards(
     }
     for row in rows {
         let board = row.to_ranking()?;
+        ensure!(
+            !board.layouts.is_coming,
+            "board {} is moving to another number of shards; compare it afterwards",
+            row.slug
+        );
         let mut keys = keys.remove(&board.no).unwrap_or_default();
         let unfinished = unfinished_windows(row)?;
         keys.retain(|(partition, key)| {

@@ -34,7 +34,7 @@ pub const HELD_MAX: usize = 200_000;
 /// How often a history is read again because its board was archived meanwhile.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The history of a board, and the heads of its partitions that it reaches to.
+/// The history of a board, and the heads of the partitions that it lies in.
 pub struct History {
     /// What of it is folded.
     pub counted: Counted,
@@ -46,13 +46,13 @@ pub struct History {
     _spool: TempDir,
 }
 
-/// Waits until SQL is level with the heads of the board's partitions, persisting what is left in their logs, and reads the events up to there.
+/// Waits until SQL is level with the heads of the partitions that the board's history lies in, persisting what is left in their logs, and reads the events up to there.
 ///
 /// # Errors
 /// What the stores say; where a file of the archive is not there, or not as it was.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
     let mut heads = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
+    for partition in deployment.store.partitions().of_history(board) {
         let seq = settle(deployment, partition).await?;
         let head = deployment.store.log_after(partition, seq, 1).await?.head;
         heads.insert(partition, head);
@@ -88,7 +88,7 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         // Rows go only after a mark has moved past them.
         if self::marks(deployment, board).await? == marks {
             return Ok(History {
-                counted: Counted::of(reading.finish()?, AT_ONCE_MAX)?,
+                counted: Counted::of(reading.finish()?, &board.layouts, AT_ONCE_MAX)?,
                 heads,
                 marks,
                 _spool: spool,
@@ -107,7 +107,7 @@ pub async fn marks(
     board: &Board,
 ) -> Result<BTreeMap<Partition, archive_mark::Model>> {
     let mut marks = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
+    for partition in deployment.store.partitions().of_history(board) {
         let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
         marks.insert(partition, mark);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use entity::deployment::Deployment;
 use entity::persist::{insert_chunked, is_still};
 use entity::recovery::settle;
@@ -103,6 +103,11 @@ async fn present(
         .await?
         .context("the board was deleted")?;
     let board = row.to_ranking()?;
+    ensure!(
+        row.reshard.is_none(),
+        "board {} is moving to another number of shards; rebuild it afterwards",
+        row.slug
+    );
     let windows = match window {
         Some(window) if board.rules.is_shown(window) => {
             // What it is made of with it: it is carried on from there.

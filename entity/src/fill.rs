@@ -20,10 +20,7 @@ use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::roll::mark_rolled;
-use crate::{archive_mark, follow, log_cursor, score_event};
-
-/// How many events are read from SQL at once.
-const ROWS_MAX: u64 = 10_000;
+use crate::{archive_mark, follow, home, log_cursor, score_event};
 
 /// How often the log is looked at again because the persister moved on meanwhile.
 const READS_MAX: usize = 20;
@@ -102,25 +99,19 @@ impl<'a> Filling<'a> {
         let Deployment { db, store, .. } = deployment;
         let cursor = follow::present(deployment, partition).await?;
         let run_id = store.run_id(partition).await?.to_string();
-        let voided = score_event::voided(db, partition, cursor.seq as u64).await?;
+        let voided = match board.has_moved() {
+            true => score_event::voided_on(db, board.no).await?,
+            false => score_event::voided(db, partition, cursor.seq as u64).await?,
+        };
         let (_, marks) = store.rolls(partition, board.no).await?;
         let now_ms = deployment.clock.now_ms();
         let rolls = Rolls { marks, now_ms };
         let replay = Replay::without(voided, now_ms).rolled(board.no, rolls.clone());
         let mut replay = replay.only(windows.iter().map(|(window, _)| *window));
-        let mut last = (0, 0);
-        loop {
-            let rows = score_event::page_after(partition, last, ROWS_MAX)
-                .filter(score_event::Column::BoardNo.eq(board.no.0))
-                .filter(score_event::Column::Seq.lte(cursor.seq))
-                .all(db)
-                .await?;
-            let Some(row) = rows.last() else { break };
-            last = (row.seq, row.event_index);
-            for row in rows {
-                replay.apply(board, row.place()?, &row.to_ranking()?)?;
-            }
-        }
+        home::each_event(deployment, board, partition, cursor.seq, |place, event| {
+            replay.apply(board, place, event)
+        })
+        .await?;
         let (id, mut left) = (crate::random_id(), vec![]);
         for change in replay.changes()? {
             let entries = change.entries.into_iter();

@@ -7,6 +7,7 @@
 //! | [`change`] | a change of a partition, carried out whatever happens on the way |
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
 //! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
+//! | [`reshard`], [`home`] | a board's move to another number of shards; where the history of a partition's members lies |
 //! | [`roll`] | rolling windows moved on as time passes |
 //! | [`seal`], [`correction`], [`archive`] | past periods into SQL; what comes late for them; reads of them |
 //! | [`archiving`] | old events into files, and out of SQL |
@@ -36,6 +37,7 @@ mod fence;
 mod fill;
 mod follow;
 pub mod friendship;
+mod home;
 pub mod integrity_finding;
 pub mod integrity_run;
 pub mod job;
@@ -43,6 +45,7 @@ pub mod log_cursor;
 pub mod member;
 pub mod persist;
 pub mod recovery;
+pub mod reshard;
 pub mod roll;
 pub mod score_event;
 pub mod seal;

@@ -178,11 +178,9 @@ async fn seal_board(
     for _ in 0..STEPS_MAX {
         let board = row.to_ranking()?;
         let mut windows = row.window_rows()?;
-        // What is being filled or dropped comes first.
-        if windows
-            .iter()
-            .any(|window| window.state != WindowState::Whole)
-        {
+        // What is being filled or dropped comes first, and so does a move to another number of shards.
+        let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
+        if !windows.iter().all(is_whole) || row.reshard.is_some() {
             return Ok(());
         }
         let mut next = None;

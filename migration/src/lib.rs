@@ -5,6 +5,7 @@ mod m20261121_000002_whole_surface;
 mod m20261121_000003_seals;
 mod m20261121_000004_standing_member;
 mod m20261121_000005_archive;
+mod m20261121_000008_reshard;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -22,6 +23,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000003_seals::Migration),
             Box::new(m20261121_000004_standing_member::Migration),
             Box::new(m20261121_000005_archive::Migration),
+            Box::new(m20261121_000008_reshard::Migration),
         ]
     }
 }

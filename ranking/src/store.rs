@@ -1,6 +1,6 @@
 //! Redis: the servers, the scripts, and what an answer means.
 //!
-//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], rolling in [`roll`],
+//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], another number of shards in `moving`, rolling in [`roll`],
 //! seals in [`seal`]; which server has a partition, and how a command gets there, in `cluster` and `route`. A partition is *level* while its head carries
 //! the run id of the server that answers. Every connection belongs to one run of a server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover, a move to another server or a flush is noticed by the first read after it.
@@ -9,6 +9,7 @@ pub mod batch;
 mod cluster;
 pub mod history;
 pub mod merge;
+mod moving;
 mod node;
 pub mod read;
 pub mod recovery;

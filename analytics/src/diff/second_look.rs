@@ -51,9 +51,14 @@ pub(super) async fn look_again(
         .one(&deployment.db)
         .await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
+    ensure!(
+        later.layouts == board.layouts,
+        "board {} moved to another number of shards meanwhile; compare it again",
+        board.no
+    );
     let in_sql = InSql::read(deployment, board, archived, *partition, member).await?;
-    let then = in_sql.standings(board, head.seq, &rolls)?;
-    let now = in_sql.standings(board, u64::MAX, &rolls)?;
+    let then = in_sql.standings(board, (*partition, head.seq), &rolls)?;
+    let now = in_sql.standings(board, (*partition, u64::MAX), &rolls)?;
     // Only in its own partition is a member's history fenced by the head that was read.
     let is_home = MemberId::new(member)
         .is_ok_and(|member| deployment.store.partitions().of_member(board, &member) == *partition);
@@ -149,7 +154,7 @@ impl InSql {
             _ => deployment.db.begin().await?,
         };
         let mark = archive_mark::of(&view, board.no, partition).await?;
-        let later = score_event::of_member(board.no, member)
+        let later = score_event::history_of(board, member)
             .filter(score_event::Column::Seq.gt(mark.archived_seq))
             .all(&view)
             .await?;
@@ -175,14 +180,17 @@ impl InSql {
         })
     }
 
-    /// What the events up to a seq give the member.
+    /// What the events up to a seq of the member's partition give the member, and all that others have, from before the board had its number of shards.
     fn standings(
         &self,
         board: &Board,
-        seq: u64,
+        (partition, seq): (Partition, u64),
         rolls: &Rolls,
     ) -> Result<HashMap<StandingsId, Held>> {
-        let events = || self.events.iter().filter(|row| row.seq as u64 <= seq);
+        let is_before = |row: &&score_event::Model| {
+            row.partition != i32::from(partition.0) || row.seq as u64 <= seq
+        };
+        let events = || self.events.iter().filter(is_before);
         let windows = board.added.iter();
         let sealed =
             windows.map(|(&window, added)| ((board.no, window), added.sealed.sealing_before_ms));

@@ -16,7 +16,7 @@ use crate::rank_key::RankKey;
 use crate::roll::RollMark;
 
 /// How long a staged standings outlives a job that crashed.
-const STAGE_LIFETIME: Duration = Duration::from_secs(3600);
+pub(super) const STAGE_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// How many pairs one pipeline carries.
 const PIPELINE_PAIRS: usize = 20 * PAIRS_MAX;

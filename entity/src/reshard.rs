@@ -1,0 +1,416 @@
+//! A board's move to another number of shards, while people play.
+//!
+//! A member's partition follows from the number of shards, so with another one members move, and their history lies in one partition for each number that the board ever had
+//! (its *layouts*, [`ranking::layout`]). Events stay where they were accepted; whoever reads the history of those who are in a partition now reads all of their
+//! homes (`home`), in the order of layout, seq, index. A layout's generation is in each event, and a partition tells writers of another generation to
+//! look at the board again, so an event's generation says its layout. A window's keys keep the generation of their window: of the keys, only the partition is another one.
+//!
+//! 1. *Stage.* The board's row says that it moves. The history is folded by the new layout and staged, partition by partition; event ids of the last day are remembered
+//!    in the partitions that their members come to. Everybody goes on; whose history went on meanwhile is folded anew, until few are left.
+//! 2. *Hold.* A commit in each partition, old and new, holds the board: who writes waits, and is told UNAVAILABLE when that takes long. Reads go on.
+//!    Once SQL has those commits, the history is what it is, and the last few are folded anew.
+//! 3. *Decide.* One statement gives the row its new number and generation. Before it the move is nothing, after it nothing is left of the old one.
+//! 4. *Release.* Commits put the stages in the place of the old keys, say which layout the partition has, and let it go. For these milliseconds nobody reads: whoever finds
+//!    a partition of another layout reads the row again, and whoever finds the row so waits until all partitions have it.
+//! 5. *Settle.* Rows of `standing` are told where their members are now; recovery finds them before that, too.
+//!
+//! The row has a time until which the one who moves it is taken to be at it. After that the background work, or whoever wants to move the board, takes its place: undoes the move,
+//! or finishes it where it is decided. Each commit of a move is folded onto a head that was read before the row was seen to be still its own, and whoever undoes moves
+//! every head, so one who wakes up late changes nothing.
+//!
+//! Windows are not added, dropped or sealed and nothing is archived while a board moves. Boards of which something is archived do not move, and those that moved are not archived: what
+//! archived events add up to is kept by partition.
+
+mod hold;
+mod ready;
+mod release;
+mod remember;
+mod rows;
+mod stage;
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use ranking::board::Board;
+use ranking::id::Partition;
+use sea_orm::{ActiveValue::Set, ColumnTrait, QueryFilter};
+use tokio::time::sleep;
+
+use crate::board;
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use ready::{has_refused, ready};
+use stage::Stages;
+
+pub use state::{Reshard, Step};
+
+/// How many members' histories may go on before the board is held: they are folded anew while it is.
+const LEFT_MAX: usize = 500;
+
+/// How often it is caught up with before the board is held, however many are left.
+const CATCH_UPS_MAX: usize = 8;
+
+/// How often a move is begun again because something came between.
+const ATTEMPTS_MAX: usize = 5;
+
+/// What a move did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resharded {
+    /// How many shards the board had.
+    pub from: u16,
+    /// How many it has.
+    pub to: u16,
+    /// How many standings it has, by shard.
+    pub standings: usize,
+    /// How long nobody could write, in milliseconds.
+    pub held_ms: u64,
+    /// How long nobody could read, in milliseconds.
+    pub unread_ms: u64,
+    /// How long all of it took, in seconds.
+    pub seconds: f64,
+}
+
+impl fmt::Display for Resharded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            from,
+            to,
+            standings,
+            held_ms,
+            unread_ms,
+            seconds,
+        } = self;
+        if from == to {
+            return write!(f, "the board has {to} shards already");
+        }
+        write!(
+            f,
+            "moved from {from} to {to} shards ({standings} standings, by shard) in {seconds:.1} s; submissions waited for {held_ms} ms, reads for {unread_ms} ms"
+        )
+    }
+}
+
+/// Told of each step that is reached, by its name.
+pub type Watch<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// A board on its way.
+struct Moving<'a> {
+    deployment: &'a Deployment,
+    /// The row before the decision.
+    row: board::Model,
+    reshard: Reshard,
+    /// The board before the decision.
+    board: Board,
+    /// The board after it.
+    target: Board,
+    /// The partitions that the board has shards in, before or after.
+    partitions: Vec<Partition>,
+    /// When this process began with it, in Unix milliseconds.
+    began_ms: i64,
+    watch: Watch<'a>,
+}
+
+/// Moves a board to another number of shards. What an earlier move left is undone or finished first; nothing where the board has that number already.
+///
+/// # Errors
+/// `Invalid` where the number is none that a board can have, or the board cannot move, saying why; else what the stores say: call it again.
+pub async fn reshard(
+    deployment: &Deployment,
+    no: i64,
+    shards: i64,
+    watch: Watch<'_>,
+) -> Result<Resharded> {
+    let shards = deployment.store.partitions().check_shards(shards)?;
+    let began = Instant::now();
+    for _ in 0..ATTEMPTS_MAX {
+        let row = ready(deployment, no).await?;
+        let board = row.to_ranking()?;
+        let from = board.rules.shards;
+        if from == shards {
+            return Ok(Resharded {
+                from,
+                to: shards,
+                standings: 0,
+                held_ms: 0,
+                unread_ms: 0,
+                seconds: began.elapsed().as_secs_f64(),
+            });
+        }
+        let Some(reshard) = Reshard::begin(&deployment.db, &row, shards).await? else {
+            continue;
+        };
+        let mut moving = Moving::new(deployment, row, reshard, watch)?;
+        let keep = keep(deployment, no, moving.reshard.id.clone());
+        let moved = tokio::select! {
+            biased;
+            moved = moving.go() => moved?,
+            lost = keep => return Err(lost),
+        };
+        if let Some(moved) = moved {
+            return Ok(Resharded {
+                seconds: began.elapsed().as_secs_f64(),
+                ..moved
+            });
+        }
+    }
+    Err(ranking::Error::Unavailable(
+        "something came between each time; move the board later".into(),
+    )
+    .into())
+}
+
+/// The partitions that have something of a board, or had: those of all its layouts, and of the one that it may be moving to.
+///
+/// # Errors
+/// `Corrupt` where the row is broken.
+pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<Partition>> {
+    let (board, partitions) = (row.to_ranking()?, deployment.store.partitions());
+    let mut all: BTreeSet<Partition> = partitions.of_history(&board).into_iter().collect();
+    if let Some(reshard) = row.reshard()? {
+        all.extend(partitions.of_board(&board.moved(reshard.shards)));
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// Takes the place of those who began to move boards and are silent: undoes what is not decided, finishes what is.
+///
+/// # Errors
+/// What the stores say of the last board in trouble: call it again.
+pub async fn look_after(deployment: &Deployment) -> Result<()> {
+    let silent = board::living()
+        .filter(board::Column::ReshardUntilMs.lt(crate::now_ms()))
+        .all(&deployment.db)
+        .await?;
+    let mut failed = None;
+    for row in silent {
+        if let Err(error) = take_over(deployment, row, &|_| {}).await {
+            failed = Some(error);
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Takes the place of whoever moves a board and is silent.
+async fn take_over(deployment: &Deployment, row: board::Model, watch: Watch<'_>) -> Result<()> {
+    let Some(mut reshard) = row.reshard()? else {
+        return Ok(());
+    };
+    if !reshard.take_over(&deployment.db, row.no).await? {
+        return Ok(());
+    }
+    tracing::warn!(board = row.slug, step = ?reshard.step, "a board's move to another number of shards was left; it is undone, or finished where it is decided");
+    let mut moving = Moving::new(deployment, row, reshard, watch)?;
+    let keep = keep(deployment, moving.row.no, moving.reshard.id.clone());
+    tokio::select! {
+        biased;
+        finished = moving.finish() => finished,
+        lost = keep => Err(lost),
+    }
+}
+
+/// Says all the while that a move is being made; ends when it was taken over.
+async fn keep(deployment: &Deployment, no: i64, id: String) -> Error {
+    loop {
+        sleep(Duration::from_millis(state::ALIVE_MS as u64 / 5)).await;
+        match Reshard::renew(&deployment.db, no, &id).await {
+            Ok(true) => {}
+            // What is at its end is at nobody's.
+            Ok(false) => return taken_over(),
+            // As long as SQL does not answer, nobody can take it over.
+            Err(error) => tracing::debug!(%error, "a move cannot say that it goes on"),
+        }
+    }
+}
+
+impl<'a> Moving<'a> {
+    fn new(
+        deployment: &'a Deployment,
+        row: board::Model,
+        reshard: Reshard,
+        watch: Watch<'a>,
+    ) -> Result<Self> {
+        let known = row.to_ranking()?;
+        let (board, target) = match reshard.step {
+            Step::Decided | Step::Settling => (known.before_move(), known),
+            _ => {
+                let target = known.moved(reshard.shards);
+                (known, target)
+            }
+        };
+        let both = [&board, &target].map(|board| deployment.store.partitions().of_board(board));
+        let partitions: BTreeSet<Partition> = both.into_iter().flatten().collect();
+        Ok(Self {
+            deployment,
+            row,
+            reshard,
+            board,
+            target,
+            partitions: partitions.into_iter().collect(),
+            began_ms: deployment.clock.now_ms(),
+            watch,
+        })
+    }
+
+    /// All of a move that has begun; `None` where something came between, and it is undone.
+    async fn go(&mut self) -> Result<Option<Resharded>> {
+        let staged = self.stage_and_hold().await;
+        let (held, mut stages) = match staged {
+            Ok(Some(staged)) => staged,
+            other => {
+                self.undo().await?;
+                return other.map(|_| None);
+            }
+        };
+        let standings = stages.standings();
+        let keys = self.keys().await?;
+        (self.watch)("listed");
+        if !self.decide().await? {
+            self.undo().await?;
+            return Ok(None);
+        }
+        let decided = Instant::now();
+        (self.watch)("decided");
+        let rolls = stages.rolls.clone();
+        for &partition in &self.partitions {
+            let part = stages.parts.remove(&partition);
+            let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
+            self.release(partition, part, &rolls, keys).await?;
+            (self.watch)("released");
+        }
+        let (held_ms, unread_ms) = (held.elapsed(), decided.elapsed());
+        self.settle().await?;
+        let ms = |duration: Duration| duration.as_millis() as u64;
+        Ok(Some(Resharded {
+            from: self.board.rules.shards,
+            to: self.target.rules.shards,
+            standings,
+            held_ms: ms(held_ms),
+            unread_ms: ms(unread_ms),
+            seconds: 0.0,
+        }))
+    }
+
+    /// Stages the board by its next layout and holds it, and since when; `None` where that has to be begun again.
+    async fn stage_and_hold(&mut self) -> Result<Option<(Instant, Stages)>> {
+        let (deployment, no) = (self.deployment, self.row.no);
+        (self.watch)("begun");
+        let mut stages = Stages::make(self).await?;
+        (self.watch)("staged");
+        let new = deployment.store.partitions().of_board(&self.target);
+        self.remember_all(&new).await?;
+        (self.watch)("remembered");
+        for _ in 0..CATCH_UPS_MAX {
+            let touched = stages.catch_up(self).await?;
+            self.remember(&touched).await?;
+            if touched.len() <= LEFT_MAX {
+                break;
+            }
+        }
+        if !self.reshard.advance(&deployment.db, no, Step::Held).await? {
+            return Err(taken_over());
+        }
+        let held = Instant::now();
+        (self.watch)("holding");
+        self.hold().await?;
+        (self.watch)("held");
+        let touched = stages.catch_up(self).await?;
+        self.remember(&touched).await?;
+        (self.watch)("caught-up");
+        let now_ms = deployment.clock.now_ms();
+        let is_whole = stages.reaches(&self.target, now_ms)?
+            && stages.keep(deployment).await?
+            && !has_refused(deployment, no).await?;
+        if !is_whole {
+            stages.drop(deployment).await?;
+            return Ok(None);
+        }
+        Ok(Some((held, stages)))
+    }
+
+    /// The keys that partitions have of the board: nobody makes new ones while it is held.
+    async fn keys(&self) -> Result<BTreeMap<Partition, Vec<String>>> {
+        let store = &self.deployment.store;
+        let mut keys: BTreeMap<Partition, Vec<String>> = BTreeMap::new();
+        for (partition, key) in store.all_board_keys(self.board.no).await? {
+            keys.entry(partition).or_default().push(key);
+        }
+        for &partition in &self.partitions {
+            let rolls = store.keys().rolls(partition, self.board.no);
+            keys.entry(partition).or_default().push(rolls);
+        }
+        Ok(keys)
+    }
+
+    async fn decide(&mut self) -> Result<bool> {
+        let former = &self.target.layouts.former;
+        let later = board::ActiveModel {
+            shards: Set(self.target.rules.shards.into()),
+            generation: Set(self.target.generation as i32),
+            former_layouts: Set(serde_json::to_string(former).expect("numbers have a JSON form")),
+            ..Default::default()
+        };
+        let row = self.row.clone();
+        self.reshard.decide(&self.deployment.db, &row, later).await
+    }
+
+    /// Undoes what is not decided, or finishes what is.
+    async fn finish(&mut self) -> Result<()> {
+        match self.reshard.step {
+            Step::Staging | Step::Held | Step::Undoing => self.undo().await,
+            Step::Decided => {
+                let keys = self.keys().await?;
+                let rolls = stage::rolls(self.deployment, &self.board).await?;
+                for &partition in &self.partitions {
+                    let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
+                    self.release(partition, None, &rolls, keys).await?;
+                    (self.watch)("released");
+                }
+                self.settle().await
+            }
+            Step::Settling => self.settle().await,
+        }
+    }
+
+    /// Lets the board go as it was, and forgets that it was to move.
+    async fn undo(&mut self) -> Result<()> {
+        let (db, no) = (&self.deployment.db, self.row.no);
+        if self.reshard.step != Step::Undoing
+            && !self.reshard.advance(db, no, Step::Undoing).await?
+        {
+            return Err(taken_over());
+        }
+        self.let_go().await?;
+        self.reshard.end(db, no).await?;
+        Ok(())
+    }
+
+    /// Tells rows of `standing` where their members are now, and ends the move.
+    async fn settle(&mut self) -> Result<()> {
+        let (db, no) = (&self.deployment.db, self.row.no);
+        if self.reshard.step != Step::Settling
+            && !self.reshard.advance(db, no, Step::Settling).await?
+        {
+            return Err(taken_over());
+        }
+        (self.watch)("settling");
+        let rolls = stage::rolls(self.deployment, &self.target).await?;
+        self.confirm(&rolls).await?;
+        rows::settle(self.deployment, &self.target).await?;
+        (self.watch)("settled");
+        self.reshard.end(db, no).await?;
+        Ok(())
+    }
+}
+
+fn taken_over() -> Error {
+    invalid(
+        "the move was taken over by another process, or the board was deleted; run it again"
+            .to_owned(),
+    )
+}
+
+fn invalid(message: String) -> Error {
+    ranking::Error::Invalid(message).into()
+}
