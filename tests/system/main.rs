@@ -69,6 +69,8 @@ mod redis_server;
 mod refusals;
 mod refusing_stores;
 mod report;
+mod reshard;
+mod reshard_crashes;
 mod rolling;
 mod rolling_boards;
 mod schema;

@@ -46,14 +46,8 @@ fn build(package: &str) -> PathBuf {
         Some(other) => other,
     };
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args([
-        "build",
-        "--quiet",
-        "--package",
-        package,
-        "--profile",
-        profile,
-    ]);
+    // All of the workspace, as `make test` builds it: with other features of what they share it would be built twice.
+    command.args(["build", "--quiet", "--workspace", "--profile", profile]);
     // What cargo tells this test about its package must not reach the other's build scripts.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();

@@ -1,0 +1,432 @@
+//! Boards that move to other numbers of shards while people play: nothing is lost, doubled or misplaced.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use ranking::window::Window;
+use serde_json::{Value, json};
+
+use crate::amendments::check_diff;
+use crate::api::Api;
+use crate::archive::{age, archive, run, seal};
+use crate::deployment::{Deployment, Redis, Sql};
+use crate::game::{Game, Range, every_game, seeded};
+use crate::histories::{amend, check};
+use crate::history::History;
+use crate::listing::{Listing, Way, check_all_time_in_sql, check_standings};
+use crate::load::{create_board, submit_events, try_submit};
+use crate::oracle::{Board, Event, Oracle, Verdict};
+use crate::wait::until;
+
+/// The shards that boards move through.
+const MOVES: [u16; 3] = [16, 4, 1];
+
+/// Begins a move.
+fn begin(deployment: &Deployment, slug: &str, shards: u16) -> Child {
+    let shards = shards.to_string();
+    let arguments = ["--json", "rebuild", "--board", slug, "--shards", &*shards];
+    let mut command = deployment.analytics_command(&arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits until a move has ended well; its figures.
+fn end(child: Child) -> Value {
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Moves a board at rest.
+pub(crate) fn reshard(deployment: &Deployment, slug: &str, shards: u16) -> Value {
+    end(begin(deployment, slug, shards))
+}
+
+/// All sorted sets of standings, with their members and doubles; but for those of rolling windows, of which there are more as days pass.
+async fn dump(deployment: &Deployment) -> BTreeMap<String, Vec<(String, String)>> {
+    let mut redis = deployment.redis().await;
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("laurel:{*}:z:*")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    let mut sets = BTreeMap::new();
+    for key in keys {
+        if key.contains(":7d:") {
+            continue;
+        }
+        let entries: Vec<(String, String)> = redis::cmd("ZRANGE")
+            .arg(&key)
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES")
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        sets.insert(key, entries);
+    }
+    sets
+}
+
+/// Has recovery load all partitions, and holds them against what was there.
+async fn check_recovered(deployment: &Deployment) {
+    let before = dump(deployment).await;
+    deployment.flush_redis().await;
+    run(deployment, &["restore"]);
+    assert_eq!(dump(deployment).await, before);
+}
+
+pub(crate) async fn shards_of(deployment: &Deployment, slug: &str) -> i64 {
+    let select = format!("SELECT CAST(shards AS BIGINT) FROM board WHERE slug = '{slug}'");
+    deployment.number(&select).await
+}
+
+/// Sends a batch, and takes something back.
+pub(crate) async fn step(rng: &mut StdRng, api: &Api, history: &mut History, batch: &[Event]) {
+    let told = submit_events(api, &history.board, batch).await;
+    let expected: Vec<_> = batch.iter().map(|event| history.submit(event)).collect();
+    assert_eq!(told, expected, "{batch:?} to {:?}", history.board);
+    amend(rng, api, history).await;
+}
+
+/// Games in which a board moves again and again; every verdict on the way, and all that is held at the end, are those of the oracle.
+async fn check_games(sql: Sql) {
+    let mut rng = seeded();
+    let deployment = Deployment::new(sql, Redis::Own).await;
+    let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
+    let mut games = every_game(&mut rng, 1, Range::Wide, 600);
+    games.extend(every_game(&mut rng, 1, Range::Narrow, 600));
+    games.shuffle(&mut rng);
+    for game in games.iter().take(3) {
+        create_board(&apis[0], &game.board).await;
+        let mut history = History::new(game.board.clone());
+        let slug = game.board.slug.clone();
+        let mut batches = game.events.chunks(5).enumerate();
+        for shards in MOVES {
+            for (number, batch) in batches.by_ref().take(4) {
+                step(&mut rng, &apis[number % 2], &mut history, batch).await;
+            }
+            let before = history.items().len();
+            let mut moving = begin(&deployment, &slug, shards);
+            let mut beside = 0;
+            while moving.try_wait().unwrap().is_none() {
+                let Some((number, batch)) = batches.next() else {
+                    break;
+                };
+                step(&mut rng, &apis[number % 2], &mut history, batch).await;
+                beside += 1;
+            }
+            println!("{slug} to {shards}: {} beside {beside} steps", end(moving));
+            assert_eq!(shards_of(&deployment, &slug).await, i64::from(shards));
+            check(&apis[0], &history).await;
+            // Ids of before the move, that count and that do not.
+            let again = &game.events[..before.min(30)];
+            for batch in again.chunks(5) {
+                step(&mut rng, &apis[1], &mut history, batch).await;
+            }
+            check(&apis[1], &history).await;
+            check_diff(&deployment);
+        }
+        check_anew(&deployment, &apis[0], &history).await;
+    }
+}
+
+/// Recovery and rebuild make the same again.
+pub(crate) async fn check_anew(deployment: &Deployment, api: &Api, history: &History) {
+    check_recovered(deployment).await;
+    check(api, history).await;
+    run(deployment, &["rebuild", "--board", &history.board.slug]);
+    check(api, history).await;
+    check_diff(deployment);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_moves_is_what_it_would_be_on_sqlite() {
+    check_games(Sql::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_moves_is_what_it_would_be_on_postgres() {
+    check_games(Sql::Postgres).await;
+}
+
+/// A board with windows of every kind and standings by region.
+pub(crate) fn busy_board() -> Board {
+    Board {
+        slug: "busy".to_owned(),
+        direction: "HIGH_FIRST",
+        policy: "SUM",
+        tie_break: "EARLIEST",
+        tick_ms: 1000,
+        decimals: 0,
+        min: 0,
+        max: 999_999_999,
+        zone: "Europe/London",
+        shards: 1,
+        windows: vec![Window::Daily, Window::Weekly],
+    }
+}
+
+/// Creates it; the rolling windows, the one that decays and the regions are left to the diff.
+pub(crate) async fn create_busy(api: &Api, board: &Board) {
+    let mut input = board.input();
+    let more = ["7d", "decay:7d"].map(|name| json!({ "name": name }));
+    input["windows"].as_array_mut().unwrap().extend(more);
+    input["segmentBy"] = json!(["region"]);
+    let create =
+        "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
+    api.data(create, json!({ "input": input })).await;
+    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number % 3 == 0 { "eu" } else { "us" } });
+    let members: Vec<Value> = (0..MEMBERS).map(member).collect();
+    let upsert =
+        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
+    api.data(upsert, json!({ "input": members })).await;
+}
+
+/// How many members the busy board has.
+const MEMBERS: usize = 150;
+
+/// Sends scores until it is stopped, again where nobody knows what became of them; those that count.
+async fn write(
+    api: &Api,
+    board: &Board,
+    name: &str,
+    stop: &AtomicBool,
+    sent: &AtomicUsize,
+) -> Vec<Event> {
+    let (mut counting, mut number) = (vec![], 0);
+    while !stop.load(Ordering::SeqCst) {
+        let batch: Vec<Event> = (0..10)
+            .map(|_| {
+                number += 1;
+                let ago_ms = rand::random_range(0..9 * 86_400_000);
+                Event {
+                    member: format!("m{}", rand::random_range(0..MEMBERS)),
+                    score: rand::random_range(1..100),
+                    at_ms: entity::now_ms() - ago_ms,
+                    id: Some(format!("{name}{number}")),
+                }
+            })
+            .collect();
+        let mut again = false;
+        while let Some(outcomes) = try_submit(api, board, &batch).await {
+            let is_known = |outcome: &_| {
+                let known = [Ok(Verdict::Applied), Ok(Verdict::Duplicate)];
+                known.contains(outcome)
+            };
+            let is_done = outcomes.iter().all(is_known);
+            assert!(
+                is_done || outcomes.iter().any(Result::is_err),
+                "{outcomes:?}"
+            );
+            if !again {
+                let is_new = |outcome: &_| *outcome != Ok(Verdict::Duplicate);
+                assert!(outcomes.iter().all(is_new), "{outcomes:?}");
+            }
+            if is_done {
+                break;
+            }
+            again = true;
+        }
+        sent.fetch_add(1, Ordering::SeqCst);
+        counting.extend(batch);
+    }
+    counting
+}
+
+/// Reads until it is stopped: the number of entries never goes down, as nobody leaves.
+async fn read(api: &Api, stop: &AtomicBool) -> usize {
+    let text = "{ board(slug: \"busy\") { standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size } } }";
+    let (mut reads, mut last) = (0, [0, 0]);
+    while !stop.load(Ordering::SeqCst) {
+        let data = api.data(text, json!({})).await;
+        let size = |name: &str| data["board"][name]["size"].as_i64().unwrap();
+        let now = [size("standings"), size("eu")];
+        assert!(now >= last && now[1] >= last[1], "{now:?} after {last:?}");
+        last = now;
+        reads += 1;
+    }
+    reads
+}
+
+async fn check_busy(sql: Sql) {
+    let deployment = Deployment::new(sql, Redis::Own).await;
+    let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
+    let board = busy_board();
+    create_busy(&apis[0], &board).await;
+    let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let moves = async {
+        for shards in [16, 4, 8, 1] {
+            let before = sent.load(Ordering::SeqCst);
+            until("there is load", async || {
+                (sent.load(Ordering::SeqCst) > before + 20).then_some(())
+            })
+            .await;
+            let mut moving = begin(&deployment, "busy", shards);
+            until("it has moved", async || moving.try_wait().unwrap()).await;
+            println!("to {shards}: {}", end(moving));
+        }
+        stop.store(true, Ordering::SeqCst);
+    };
+    let (a, b, c, reads, ()) = futures::join!(
+        write(&apis[0], &board, "a", &stop, &sent),
+        write(&apis[1], &board, "b", &stop, &sent),
+        write(&apis[1], &board, "c", &stop, &sent),
+        read(&apis[0], &stop),
+        moves,
+    );
+    let accepted = [a, b, c].concat();
+    println!(
+        "{} scores and {reads} reads beside the moves",
+        accepted.len()
+    );
+    let oracle = Oracle::of(board.clone(), accepted.clone());
+    check_standings(&apis[0], &oracle).await;
+    check_all_time_in_sql(&apis[0], &oracle).await;
+    check_diff(&deployment);
+    // What was accepted anywhere is known.
+    for batch in accepted.chunks(200) {
+        let told = submit_events(&apis[1], &board, batch).await;
+        assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate));
+    }
+    check_recovered(&deployment).await;
+    for batch in accepted.chunks(200) {
+        let told = submit_events(&apis[0], &board, batch).await;
+        assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate));
+    }
+    check_standings(&apis[1], &oracle).await;
+    run(&deployment, &["rebuild", "--board", "busy"]);
+    check_standings(&apis[0], &oracle).await;
+    check_diff(&deployment);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_doubled_under_load_on_sqlite() {
+    check_busy(Sql::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_doubled_under_load_on_postgres() {
+    check_busy(Sql::Postgres).await;
+}
+
+/// A walk from page to page goes on over a move: cursors say a place, and windows keep their generation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_walk_goes_on_over_a_move() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let board = busy_board();
+    create_busy(&api, &board).await;
+    let event = |number: usize| Event {
+        member: format!("m{number}"),
+        score: 1 + number as i64 / 7,
+        at_ms: entity::now_ms() - 1000 * number as i64,
+        id: None,
+    };
+    let events: Vec<Event> = (0..60).map(event).collect();
+    submit_events(&api, &board, &events).await;
+    let listing = Listing {
+        slug: "busy".to_owned(),
+        window: Window::All,
+        period: "all".to_owned(),
+    };
+    let before = listing.walk(&api, 7, Way::Forward).await;
+    let text =
+        "query($after: String) { board(slug: \"busy\") { standings { top(first: 7, after: $after) {
+        pageInfo { hasNextPage endCursor } nodes { rank member { key } } } } } }";
+    let (mut cursor, mut walked, mut moves) =
+        (Value::Null, vec![], [16, 2, 8, 1].into_iter().cycle());
+    loop {
+        let data = api.data(text, json!({ "after": cursor })).await;
+        let top = &data["board"]["standings"]["top"];
+        for node in top["nodes"].as_array().unwrap() {
+            let key = node["member"]["key"].as_str().unwrap().to_owned();
+            walked.push((node["rank"].as_i64().unwrap(), key));
+        }
+        if top["pageInfo"]["hasNextPage"] == false {
+            break;
+        }
+        cursor = top["pageInfo"]["endCursor"].clone();
+        if walked.len() % 14 == 0 {
+            reshard(&deployment, "busy", moves.next().unwrap());
+        }
+    }
+    let expected: Vec<(i64, String)> = before
+        .into_iter()
+        .map(|row| (row.rank, row.member))
+        .collect();
+    assert_eq!(walked, expected);
+}
+
+/// What cannot be, or cannot be now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_cannot_be_is_refused() {
+    let mut rng = seeded();
+    let deployment: Arc<Deployment> = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let Game { board, events } = every_game(&mut rng, 2, Range::Wide, 20).swap_remove(0);
+    create_board(&api, &board).await;
+    submit_events(&api, &board, &events[..10]).await;
+    let refused = |arguments: &[&str], words: &str| {
+        let rebuild = ["rebuild", "--board", &*board.slug];
+        let output = deployment.analytics(&[&rebuild, arguments].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(0));
+        assert!(error.contains(words), "{error}");
+    };
+    refused(
+        &["--shards", "3"],
+        "a power of two from 1 to 16 is accepted",
+    );
+    refused(
+        &["--shards", "32"],
+        "a power of two from 1 to 16 is accepted",
+    );
+    refused(
+        &["--shards", "0"],
+        "a power of two from 1 to 16 is accepted",
+    );
+    refused(
+        &["--shards", "4", "--window", "daily"],
+        "cannot be used with",
+    );
+    let told = deployment.analytics(&["rebuild", "--board", &board.slug, "--shards", "2"]);
+    let said = String::from_utf8_lossy(&told.stdout);
+    assert!(
+        told.status.success() && said.contains("2 shards already"),
+        "{said}"
+    );
+
+    // Seals before and after: what is sealed stays where it is.
+    seal(&api, &board).await;
+    reshard(&deployment, &board.slug, 8);
+    submit_events(&api, &board, &events[10..]).await;
+    check_diff(&deployment);
+    age(&deployment, 100).await;
+    let archived = archive(&deployment, &["--board", &board.slug]);
+    assert!(
+        archived["skipped"]
+            .to_string()
+            .contains("another number of shards"),
+        "{archived}"
+    );
+
+    let other = Board {
+        slug: "archived".to_owned(),
+        ..board.clone()
+    };
+    create_board(&api, &other).await;
+    submit_events(&api, &other, &events).await;
+    seal(&api, &other).await;
+    age(&deployment, 100).await;
+    archive(&deployment, &["--board", "archived"]);
+    let output = deployment.analytics(&["rebuild", "--board", "archived", "--shards", "8"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("are archived"), "{error}");
+}
