@@ -55,6 +55,7 @@ impl Moving<'_> {
     pub(super) async fn confirm(&self, rolls: &Rolls) -> Result<()> {
         for &partition in &self.partitions {
             for attempt in 0.. {
+                settle(self.deployment, partition).await?;
                 let (mark, proposal) =
                     fence::look(self.deployment, partition, self.board.no).await?;
                 if mark == self.held() {

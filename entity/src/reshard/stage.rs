@@ -261,6 +261,8 @@ impl Part {
 pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Rolls> {
     let mut now_ms = deployment.clock.now_ms();
     for partition in deployment.store.partitions().of_board(board) {
+        // Brings it level where it is not.
+        settle(deployment, partition).await?;
         let (_, marks) = deployment.store.rolls(partition, board.no).await?;
         let begun = marks.values().map(|mark| mark.begun_ms);
         now_ms = begun.fold(now_ms, i64::max);
