@@ -1,6 +1,6 @@
 # make run     a running leaderboard with demo boards on http://127.0.0.1:8000
 # make test    every test
-# make bench   what things cost, measured on this machine; PART=windows or PART=serving for that alone
+# make bench   what things cost, measured on this machine; PART=windows, serving, peers or history for that alone
 # make lint    what CI checks besides
 # make web     GraphiQL, which the others build where they need it
 # Everything is built in one directory outside the checkout; CARGO_TARGET_DIR moves it.
@@ -78,6 +78,7 @@ bench:
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	cargo build --release --locked -p api
+	case "$(PART)" in "" | history) cargo build --release --locked -p analytics ;; esac
 	cargo bench --locked -p tests --bench bench -- $(PART)
 
 lint:

@@ -24,7 +24,7 @@ use ranking::shard::shard_of;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
 use crate::events::Events;
-use crate::history::{HELD_MAX, Pages};
+use crate::history::{self, HELD_MAX, Pages};
 use crate::job::Job;
 use crate::{crash, find_boards, parquet, shown};
 use adding_up::AddingUp;
@@ -102,7 +102,9 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     finish_earlier(deployment, job).await?;
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let mut archived = Archived::default();
-    for row in rows {
+    let boards = rows.len();
+    for (index, row) in rows.into_iter().enumerate() {
+        job.part(index, boards);
         let mut attempts = 0;
         while !archive_as_it_is(deployment, row.no, arguments, &mut archived, job).await? {
             finish_earlier(deployment, job).await?;
@@ -148,6 +150,9 @@ fn lock(deployment: &Deployment) -> Result<File> {
 async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
     for file in archiving::abandoned(deployment).await? {
         parquet::remove(&deployment.archive_dir.join(&file.path))?;
+        if let Some(copies) = &deployment.archive_copy_dir {
+            parquet::remove(&copies.join(&file.path))?;
+        }
     }
     archiving::forget(deployment).await?;
     drop_rows(deployment, job).await?;
@@ -240,7 +245,9 @@ async fn write_span(
         through_seq: span.after_seq,
         done,
     };
-    let mut pages = Pages::new(board, span.partition, span.after_seq, span.through_seq);
+    let seqs = (span.after_seq, span.through_seq);
+    let of_board = history::Span::new(board, span.partition, seqs);
+    let mut pages = Pages::new(&of_board);
     while let Some(rows) = pages.next(deployment).await? {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             break;
@@ -321,6 +328,9 @@ impl Writing<'_> {
         let mut frame = std::mem::take(&mut self.events).into_frame()?;
         let whole = self.deployment.archive_dir.join(&path);
         let sum = parquet::write_durably(&whole, &mut frame)?;
+        if let Some(copies) = &self.deployment.archive_copy_dir {
+            parquet::copy_durably(&whole, &copies.join(&path), &sum)?;
+        }
         let events = frame.height();
         let written = archive_file::ActiveModel {
             path: Set(path),

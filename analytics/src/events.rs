@@ -135,6 +135,7 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
 pub const AT_ONCE_MAX: usize = 200_000;
 
 /// What of events is folded.
+#[derive(Clone)]
 pub struct Counted {
     /// One row an event and segment that it counts in, everyone (empty) among them: `member` and `segment` (text), `removal` (bool), `score` and `at_ms`
     /// (i64, null for a removal), `seq` (i64) and `order` (i64): a member's events stand in the order of it. None that is voided, or a void.

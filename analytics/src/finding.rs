@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use entity::integrity_finding;
+use entity::integrity_look::{Held, Seen, Spot};
+use entity::repair::ForeignKey;
 use ranking::board::Board;
+use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
-use ranking::rank_key::RankKey;
 use ranking::window::Window;
 
 /// The kind of a difference.
@@ -21,15 +23,6 @@ pub enum Kind {
     WrongTieBreak,
     /// The entry stands in a period that it does not belong to, and not where it does.
     WrongWindow,
-}
-
-/// What one store has for a place.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Held {
-    /// A key and the raw score in it.
-    Key(RankKey, i64),
-    /// Something that is no key of this program, or does not agree with itself.
-    Foreign,
 }
 
 /// One difference.
@@ -53,7 +46,33 @@ pub struct Finding {
     pub sql: Option<i64>,
     /// The raw score in Redis.
     pub redis: Option<i64>,
+    /// The partition it lies in.
+    pub partition: Partition,
+    /// What it is about.
+    pub what: What,
+    /// Whether SQL and Redis agree with each other against history, here or in "all" of the same member.
+    pub is_against_both: bool,
+    /// Whether it was put right.
+    pub is_repaired: bool,
+    /// What else there is to say.
+    pub note: Option<String>,
 }
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// An entry or a row of a member, named by its bytes.
+    Place(Vec<u8>, Spot),
+    /// A key in Redis that is none of ours.
+    Key(ForeignKey),
+    /// A standings whose period is not in its list.
+    Unlisted(StandingsId),
+    /// A file of the archive.
+    File(String),
+}
+
+/// What is said where history stands alone.
+const AGAINST_BOTH: &str = "SQL and Redis agree with each other against the history, which may have been altered: put it right from a backup, or say --against history to have both follow it";
 
 impl Kind {
     /// Its name, as SQL and GraphQL have it.
@@ -79,69 +98,115 @@ impl Kind {
                 }
                 (key != other_key).then_some(Self::WrongTieBreak)
             }
+            (Some(a @ Held::Archived { .. }), Some(b @ Held::Archived { .. })) => {
+                if a.score() != b.score() {
+                    return Some(Self::WrongScore);
+                }
+                (a != b).then_some(Self::WrongTieBreak)
+            }
             (Some(_), Some(_)) => Some(Self::WrongScore),
         }
     }
 }
 
-impl Held {
-    /// What Redis' double means in a standings.
-    pub fn of_double(board: &Board, window: Window, double: f64) -> Self {
-        RankKey::from_f64(double).map_or(Self::Foreign, |key| {
-            Self::Key(key, board.rules.layout(window).decode(key).0)
-        })
-    }
-
-    /// What a row of `standing` holds; foreign where its score is not the one in its key.
-    pub fn of_row(board: &Board, score: i64, rank_key: i64) -> Self {
-        match RankKey::from_i64(rank_key) {
-            Ok(key) if board.rules.layout(Window::All).decode(key).0 == score => {
-                Self::Key(key, score)
-            }
-            _ => Self::Foreign,
-        }
-    }
-
-    /// The raw score, where there is one.
-    pub fn score(self) -> Option<i64> {
-        match self {
-            Self::Key(_, score) => Some(score),
-            Self::Foreign => None,
-        }
-    }
-}
-
 impl Finding {
-    /// The difference at one place, if there is one: that of Redis, or else that of SQL, which holds `all` only. Scores that decay are shown as
-    /// of an instant, rounded.
-    pub fn at(
-        id: &StandingsId,
-        member: &str,
-        history: Option<Held>,
-        sql: Option<Held>,
-        redis: Option<Held>,
-        now_ms: i64,
-    ) -> Option<Self> {
-        let holds_all = id.window == Window::All;
-        let by_sql = || holds_all.then(|| Kind::between(history, sql)).flatten();
-        let kind = Kind::between(history, redis).or_else(by_sql)?;
+    /// The difference at a place that was looked at, if there is one: that of Redis, or else that of SQL. Scores that decay are shown as of an instant, rounded.
+    pub fn of(board: &Board, partition: Partition, seen: &Seen, now_ms: i64) -> Option<Self> {
+        let Seen {
+            member,
+            spot,
+            history,
+            sql,
+            redis,
+        } = seen;
+        let has_row = !matches!(spot, Spot::Entry(id) if id.window != Window::All);
+        let is_in_redis = matches!(spot, Spot::Entry(_));
+        let by_redis = is_in_redis
+            .then(|| Kind::between(*history, *redis))
+            .flatten();
+        let by_sql = || has_row.then(|| Kind::between(*history, *sql)).flatten();
+        let kind = by_redis.or_else(by_sql)?;
+        let id = match spot {
+            Spot::Entry(id) | Spot::Sealed(id) => id.clone(),
+            Spot::Archived(segment) => StandingsId::all_time(board, segment.clone()),
+        };
         let score = |held: Option<Held>| {
             let score = held.and_then(Held::score)?;
             let half_life = id.window.half_life();
             let left = half_life.map(|half_life| half_life.value(score, now_ms).round() as i64);
             Some(left.unwrap_or(score))
         };
+        let is_against_both = is_in_redis && has_row && sql == redis && history != sql;
         Some(Self {
             kind,
-            board_no: id.board.0,
-            member: member.to_owned(),
+            board_no: board.no.0,
+            // As text that every database takes.
+            member: match std::str::from_utf8(member) {
+                Ok(text) if MemberId::new(text).is_ok() => text.to_owned(),
+                _ => String::from_utf8_lossy(member).escape_debug().to_string(),
+            },
             window: id.window.to_string(),
             period: id.period.clone(),
             segment: id.segment.clone(),
-            history: score(history),
-            sql: score(sql.filter(|_| holds_all)),
-            redis: score(redis),
+            history: score(*history),
+            sql: score(sql.filter(|_| has_row)),
+            redis: score(redis.filter(|_| is_in_redis)),
+            partition,
+            what: What::Place(member.clone(), spot.clone()),
+            is_against_both,
+            is_repaired: false,
+            note: is_against_both.then(|| AGAINST_BOTH.to_owned()),
         })
+    }
+
+    /// Something that is of no member.
+    pub fn of_no_member(kind: Kind, board_no: i64, partition: Partition, what: What) -> Self {
+        let mut finding = Self {
+            kind,
+            board_no,
+            member: "*".to_owned(),
+            window: String::new(),
+            period: String::new(),
+            segment: String::new(),
+            history: None,
+            sql: None,
+            redis: None,
+            partition,
+            what,
+            is_against_both: false,
+            is_repaired: false,
+            note: None,
+        };
+        match &finding.what {
+            What::Key(foreign) => finding.window.clone_from(&foreign.key),
+            What::File(path) => finding.window.clone_from(path),
+            What::Unlisted(id) => {
+                finding.window = id.window.to_string();
+                finding.period.clone_from(&id.period);
+                finding.segment.clone_from(&id.segment);
+            }
+            What::Place(..) => {}
+        }
+        finding
+    }
+
+    /// The finding with something to say.
+    pub fn noted(self, note: impl Into<String>) -> Self {
+        Self {
+            note: Some(note.into()),
+            ..self
+        }
+    }
+
+    /// Says that its member's history is doubted: SQL and Redis agree with each other against it.
+    pub fn doubt(&mut self) {
+        self.is_against_both = true;
+        self.note.get_or_insert_with(|| AGAINST_BOTH.to_owned());
+    }
+
+    /// What tells it from others.
+    pub fn identity(&self) -> (i64, Partition, What) {
+        (self.board_no, self.partition, self.what.clone())
     }
 
     /// Its row.
@@ -158,7 +223,23 @@ impl Finding {
             history: self.history,
             sql: self.sql,
             redis: self.redis,
-            repaired: false,
+            repaired: self.is_repaired,
+            place: self.what.name().to_owned(),
+            note: self.note.clone(),
+        }
+    }
+}
+
+impl What {
+    /// Its name, as SQL has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Place(_, Spot::Entry(_)) => "ENTRY",
+            Self::Place(_, Spot::Sealed(_)) => "SEALED",
+            Self::Place(_, Spot::Archived(_)) => "ARCHIVED",
+            Self::Key(_) => "KEY",
+            Self::Unlisted(_) => "PERIODS",
+            Self::File(_) => "FILE",
         }
     }
 }
@@ -174,14 +255,15 @@ pub fn name_wrong_windows(findings: &mut [Finding]) {
             score,
         )
     };
+    let is_entry = |finding: &Finding| matches!(finding.what, What::Place(_, Spot::Entry(_)));
     let missing: BTreeSet<_> = findings
         .iter()
-        .filter(|finding| finding.kind == Kind::Missing)
+        .filter(|finding| finding.kind == Kind::Missing && is_entry(finding))
         .map(|finding| place(finding, finding.history))
         .collect();
     for finding in findings
         .iter_mut()
-        .filter(|finding| finding.kind == Kind::Phantom)
+        .filter(|finding| finding.kind == Kind::Phantom && is_entry(finding))
     {
         if missing.contains(&place(finding, finding.redis)) {
             finding.kind = Kind::WrongWindow;
@@ -192,6 +274,7 @@ pub fn name_wrong_windows(findings: &mut [Finding]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ranking::rank_key::RankKey;
 
     fn held(key: i64, score: i64) -> Option<Held> {
         Some(Held::Key(RankKey::from_i64(key).unwrap(), score))

@@ -2,11 +2,13 @@
 //! test at the foot of this file holds the two equal. Period boundaries come from `ranking` and are joined in: no zone arithmetic here.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
 use polars::prelude::{
     Column, DataFrame, Expr, Field, Int64Chunked, IntoColumn, IntoLazy, JoinArgs, JoinType,
-    LazyFrame, NamedFrom, Schema, Series, SortMultipleOptions, UnionArgs, col, concat, lit,
+    LazyFrame, NamedFrom, Schema, Series, SortMultipleOptions, StringChunked, UnionArgs, col,
+    concat, lit, when,
 };
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::id::MemberId;
@@ -32,6 +34,59 @@ pub struct Entry {
 /// Standings with their entries, in the order of keys and member bytes.
 pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 
+/// The standings of one window, as columns: no entry is held twice.
+pub struct Sorted {
+    window: Window,
+    members: StringChunked,
+    keys: Int64Chunked,
+    scores: Int64Chunked,
+    seqs: Int64Chunked,
+    runs: Vec<Run>,
+}
+
+/// One standings in them.
+pub struct Run {
+    /// Which.
+    pub id: StandingsId,
+    /// Its period.
+    pub period: Period,
+    /// Its rows, in the order of keys and member bytes.
+    pub rows: Range<usize>,
+}
+
+impl Sorted {
+    /// The window.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// The standings, by segment and then by time.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Who is in a row.
+    pub fn member(&self, row: usize) -> &str {
+        self.members.get(row).expect("no member is null")
+    }
+
+    /// The key in a row.
+    pub fn key(&self, row: usize) -> RankKey {
+        let key = RankKey::from_i64(self.keys.get(row).expect("no key is null"));
+        key.expect("keys were looked at when it was made")
+    }
+
+    /// The raw score in a row.
+    pub fn score(&self, row: usize) -> i64 {
+        self.scores.get(row).expect("no score is null")
+    }
+
+    /// The seq of the last event behind a row.
+    pub fn seq(&self, row: usize) -> i64 {
+        self.seqs.get(row).expect("no seq is null")
+    }
+}
+
 /// The standings of one window of a board, of every segment and period that has entries and is not sealed. Of a rolling window, whose standings
 /// there are as time passes, those up to the period after the one that is present at `through_ms`.
 ///
@@ -43,12 +98,60 @@ pub fn standings(
     events: &Counted,
     through_ms: i64,
 ) -> Result<Entries> {
+    entries(&sorted(board, window, events, through_ms)?)
+}
+
+/// As [`standings`], as columns.
+///
+/// # Errors
+/// As [`standings`].
+pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) -> Result<Sorted> {
+    let folded = folded(board, window, events, through_ms, Which::Open)?;
+    in_runs(board, window, &folded.periods, &folded.frame)
+}
+
+/// Which periods of a window are folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those that are not sealed, nor being sealed.
+    Open,
+    /// All of them. Entries of those that are sealed have the nearest key that there is, where their score has none.
+    Every,
+}
+
+/// The standings of a window as one frame.
+pub struct Folded {
+    /// Every period that there may be entries of, in their order.
+    pub periods: Vec<Period>,
+    /// A row an entry: `member`, `segment`, `period` (a place in the list), `key`, `score`, `seq` of its member's last event; sorted by segment, period,
+    /// key and member.
+    pub frame: DataFrame,
+}
+
+/// As [`standings`], as a frame.
+///
+/// # Errors
+/// As [`standings`].
+pub fn folded(
+    board: &Board,
+    window: Window,
+    events: &Counted,
+    through_ms: i64,
+    which: Which,
+) -> Result<Folded> {
     let counted = counted(events.rows.clone());
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
-    // Times are not negative: integer division is the floor.
-    let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
-    let with_period = in_periods(counted.with_column(tick.alias("tick")), &periods);
+    let mut with_period = in_periods(with_tick(counted, board), &periods);
+    let sealed_ms = board.sealed(window).sealing_before_ms;
+    let kept_from = |periods: &[Period]| {
+        let kept = periods.partition_point(|period| period.present_from_ms < sealed_ms);
+        col("period").gt_eq(lit(kept as i64))
+    };
+    if which == Which::Open && window.has_periods() && window.rolling().is_none() {
+        // What is sealed is not even folded.
+        with_period = with_period.filter(kept_from(&periods));
+    }
     let mut folded = match window.half_life() {
         Some(half_life) => decayed(events, with_period, half_life)?,
         None => fold(with_period, board),
@@ -62,9 +165,9 @@ pub fn standings(
         let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
         folded = fold(inside, board);
     }
-    let sealed_ms = board.sealed(window).sealing_before_ms;
-    let kept_from = periods.partition_point(|period| period.present_from_ms < sealed_ms);
-    let folded = folded.filter(col("period").gt_eq(lit(kept_from as i64)));
+    if which == Which::Open {
+        folded = folded.filter(kept_from(&periods));
+    }
     let first_ticks = DataFrame::new_infer_height(vec![
         column("period", (0..periods.len() as i64).collect()),
         column(
@@ -75,6 +178,10 @@ pub fn standings(
                 .collect(),
         ),
     ])?;
+    let key = match which {
+        Which::Open => key(board, window, col("score"), col("tick") - col("first_tick")),
+        Which::Every => nearest_key(board, window),
+    };
     let keyed = folded
         .join(
             first_ticks.lazy(),
@@ -82,13 +189,32 @@ pub fn standings(
             [col("period")],
             JoinArgs::new(JoinType::Left),
         )
-        .with_column(key(board, window).alias("key"));
-    let sorted = keyed.sort(
+        .with_column(key.alias("key"));
+    let wanted = ["member", "segment", "period", "key", "score", "seq"].map(col);
+    let sorted = keyed.select(wanted).sort(
         ["segment", "period", "key", "member"],
         SortMultipleOptions::default(),
     );
-    let sorted = events.collect(sorted)?;
-    entries(board, window, &periods, &sorted)
+    let mut frame = events.collect(sorted)?;
+    frame.rechunk_mut();
+    Ok(Folded { frame, periods })
+}
+
+/// What events add up to in "all", as states: `member`, `segment`, `score` and `tick`, in no order.
+///
+/// # Errors
+/// As [`standings`].
+pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
+    let periods = periods(board, Window::All, events.span_ms)?;
+    let counted = in_periods(with_tick(counted(events.rows.clone()), board), &periods);
+    let wanted = ["member", "segment", "score", "tick"].map(col);
+    Ok(fold(counted, board).select(wanted))
+}
+
+fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
+    // Times are not negative: integer division is the floor.
+    let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
+    events.with_column(tick.alias("tick"))
 }
 
 /// The scores that count: those after their member's last removal.
@@ -225,16 +351,15 @@ fn decayed(all: &Counted, events: LazyFrame, half_life: HalfLife) -> Result<Lazy
         ]))
 }
 
-/// The rank key of a state: `score field << T | time field`.
-fn key(board: &Board, window: Window) -> Expr {
+/// The rank key of a score and its ticks since the period's first: `score field << T | time field`.
+fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Expr {
     let rules = &board.rules;
     let (low, high) = rules.range(window);
     let unit = 1_i64 << rules.layout(window).time_bits();
     let score_field = match rules.direction {
-        Direction::HighFirst => lit(high) - col("score"),
-        Direction::LowFirst => col("score") - lit(low),
+        Direction::HighFirst => lit(high) - score,
+        Direction::LowFirst => score - lit(low),
     };
-    let ticks = col("tick") - col("first_tick");
     let time_field = match rules.ties(window) {
         TieBreak::Member => lit(0_i64),
         TieBreak::Earliest => ticks,
@@ -243,50 +368,81 @@ fn key(board: &Board, window: Window) -> Expr {
     score_field * lit(unit) + time_field
 }
 
-fn entries(
-    board: &Board,
-    window: Window,
-    periods: &[Period],
-    frame: &DataFrame,
-) -> Result<Entries> {
-    let mut entries = Entries::new();
-    let number = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
-    let (keys, scores, seqs, places) = (
-        number("key")?,
-        number("score")?,
-        number("seq")?,
-        number("period")?,
-    );
-    let members = frame.column("member")?.str()?;
-    let segments = frame.column("segment")?.str()?;
+/// As [`key`], of the nearest score and time that the window has a key for.
+fn nearest_key(board: &Board, window: Window) -> Expr {
     let (low, high) = board.rules.range(window);
+    let ticks_max = (1_i64 << board.rules.layout(window).time_bits()) - 1;
+    let within = |value: Expr, low: i64, high: i64| {
+        when(value.clone().lt(lit(low)))
+            .then(lit(low))
+            .when(value.clone().gt(lit(high)))
+            .then(lit(high))
+            .otherwise(value)
+    };
+    let ticks = within(col("tick") - col("first_tick"), 0, ticks_max);
+    key(board, window, within(col("score"), low, high), ticks)
+}
+
+/// The columns of sorted states, and where each standings is in them.
+fn in_runs(board: &Board, window: Window, periods: &[Period], frame: &DataFrame) -> Result<Sorted> {
+    let number = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
+    let places = number("period")?;
+    let segments = frame.column("segment")?.str()?.clone();
+    let mut sorted = Sorted {
+        window,
+        members: frame.column("member")?.str()?.clone(),
+        keys: number("key")?,
+        scores: number("score")?,
+        seqs: number("seq")?,
+        runs: vec![],
+    };
+    let (low, high) = board.rules.range(window);
+    let gap = || "a fold left a gap";
+    let mut last: Option<(&str, i64)> = None;
     for row in 0..frame.height() {
-        let field =
-            |column: &polars::prelude::Int64Chunked| column.get(row).context("a fold left a gap");
-        let period = &periods[usize::try_from(field(&places)?)?];
         let (member, score) = (
-            members.get(row).context("a fold left a gap")?,
-            field(&scores)?,
+            sorted.members.get(row).with_context(gap)?,
+            sorted.scores.get(row).with_context(gap)?,
         );
+        sorted.seqs.get(row).with_context(gap)?;
+        let place = places.get(row).with_context(gap)?;
+        let segment = segments.get(row).with_context(gap)?;
+        let period = &periods[usize::try_from(place)?];
         ensure!(
             (low..=high).contains(&score),
             "history gives {member} {score} in {window} {}, which is out of range",
             period.label
         );
-        let id = StandingsId {
-            board: board.no,
-            generation: board.generation_of(window),
-            segment: segments.get(row).context("a fold left a gap")?.to_owned(),
-            window,
-            period: period.label.clone(),
+        RankKey::from_i64(sorted.keys.get(row).with_context(gap)?)?;
+        if last == Some((segment, place))
+            && let Some(run) = sorted.runs.last_mut()
+        {
+            run.rows.end = row + 1;
+            continue;
+        }
+        last = Some((segment, place));
+        sorted.runs.push(Run {
+            id: StandingsId::of(board, segment, window, period),
+            period: period.clone(),
+            rows: row..row + 1,
+        });
+    }
+    Ok(sorted)
+}
+
+fn entries(sorted: &Sorted) -> Result<Entries> {
+    let mut entries = Entries::new();
+    for Run { id, rows, .. } in sorted.runs() {
+        let entry = |row: usize| {
+            Ok(Entry {
+                member: MemberId::new(sorted.member(row))?,
+                key: sorted.key(row),
+                score: sorted.score(row),
+                seq: sorted.seq(row),
+            })
         };
-        let entry = Entry {
-            member: MemberId::new(member)?,
-            key: RankKey::from_i64(field(&keys)?)?,
-            score,
-            seq: field(&seqs)?,
-        };
-        entries.entry(id).or_default().push(entry);
+        let of_run = rows.clone().map(entry).collect::<Result<_>>()?;
+        entries.insert(id.clone(), of_run);
     }
     Ok(entries)
 }
@@ -298,6 +454,7 @@ mod tests {
     use entity::score_event;
     use proptest::prelude::*;
     use ranking::board::{Rules, RulesInput};
+    use ranking::fold::State;
     use ranking::id::BoardNo;
     use ranking::replay::Replay;
     use std::collections::HashSet;
@@ -440,13 +597,34 @@ mod tests {
             let events = Counted::of(events.into_frame().unwrap().lazy(), &board.layouts, if in_parts == 0 { 0 } else { 100 }).unwrap();
             let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
             for &window in &board.rules.windows {
-                for (id, entries) in standings(&board, window, &events, through_ms).unwrap() {
+                let open = standings(&board, window, &events, through_ms).unwrap();
+                if window.rolling().is_none() {
+                    // Where nothing is sealed and all is in range, every period is an open one.
+                    let every = folded(&board, window, &events, through_ms, Which::Every).unwrap();
+                    let every = in_runs(&board, window, &every.periods, &every.frame).unwrap();
+                    prop_assert_eq!(&entries(&every).unwrap(), &open);
+                }
+                for (id, entries) in open {
                     let mut pairs: Vec<_> = entries.into_iter().map(|entry| (entry.member, entry.key)).collect();
                     pairs.sort_unstable();
                     by_polars.insert(id, pairs);
                 }
             }
             prop_assert_eq!(by_polars, replay.entries().unwrap());
+            let mut all_time = BTreeMap::new();
+            let states = events.collect(states(&board, &events).unwrap()).unwrap();
+            let (members, segments) = (states.column("member").unwrap().str().unwrap(), states.column("segment").unwrap().str().unwrap());
+            let number = |name: &str, row: usize| states.column(name).unwrap().i64().unwrap().get(row).unwrap();
+            for row in 0..states.height() {
+                let id = StandingsId::all_time(&board, segments.get(row).unwrap().to_owned());
+                let member = MemberId::new(members.get(row).unwrap()).unwrap();
+                let state = State { score: number("score", row), tick: number("tick", row) };
+                prop_assert_eq!(Some(state), replay.state_of(&id, &member));
+                all_time.insert((id, member), state);
+            }
+            let held = replay.entries().unwrap();
+            let held = held.iter().filter(|(id, _)| id.window == Window::All).map(|(_, entries)| entries.len());
+            prop_assert_eq!(all_time.len(), held.sum::<usize>());
         }
     }
 }

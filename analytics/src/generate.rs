@@ -9,6 +9,7 @@ mod zipf;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -92,11 +93,11 @@ impl fmt::Display for Generated {
     }
 }
 
-/// Generates a file.
+/// Generates a file, unless it is told to stop before it is whole; then there is none.
 ///
 /// # Errors
-/// Where it cannot be written.
-pub fn generate(arguments: &Arguments) -> Result<Generated> {
+/// Where it cannot be written, or was stopped.
+pub fn generate(arguments: &Arguments, is_stopped: &AtomicBool) -> Result<Generated> {
     let (began, job) = (Instant::now(), Job::unrecorded()?);
     let start_ms = arguments.start.as_millisecond();
     if !(0..=START_MS_MAX).contains(&start_ms) {
@@ -110,6 +111,9 @@ pub fn generate(arguments: &Arguments) -> Result<Generated> {
     job.stage("generating", usize::try_from(arguments.events)?);
     let mut left = arguments.events;
     while left > 0 {
+        if is_stopped.load(Ordering::Relaxed) {
+            bail!("stopped");
+        }
         let count = left.min(CHUNK);
         file.write(&events.frame(count)?)?;
         job.advance(usize::try_from(count)?);

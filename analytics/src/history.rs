@@ -3,23 +3,25 @@
 
 mod copy;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use entity::deployment::Deployment;
 use entity::recovery::settle;
-use entity::{archive_file, archive_mark, score_event};
+use entity::{archive_file, archive_mark, board, score_event};
 use polars::prelude::{
     DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom, Series, UnionArgs, col,
     concat, lit,
 };
 use ranking::board::Board;
 use ranking::commit::Head;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::roll::Rolls;
-use ranking::shard::shard_of;
-use sea_orm::{ColumnTrait, DbBackend, QueryFilter};
+use ranking::shard::{Partitions, shard_of};
+use sea_orm::{ColumnTrait, DatabaseConnection, DbBackend, EntityTrait, QueryFilter};
 use tempfile::TempDir;
+use tokio::task::block_in_place;
 
 use crate::events::{self, AT_ONCE_MAX, Counted, Events};
 use crate::job::Job;
@@ -34,25 +36,39 @@ pub const HELD_MAX: usize = 200_000;
 /// How often a history is read again because its board was archived meanwhile.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The history of a board, and the heads of the partitions that it lies in.
+/// The history of a board.
 pub struct History {
     /// What of it is folded.
     pub counted: Counted,
-    /// The heads.
-    pub heads: BTreeMap<Partition, Head>,
     /// How far the partitions are archived.
     pub marks: BTreeMap<Partition, archive_mark::Model>,
+    /// The archive's files up to those marks.
+    pub archived: Vec<LazyFrame>,
     /// Where what is not held in memory lies, as long as this is there.
     _spool: TempDir,
 }
 
-/// Waits until SQL is level with the heads of the partitions that the board's history lies in, persisting what is left in their logs, and reads the events up to there.
+/// Waits until SQL is level with the heads of the board's partitions, persisting what is left in their logs, and reads the events up to there.
 ///
 /// # Errors
 /// What the stores say; where a file of the archive is not there, or not as it was.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
+    let partitions = deployment.store.partitions().of_board(board);
+    read_in(deployment, board, &partitions, job).await
+}
+
+/// As [`read`], of some of the board's partitions.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_in(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: &[Partition],
+    job: &Job,
+) -> Result<History> {
     let mut heads = BTreeMap::new();
-    for partition in deployment.store.partitions().of_history(board) {
+    for &partition in partitions {
         let seq = settle(deployment, partition).await?;
         let head = deployment.store.log_after(partition, seq, 1).await?.head;
         heads.insert(partition, head);
@@ -61,41 +77,125 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
         // Whatever is committed from here on is past the history that is read.
         settle_to(deployment, partition, head).await?;
     }
+    read_to(deployment, board, heads, job).await
+}
+
+/// Reads the events of some of a board's partitions, up to commits that SQL has.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_to(
+    deployment: &Deployment,
+    board: &Board,
+    heads: BTreeMap<Partition, Head>,
+    job: &Job,
+) -> Result<History> {
     let spool = tempfile::Builder::new()
         .prefix("laurel-history-")
         .tempdir()
         .context("there is no room for temporary files")?;
     for _ in 0..ATTEMPTS_MAX {
-        let marks = marks(deployment, board).await?;
-        let mut parts = vec![];
-        for mark in marks.values() {
+        let marks = marks_of(deployment, board, heads.keys()).await?;
+        let (mut parts, mut files) = (vec![], vec![]);
+        for (partition, mark) in &marks {
             job.stage("checking the archive", 0);
-            parts.extend(archived(deployment, board, mark).await?);
+            let through_seq = heads[partition].seq as i64;
+            for file in archived(deployment, board, mark).await? {
+                parts.push(match mark.archived_seq > through_seq {
+                    // It was archived past there since.
+                    true => file.clone().filter(col("seq").lt_eq(lit(through_seq))),
+                    false => file.clone(),
+                });
+                files.push(file);
+            }
         }
         job.stage("reading history", 0);
         let mut reading = Reading {
             spool: &spool,
             held: Events::default(),
             parts,
+            board,
+            partitions: deployment.store.partitions(),
+            meant: heads.keys().copied().collect(),
         };
-        for (&partition, head) in &heads {
-            let after_seq = marks[&partition].archived_seq;
-            let span = (after_seq, head.seq as i64);
-            reading
-                .read(deployment, board, partition, span, job)
-                .await?;
+        for span in spans(deployment, board, &heads, &marks) {
+            reading.read(deployment, &span, job).await?;
         }
+        check_layout(&deployment.db, board).await?;
         // Rows go only after a mark has moved past them.
-        if self::marks(deployment, board).await? == marks {
+        if marks_of(deployment, board, heads.keys()).await? == marks {
             return Ok(History {
-                counted: Counted::of(reading.finish()?, &board.layouts, AT_ONCE_MAX)?,
-                heads,
+                counted: block_in_place(|| {
+                    Counted::of(reading.finish()?, &board.layouts, AT_ONCE_MAX)
+                })?,
                 marks,
+                archived: files,
                 _spool: spool,
             });
         }
     }
     bail!("the board is archived all the while; try again later")
+}
+
+/// Makes sure that a board has the numbers of shards still that are known of.
+///
+/// # Errors
+/// Where it moved; what SQL says.
+pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> {
+    let row = board::Entity::find_by_id(board.no.0).one(db).await?;
+    let layouts = row.map(|row| row.to_ranking()).transpose()?;
+    ensure!(
+        layouts.is_none_or(|later| later.layouts.former == board.layouts.former),
+        "board {} moved to another number of shards meanwhile; run it again",
+        board.no
+    );
+    Ok(())
+}
+
+/// A part of a board's history in one partition.
+pub struct Span {
+    partition: Partition,
+    board: BoardNo,
+    /// The seqs that it lies after, and up to.
+    seqs: (i64, i64),
+    /// Its generations.
+    generations: Range<u32>,
+}
+
+impl Span {
+    /// All of a partition's, from after one seq up to another.
+    pub fn new(board: &Board, partition: Partition, seqs: (i64, i64)) -> Self {
+        Self {
+            partition,
+            board: board.no,
+            seqs,
+            generations: 0..i32::MAX as u32,
+        }
+    }
+}
+
+/// Where the history of those lies who are in some partitions, up to their heads: since the board had other numbers of shards, parts of it are in others.
+fn spans(
+    deployment: &Deployment,
+    board: &Board,
+    heads: &BTreeMap<Partition, Head>,
+    marks: &BTreeMap<Partition, archive_mark::Model>,
+) -> Vec<Span> {
+    let partitions = deployment.store.partitions();
+    let of_partition = |&partition: &Partition| partitions.homes(board, partition);
+    let homes: BTreeSet<(usize, Partition)> = heads.keys().flat_map(of_partition).collect();
+    let span = |(layout, home): (usize, Partition)| Span {
+        generations: board.generations_of(layout),
+        ..match heads.get(&home).filter(|_| layout == board.layout()) {
+            Some(head) => {
+                let after_seq = marks[&home].archived_seq;
+                Span::new(board, home, (after_seq, head.seq as i64))
+            }
+            // Nothing is added to it any more.
+            None => Span::new(board, home, (0, i64::MAX)),
+        }
+    };
+    homes.into_iter().map(span).collect()
 }
 
 /// How far the partitions of a board are archived.
@@ -106,8 +206,17 @@ pub async fn marks(
     deployment: &Deployment,
     board: &Board,
 ) -> Result<BTreeMap<Partition, archive_mark::Model>> {
+    let partitions = deployment.store.partitions().of_board(board);
+    marks_of(deployment, board, &partitions).await
+}
+
+async fn marks_of(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: impl IntoIterator<Item = &Partition>,
+) -> Result<BTreeMap<Partition, archive_mark::Model>> {
     let mut marks = BTreeMap::new();
-    for partition in deployment.store.partitions().of_history(board) {
+    for &partition in partitions {
         let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
         marks.insert(partition, mark);
     }
@@ -133,18 +242,18 @@ pub async fn archived(
     {
         let path = deployment.archive_dir.join(&file.path);
         let sum = parquet::sum(&path).context(
-            "a file of the archive is missing; put it back from a backup. Nothing was changed",
+            "a file of the archive is missing; put it back from a backup. Its partition was not changed",
         )?;
         ensure!(
             (sum.bytes, &sum.sha256) == (file.bytes.unsigned_abs(), &file.sha256),
-            "the archive file {} is not as it was written: {} bytes with SHA-256 {} are accepted; put it back from a backup. Nothing was changed",
+            "the archive file {} is not as it was written: {} bytes with SHA-256 {} are accepted; put it back from a backup. Its partition was not changed",
             shown(&path),
             file.bytes,
             file.sha256
         );
         ensure!(
             file.first_seq == through_seq + 1,
-            "the archive of board {} has nothing of partition {partition} from seq {} to {}; put the rows of archive_file back from a backup. Nothing was changed",
+            "the archive of board {} has nothing of partition {partition} from seq {} to {}; put the rows of archive_file back from a backup. That partition was not changed",
             board.no,
             through_seq + 1,
             file.first_seq - 1
@@ -154,7 +263,7 @@ pub async fn archived(
     }
     ensure!(
         through_seq == mark.archived_seq,
-        "the archive of board {} ends at seq {through_seq} in partition {partition}, and is to reach to {}; put the rows of archive_file back from a backup. Nothing was changed",
+        "the archive of board {} ends at seq {through_seq} in partition {partition}, and is to reach to {}; put the rows of archive_file back from a backup. That partition was not changed",
         board.no,
         mark.archived_seq
     );
@@ -204,38 +313,42 @@ struct Reading<'a> {
     spool: &'a TempDir,
     held: Events,
     parts: Vec<LazyFrame>,
+    board: &'a Board,
+    partitions: Partitions,
+    /// Who is in these.
+    meant: BTreeSet<Partition>,
 }
 
 impl Reading<'_> {
-    /// Reads the events after one seq, up to another.
-    async fn read(
-        &mut self,
-        deployment: &Deployment,
-        board: &Board,
-        partition: Partition,
-        (after_seq, through_seq): (i64, i64),
-        job: &Job,
-    ) -> Result<()> {
+    async fn read(&mut self, deployment: &Deployment, span: &Span, job: &Job) -> Result<()> {
         if deployment.db.get_database_backend() == DbBackend::Postgres {
-            let span = (after_seq, through_seq);
-            return copy::copy(&deployment.db, board, partition, span, |row| {
+            return copy::copy(&deployment.db, span, |row| {
                 job.advance(1);
-                self.push(board, row)
+                self.push(row)
             })
             .await;
         }
-        let mut pages = Pages::new(board, partition, after_seq, through_seq);
+        let mut pages = Pages::new(span);
         while let Some(rows) = pages.next(deployment).await? {
             job.advance(rows.len());
             for row in rows {
-                self.push(board, row)?;
+                self.push(row)?;
             }
         }
         Ok(())
     }
 
-    fn push(&mut self, board: &Board, row: score_event::Model) -> Result<()> {
-        let shard = shard_of(&MemberId::new(&row.member)?, board.rules.shards);
+    fn push(&mut self, row: score_event::Model) -> Result<()> {
+        let (board, member) = (self.board, MemberId::new(&row.member)?);
+        // Others were in the same partition before.
+        let is_meant = || {
+            self.meant
+                .contains(&self.partitions.of_member(board, &member))
+        };
+        if board.has_moved() && !is_meant() {
+            return Ok(());
+        }
+        let shard = shard_of(&member, board.rules.shards);
         self.held.push(row, shard, None);
         if self.held.len() < HELD_MAX {
             return Ok(());
@@ -257,22 +370,18 @@ impl Reading<'_> {
     }
 }
 
-/// A partition's history of a board, page by page.
+/// A span of a board's history, page by page.
 pub struct Pages<'a> {
-    board: &'a Board,
-    partition: Partition,
+    span: &'a Span,
     last: (i64, i32),
-    through_seq: i64,
 }
 
 impl<'a> Pages<'a> {
-    /// The events after one seq, up to another.
-    pub fn new(board: &'a Board, partition: Partition, after_seq: i64, through_seq: i64) -> Self {
+    /// From its beginning.
+    pub fn new(span: &'a Span) -> Self {
         Self {
-            board,
-            partition,
-            last: (after_seq, i32::MAX),
-            through_seq,
+            span,
+            last: (span.seqs.0, i32::MAX),
         }
     }
 
@@ -284,9 +393,13 @@ impl<'a> Pages<'a> {
         &mut self,
         deployment: &Deployment,
     ) -> Result<Option<Vec<score_event::Model>>> {
-        let rows = score_event::page_after(self.partition, self.last, ROWS_MAX)
-            .filter(score_event::Column::BoardNo.eq(self.board.no.0))
-            .filter(score_event::Column::Seq.lte(self.through_seq))
+        use score_event::Column::{BoardNo as No, Generation, Seq};
+        let Range { start, end } = self.span.generations;
+        let rows = score_event::page_after(self.span.partition, self.last, ROWS_MAX)
+            .filter(No.eq(self.span.board.0))
+            .filter(Seq.lte(self.span.seqs.1))
+            .filter(Generation.gte(start))
+            .filter(Generation.lt(end))
             .all(&deployment.db)
             .await
             .context("the history cannot be read")?;
@@ -298,20 +411,6 @@ impl<'a> Pages<'a> {
                 rows
             }))
     }
-}
-
-/// How far a board's rolling windows have got in each of its partitions.
-///
-/// # Errors
-/// What Redis says.
-pub async fn rolls(deployment: &Deployment, board: &Board) -> Result<BTreeMap<Partition, Rolls>> {
-    let now_ms = deployment.clock.now_ms();
-    let mut rolls = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
-        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
-        rolls.insert(partition, Rolls { marks, now_ms });
-    }
-    Ok(rolls)
 }
 
 /// The latest instant that any of them has got to.

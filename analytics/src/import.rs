@@ -96,7 +96,12 @@ impl fmt::Display for Imported {
 /// # Errors
 /// Where the file cannot be read, a row is bad and `--skip-bad` is not given, or a store does not answer.
 pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Imported> {
-    let job = Job::begin(&deployment.db, "IMPORT", None).await?;
+    let of_slug = |slug| board::living().filter(board::Column::Slug.eq(slug));
+    let board = match arguments.board.as_deref().map(of_slug) {
+        Some(named) => named.one(&deployment.db).await?,
+        None => None,
+    };
+    let job = Job::begin(&deployment.db, "IMPORT", board.map(|row| row.no)).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }

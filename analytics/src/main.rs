@@ -6,7 +6,7 @@
 //! | [`fold`] | the fold as polars expressions: events → standings |
 //! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
 //! | [`reshard`] | a board moved to another number of shards |
-//! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways |
+//! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`], [`parquet`] | old events into files, and out of SQL |
 //! | [`restore`] | Redis from SQL and the archive |
 //! | [`import`] | events from a file, into the ordinary path |
@@ -42,15 +42,30 @@ mod what_if;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use entity::board;
 use entity::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
+use futures::FutureExt;
 use migration::{Migrator, MigratorTrait};
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 use tracing_subscriber::EnvFilter;
+
+use crate::job::Job;
+
+/// How long what others keep from being done is tried for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long to wait before it is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Exit status: differences were found.
 const DIFFERENCES: u8 = 3;
@@ -67,6 +82,9 @@ struct Arguments {
     /// Print the outcome as JSON.
     #[arg(long, global = true)]
     json: bool,
+    /// Stop when standard input ends: the API's background work starts this program so, and may be killed.
+    #[arg(long, global = true, hide = true)]
+    stop_with_stdin: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -82,15 +100,14 @@ enum Command {
         #[arg(long, conflicts_with = "shards")]
         window: Option<Window>,
         /// Moves the board to another number of shards while people play: a power of two up to the number of partitions.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "exclusive")]
         shards: Option<u16>,
-    },
-    /// Compares the history with the standings in SQL and in Redis. Exit status 3 where they differ.
-    Diff {
-        /// The board's slug; every board by default.
+        /// Redis serves nobody else meanwhile: standings of any size are loaded by one command, which takes less than a second for a million entries.
         #[arg(long)]
-        board: Option<String>,
+        exclusive: bool,
     },
+    /// Compares the history with the standings in SQL and in Redis, and repairs them. Exit status 3 where they differ, or still do after --repair.
+    Diff(diff::Arguments),
     /// Moves rolling windows on to the present and prepares the period after it. The API's background work does it by itself.
     Roll,
     /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The API does it by itself.
@@ -100,6 +117,9 @@ enum Command {
         /// The board's slug: all its standings are made anew from its history.
         #[arg(long)]
         board: Option<String>,
+        /// Redis serves nobody else meanwhile: standings of any size are loaded by one command, which takes less than a second for a million entries.
+        #[arg(long)]
+        exclusive: bool,
     },
     /// Moves old events from SQL to Parquet files, verified before their rows go.
     Archive(archive::Arguments),
@@ -115,9 +135,29 @@ enum Command {
     Generate(generate::Arguments),
 }
 
+impl Command {
+    /// Whether Redis serves nobody else meanwhile.
+    fn is_exclusive(&self) -> bool {
+        match self {
+            Self::Rebuild { exclusive, .. } | Self::Restore { exclusive, .. } => *exclusive,
+            _ => false,
+        }
+    }
+}
+
+/// The stack of a thread, in bytes: polars goes deep into what it plans, deepest without optimization.
+const STACK_BYTES: usize = 16 << 20;
+
 fn main() -> ExitCode {
     let arguments = parse_arguments::<Arguments>();
-    match run(arguments) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK_BYTES)
+        .build();
+    let outcome = runtime
+        .context("no threads can be started")
+        .and_then(|runtime| runtime.block_on(run(arguments)));
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -126,13 +166,14 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
 async fn run(arguments: Arguments) -> Result<ExitCode> {
     refuse_unknown_variables(&[
         "LAUREL_LOG",
         "LAUREL_LOG_FORMAT",
         "LAUREL_LISTEN",
         "LAUREL_PUBLIC_READS",
+        "LAUREL_DIFF_AT",
+        "LAUREL_ANALYTICS",
     ])?;
     let Ok(filter) = EnvFilter::try_new(&arguments.log) else {
         bail!(
@@ -145,10 +186,12 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    if let Command::Generate(generated) = &arguments.command {
-        let generated = generate::generate(generated)?;
-        tell(arguments.json, &generated.to_json(), &generated.to_string());
-        return Ok(ExitCode::SUCCESS);
+    if arguments.json {
+        job::be_quiet();
+    }
+    let stop = Stop::new(arguments.stop_with_stdin)?;
+    if let Command::Generate(generated) = arguments.command {
+        return generate_until(stop, generated, arguments.json).await;
     }
     let db = arguments
         .settings
@@ -163,15 +206,110 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         .open(db)
         .await
         .context("the stores cannot be opened")?;
-    let outcome = tokio::select! {
-        outcome = work(&deployment, arguments.command, arguments.json) => outcome,
-        _ = tokio::signal::ctrl_c() => Err(anyhow!("stopped; nothing is half done, run it again")),
-    };
+    let outcome = work_until(stop, &deployment, arguments.command, arguments.json).await;
     deployment.close().await;
     outcome
 }
 
+/// Generates a file, until it is told to stop; then none is left.
+async fn generate_until(
+    mut stop: Stop,
+    arguments: generate::Arguments,
+    json: bool,
+) -> Result<ExitCode> {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let mut generating = tokio::task::spawn_blocking({
+        let is_stopped = is_stopped.clone();
+        move || generate::generate(&arguments, &is_stopped)
+    });
+    let generated = tokio::select! {
+        generated = &mut generating => generated??,
+        why = stop.wait() => {
+            is_stopped.store(true, Ordering::Relaxed);
+            // It ends by itself, and takes away what it wrote.
+            let _ = generating.await;
+            bail!(why)
+        }
+    };
+    tell(json, &generated.to_json(), &generated.to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Works until that is done, or it is told to stop; then the job's row says so. Told a second time, it does not wait for what computes.
+async fn work_until(
+    mut stop: Stop,
+    deployment: &Deployment,
+    command: Command,
+    json: bool,
+) -> Result<ExitCode> {
+    let mut working = tokio::spawn({
+        let deployment = deployment.clone();
+        async move { work(&deployment, command, json).await }
+    });
+    let why = tokio::select! {
+        outcome = &mut working => return outcome?,
+        why = stop.wait() => why,
+    };
+    working.abort();
+    // Temporary files go with it.
+    let is_impatient = tokio::select! {
+        _ = working => false,
+        _ = stop.wait() => true,
+    };
+    entity::job::end_own(&deployment.db, why).await?;
+    if is_impatient {
+        eprintln!("error: {why} while it computed; nothing is half done, run it again");
+        std::process::exit(1);
+    }
+    bail!("{why}; nothing is half done, run it again")
+}
+
+/// What makes this program stop early.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Sent to, or dropped without it, once standard input has ended, where that counts.
+    stdin: Option<oneshot::Receiver<()>>,
+}
+
+impl Stop {
+    fn new(with_stdin: bool) -> Result<Self> {
+        let stdin = with_stdin.then(|| {
+            let (ended, is_ended) = oneshot::channel();
+            // A thread that nobody waits for: tokio would, when the program ends.
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                let _ = ended.send(());
+            });
+            is_ended
+        });
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            stdin,
+        })
+    }
+
+    /// Waits until it is told to, and says by whom.
+    async fn wait(&mut self) -> &'static str {
+        let stdin_ends = async {
+            match self.stdin.take() {
+                Some(ended) => drop(ended.await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => "stopped by the user",
+            _ = self.terminate.recv() => "stopped by a signal",
+            () = stdin_ends => "stopped with the server",
+        }
+    }
+}
+
 async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<ExitCode> {
+    if command.is_exclusive() {
+        deployment.store.load_exclusively();
+    }
     match command {
         Command::Rebuild {
             board,
@@ -184,28 +322,29 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         }
         Command::Rebuild { board, window, .. } => {
             let board = find_board(deployment, &board).await?;
-            let rebuilt = rebuild::rebuild(deployment, &board, window).await?;
+            let rebuilt = rebuild::rebuild(deployment, &board, window).boxed().await?;
             tell(json, &rebuilt.to_json(), &rebuilt.to_string());
         }
-        Command::Diff { board } => {
-            let boards = find_boards(deployment, board.as_deref()).await?;
-            let found = diff::diff(deployment, &boards).await?;
+        Command::Diff(arguments) => {
+            let found = diff::diff(deployment, &arguments).boxed().await?;
             tell(json, &found.to_json(), &found.to_string());
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));
             }
         }
         Command::Roll => {
-            let job = job::Job::begin(&deployment.db, "ROLL", None).await?;
-            let rolled = entity::roll::roll(deployment, deployment.clock.now_ms()).await;
+            let job = Job::begin_in_turn(&deployment.db, "ROLL").await?;
+            let now_ms = deployment.clock.now_ms();
+            let rolled = patiently(|| entity::roll::roll(deployment, now_ms)).await;
             let text =
                 |boards| format!("the rolling windows of {boards} boards are at the present");
             let done = job.end(rolled.map(text).map_err(Into::into)).await?;
             tell(json, &serde_json::json!({ "done": done }), &done);
         }
         Command::Seal => {
-            let job = job::Job::begin(&deployment.db, "SEAL", None).await?;
-            let sealed = entity::seal::seal(deployment, deployment.clock.now_ms()).await;
+            let job = Job::begin_in_turn(&deployment.db, "SEAL").await?;
+            let now_ms = deployment.clock.now_ms();
+            let sealed = patiently(|| entity::seal::seal(deployment, now_ms)).await;
             let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
             tell(
                 json,
@@ -213,13 +352,15 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
                 &sealed.to_string(),
             );
         }
-        Command::Restore { board: None } => {
+        Command::Restore { board: None, .. } => {
             let restored = restore::restore(deployment).await?;
             tell(json, &restored.to_json(), &restored.to_string());
         }
-        Command::Restore { board: Some(slug) } => {
+        Command::Restore {
+            board: Some(slug), ..
+        } => {
             let board = find_board(deployment, &slug).await?;
-            let rebuilt = restore::restore_board(deployment, &board).await?;
+            let rebuilt = restore::restore_board(deployment, &board).boxed().await?;
             tell(json, &rebuilt.to_json(), &rebuilt.to_string());
         }
         Command::Archive(arguments) => {
@@ -248,6 +389,20 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Does what may be done again, until it is done: others may be at the same, or at work on the same boards.
+async fn patiently<T, F>(again: impl Fn() -> F) -> entity::Result<T>
+where
+    F: Future<Output = entity::Result<T>>,
+{
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match again().await {
+            Err(error) if error.is_for_now() && Instant::now() < deadline => sleep(PAUSE).await,
+            done => return done,
+        }
+    }
 }
 
 /// The board of that slug; every board, by slug, where none is named.

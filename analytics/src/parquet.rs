@@ -57,6 +57,29 @@ pub fn write_durably(path: &Path, frame: &mut DataFrame) -> Result<Sum> {
     sum(path)
 }
 
+/// Copies a file beside a path, and moves it there once the disk has it. What lies there is replaced.
+///
+/// # Errors
+/// Where the disk does not take it, or gives back something else than the sum says.
+pub fn copy_durably(from: &Path, to: &Path, meant: &Sum) -> Result<()> {
+    let beside = beside(to);
+    let directory = to.parent().context("a file lies in a directory")?;
+    let copied = || -> Result<()> {
+        fs::create_dir_all(directory)?;
+        fs::copy(from, &beside)?;
+        File::open(&beside)?.sync_all()?;
+        ensure!(
+            sum(&beside)? == *meant,
+            "it does not hold what was copied to it; look at the disk"
+        );
+        Ok(())
+    };
+    copied().with_context(|| format!("{} cannot be written", shown(&beside)))?;
+    fs::rename(&beside, to)
+        .and_then(|()| File::open(directory)?.sync_all())
+        .with_context(|| format!("{} cannot be put in place", shown(to)))
+}
+
 /// Writes a frame to a file.
 ///
 /// # Errors

@@ -1,50 +1,110 @@
-//! Rebuild: standings made anew from the history, staged beside the live ones and swapped in by a commit that names the head
-//! they were folded to. Where the head has moved meanwhile nothing is swapped, and it begins again.
+//! Rebuild: a board's standings made anew from its history while people play, partition by partition. The history up to SQL's cursor is folded by
+//! polars and staged; what came later is folded onto that and put in place with it, as [`Staged`] has it. Memory is bounded by the largest
+//! partition's share, and one partition is folded while another one is loaded.
+
+mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use entity::board;
 use entity::deployment::Deployment;
-use entity::persist::{insert_chunked, is_still};
+use entity::error::is_refused_content;
 use entity::recovery::settle;
-use entity::roll::mark_rolled;
-use entity::{board, log_cursor, standing};
+use entity::reshard;
+use entity::staged::{Staged, Step};
+use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
-use ranking::commit::Head;
-use ranking::id::{MemberId, Partition};
-use ranking::key::StandingsId;
-use ranking::rank_key::RankKey;
-use ranking::roll::{Reach, Rolls};
-use ranking::seal::{NEVER_MS, SealName};
-use ranking::shard::shard_of;
-use ranking::store::write::{Outcome, Writes};
+use ranking::id::Partition;
+use ranking::roll::Rolls;
 use ranking::window::Window;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, TransactionTrait,
-};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
 
-use crate::fold::{self, Entries, Entry};
+use crate::crash;
+use crate::fold::{self, Sorted};
 use crate::history::{self, History};
 use crate::job::Job;
 
-/// How often a rebuild begins again because somebody wrote meanwhile.
-const ATTEMPTS_MAX: usize = 20;
+/// How often a partition is begun again: Redis restarted, a rolling window's period began, a store was away for a moment.
+const ATTEMPTS_MAX: usize = 8;
 
-/// What a rebuild did.
-#[derive(Debug, Clone, Copy)]
+/// How long a store that is away is given before it is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How many partitions are under way at once: one is folded while the other is loaded.
+const PARTITIONS_AT_ONCE: usize = 2;
+
+/// How many standings are loaded at once.
+const LOADS_AT_ONCE: usize = 8;
+
+/// How many standings one commit puts in place.
+const STANDINGS_MAX: usize = 500;
+
+/// How often others may be first for as long as a commit is tried, before a partition is begun again.
+const BEATEN_MAX: usize = 5;
+
+/// What a rebuild did. Partitions are under way side by side, so seconds of its steps may add up to more than it took.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Rebuilt {
+    /// Events behind it.
     events: usize,
     standings: usize,
     entries: usize,
+    /// Events that came meanwhile.
+    later: usize,
+    /// How often somebody else's commit came before ours.
+    beaten: usize,
+    /// Rows of `standing` that were read, as sums did not agree.
+    compared: usize,
+    /// Members whose rows of `standing` were not as history says.
+    mended: usize,
+    reading_s: f64,
+    folding_s: f64,
+    loading_s: f64,
+    putting_s: f64,
     seconds: f64,
 }
 
 impl Rebuilt {
     /// Its figures.
     pub fn to_json(self) -> serde_json::Value {
-        serde_json::json!({ "events": self.events, "standings": self.standings, "entries": self.entries, "seconds": self.seconds })
+        let Self {
+            events,
+            standings,
+            entries,
+            later,
+            beaten,
+            compared,
+            mended,
+            ..
+        } = self;
+        serde_json::json!({
+            "events": events, "standings": standings, "entries": entries, "laterEvents": later, "beaten": beaten, "comparedRows": compared, "mendedMembers": mended,
+            "readingSeconds": self.reading_s, "foldingSeconds": self.folding_s, "loadingSeconds": self.loading_s,
+            "puttingSeconds": self.putting_s, "seconds": self.seconds,
+        })
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            events: self.events + other.events,
+            standings: self.standings + other.standings,
+            entries: self.entries + other.entries,
+            later: self.later + other.later,
+            beaten: self.beaten + other.beaten,
+            compared: self.compared + other.compared,
+            mended: self.mended + other.mended,
+            reading_s: self.reading_s + other.reading_s,
+            folding_s: self.folding_s + other.folding_s,
+            loading_s: self.loading_s + other.loading_s,
+            putting_s: self.putting_s + other.putting_s,
+            seconds: self.seconds,
+        }
     }
 }
 
@@ -54,19 +114,26 @@ impl fmt::Display for Rebuilt {
             events,
             standings,
             entries,
+            later,
+            mended,
             seconds,
+            ..
         } = self;
         write!(
             f,
-            "rebuilt {entries} entries of {standings} standings from {events} events in {seconds:.1} s"
-        )
+            "rebuilt {entries} entries of {standings} standings from {events} events, and {later} that came meanwhile, in {seconds:.1} s"
+        )?;
+        if *mended > 0 {
+            write!(f, "; mended the rows of {mended} members in SQL")?;
+        }
+        Ok(())
     }
 }
 
 /// Rebuilds a board, or one window of it.
 ///
 /// # Errors
-/// Where the board has no such window, or a store does not answer; where others write faster than it rebuilds.
+/// Where the board has no such window, or a store does not answer.
 pub async fn rebuild(
     deployment: &Deployment,
     row: &board::Model,
@@ -87,7 +154,7 @@ pub async fn rebuild_as(
 ) -> Result<Rebuilt> {
     let (board, _) = present(deployment, row.no, window).await?;
     let job = Job::begin(&deployment.db, kind, Some(row.no)).await?;
-    let outcome = attempts(deployment, &board, window, &job).await;
+    let outcome = all_partitions(deployment, &board, window, &job).await;
     job.end(outcome).await
 }
 
@@ -96,18 +163,11 @@ async fn present(
     deployment: &Deployment,
     no: i64,
     window: Option<Window>,
-) -> Result<(Board, Vec<Window>)> {
-    let row = board::living()
-        .filter(board::Column::No.eq(no))
-        .one(&deployment.db)
+) -> Result<(Board, BTreeSet<Window>)> {
+    let row = reshard::at_rest(deployment, no)
         .await?
         .context("the board was deleted")?;
     let board = row.to_ranking()?;
-    ensure!(
-        row.reshard.is_none(),
-        "board {} is moving to another number of shards; rebuild it afterwards",
-        row.slug
-    );
     let windows = match window {
         Some(window) if board.rules.is_shown(window) => {
             // What it is made of with it: it is carried on from there.
@@ -115,264 +175,225 @@ async fn present(
             [window].into_iter().chain(base).collect()
         }
         Some(window) => bail!("board {} has no window {window}", row.slug),
-        None => board.rules.windows.clone(),
+        None => board.rules.windows.iter().copied().collect(),
     };
     Ok((board, windows))
 }
 
-async fn attempts(
+async fn all_partitions(
     deployment: &Deployment,
     board: &Board,
     window: Option<Window>,
     job: &Job,
 ) -> Result<Rebuilt> {
     let began = Instant::now();
-    let mut left: BTreeSet<Partition> = deployment
-        .store
-        .partitions()
-        .of_board(board)
-        .into_iter()
-        .collect();
-    for _ in 0..ATTEMPTS_MAX {
-        let (board, windows) = &present(deployment, board.no.0, window).await?;
-        let history = history::read(deployment, board, job).await?;
-        let rolls = history::rolls(deployment, board).await?;
-        let through_ms = history::through_ms(&rolls, deployment.clock.now_ms());
-        let mut entries = Entries::new();
-        for &window in windows.iter() {
-            job.stage(&format!("folding {window}"), 0);
-            entries.extend(fold::standings(
-                board,
-                window,
-                &history.counted,
-                through_ms,
-            )?);
+    let partitions = deployment.store.partitions().of_board(board);
+    let has_failed = AtomicBool::new(false);
+    let one = async |partition| {
+        if has_failed.load(Ordering::Relaxed) {
+            return Ok(Rebuilt::default());
         }
-        let rebuilt = Rebuilt {
-            events: history.counted.count,
-            standings: entries.len(),
-            entries: entries.values().map(Vec::len).sum(),
-            seconds: began.elapsed().as_secs_f64(),
-        };
-        let by_partition = split(deployment, board, entries);
-        for partition in left.clone() {
-            let part = by_partition.get(&partition).cloned().unwrap_or_default();
-            if put(deployment, board, windows, &history, partition, &part, job).await? {
-                left.remove(&partition);
-            }
-        }
-        if left.is_empty() {
-            return Ok(Rebuilt {
-                seconds: began.elapsed().as_secs_f64(),
-                ..rebuilt
-            });
-        }
+        let rebuilt = one_partition(deployment, board, window, partition, job).await;
+        has_failed.fetch_or(rebuilt.is_err(), Ordering::Relaxed);
+        rebuilt
+    };
+    // One that fails does not cut another one short, which would leave its stages.
+    let outcomes: Vec<Result<Rebuilt>> = stream::iter(partitions)
+        .map(one)
+        .buffer_unordered(crash::step(PARTITIONS_AT_ONCE))
+        .collect()
+        .await;
+    let mut rebuilt = Rebuilt::default();
+    for outcome in outcomes {
+        rebuilt = rebuilt.with(outcome?);
     }
-    bail!("others write to this board faster than it is rebuilt; try again when it is quieter")
+    Ok(Rebuilt {
+        seconds: began.elapsed().as_secs_f64(),
+        ..rebuilt
+    })
 }
 
-fn split(deployment: &Deployment, board: &Board, entries: Entries) -> BTreeMap<Partition, Entries> {
-    let mut parts: BTreeMap<Partition, Entries> = BTreeMap::new();
-    for (id, entries) in entries {
-        for entry in entries {
-            let partition = deployment
-                .store
-                .partitions()
-                .of(board, shard_of(&entry.member, board.rules.shards));
-            parts
-                .entry(partition)
-                .or_default()
-                .entry(id.clone())
-                .or_default()
-                .push(entry);
-        }
-    }
-    parts
-}
-
-/// Puts a partition's part in the place of what SQL and Redis have; whether it did, or the partition has moved on.
-async fn put(
+async fn one_partition(
     deployment: &Deployment,
     board: &Board,
-    windows: &[Window],
-    history: &History,
+    window: Option<Window>,
     partition: Partition,
-    part: &Entries,
     job: &Job,
-) -> Result<bool> {
-    let head = &history.heads[&partition];
-    if windows.contains(&Window::All) && !put_sql(deployment, board, partition, head, part).await? {
-        return Ok(false);
-    }
-    let commit = head.next(entity::random_id(), deployment.clock.now_ms(), vec![]);
-    job.stage("loading", part.values().map(Vec::len).sum());
-    let mut writes = Writes::default();
-    let seal = |&window: &Window| SealName {
-        board: board.no,
-        generation: board.generation_of(window),
-        window,
-    };
-    let seals: Vec<SealName> = windows.iter().map(seal).collect();
-    // Somebody may have changed the board since its row was read: from the commit that says so on, this one is stale, or knows.
-    let tail = deployment
-        .store
-        .tail(partition, u64::MAX - 1, 1, board.no, &seals, None)
-        .await?;
-    // What is sealed, or is being, stays as it is.
-    let sealed_ms: BTreeMap<Window, i64> = seals
-        .iter()
-        .zip(&tail.seals)
-        .map(|(name, mark)| (name.window, mark.sealing_before_ms))
-        .collect();
-    let is_sealed = |id: &StandingsId| {
-        let period = id.window.period_named(&id.period, &board.rules.zone);
-        let sealed_ms = sealed_ms.get(&id.window).copied().unwrap_or(NEVER_MS);
-        period.is_ok_and(|period| period.present_from_ms < sealed_ms)
-    };
-    if tail.board.check(board).is_err() {
-        return Ok(false);
-    }
-    let keys = deployment.store.keys();
-    for key in live_keys(deployment, board, windows, partition).await? {
-        if keys
-            .parse_standings(partition, &key)
-            .is_none_or(|id| !is_sealed(&id))
-        {
-            writes.drop_key(&key);
-        }
-    }
-    for key in deployment.store.periods_keys(partition, board.no).await? {
-        let window = keys.window_of(partition, &key);
-        let is_meant = |(window, generation)| {
-            windows.contains(&window)
-                && board.generation_of(window) == generation
-                // A list may name periods that have no entries.
-                && sealed_ms.get(&window).is_none_or(|&sealed_ms| sealed_ms == NEVER_MS)
-        };
-        if window.is_none_or(is_meant) {
-            writes.drop_key(&key);
-        }
-    }
-    let rolls = Rolls {
-        marks: tail.rolls,
-        now_ms: deployment.clock.now_ms(),
-    };
-    for (id, entries) in part.iter().filter(|(id, _)| !is_sealed(id)) {
-        let period = id.window.period_named(&id.period, &board.rules.zone)?;
-        if id.window.rolling().is_some() {
-            if rolls.reach(id, &period, &board.rules.zone)? == Reach::NotThere {
-                continue;
+) -> Result<Rebuilt> {
+    for attempt in 1.. {
+        let tried = try_partition(deployment, board.no.0, window, partition, job).await;
+        let is_last = attempt == ATTEMPTS_MAX;
+        match tried {
+            Ok(Some(rebuilt)) => {
+                crash::here("partition-put");
+                return Ok(rebuilt);
             }
-            mark_rolled(&mut writes, keys, partition, board, id, &rolls)?;
+            Ok(None) if is_last => bail!(
+                "Redis or a rolling window was another one each time that partition {partition} was staged; try again"
+            ),
+            Ok(None) => {}
+            Err(error) if is_last || !is_for_now(&error) => return Err(error),
+            Err(_) => {
+                sleep(AGAIN).await;
+                deployment.revive_redis().await;
+            }
         }
-        let pairs: Vec<(MemberId, RankKey)> = entries
-            .iter()
-            .map(|entry| (entry.member.clone(), entry.key))
-            .collect();
-        let stage = deployment
-            .store
-            .stage(partition, &commit.id, id, &pairs)
-            .await?;
-        writes.swap_in(&stage, &keys.standings(partition, id));
-        writes.note_period(keys, partition, id, period.present_from_ms);
-        job.advance(pairs.len());
     }
-    match deployment
-        .store
-        .commit_writes(partition, head, &commit, &writes)
-        .await
+    unreachable!("the last attempt returns")
+}
+
+/// Whether trying again may help: a store is away, a partition waits for recovery, or the board was changed.
+fn is_for_now(error: &anyhow::Error) -> bool {
+    use ranking::Error::{BoardGone, NotLevel, Unavailable};
+    error.chain().any(|cause| {
+        if let Some(error) = cause.downcast_ref::<entity::Error>() {
+            return error.is_for_now() || matches!(error, entity::Error::Ranking(BoardGone));
+        }
+        if let Some(error) = cause.downcast_ref::<sea_orm::DbErr>() {
+            return !is_refused_content(error);
+        }
+        let error = cause.downcast_ref::<ranking::Error>();
+        matches!(error, Some(BoardGone | NotLevel(_) | Unavailable(_)))
+    })
+}
+
+/// Makes one partition's standings anew; `None` where it has to be begun again.
+async fn try_partition(
+    deployment: &Deployment,
+    no: i64,
+    window: Option<Window>,
+    partition: Partition,
+    job: &Job,
+) -> Result<Option<Rebuilt>> {
+    let (board, windows) = present(deployment, no, window).await?;
+    let mut staged = Staged::begin(deployment, &board, partition, windows).await?;
+    let tried = stage_and_put(deployment, &board, partition, &mut staged, job).await;
+    staged.discard().await;
+    let rebuilt = tried?;
+    if rebuilt.is_some() {
+        settle(deployment, partition).await?;
+    }
+    Ok(rebuilt)
+}
+
+async fn stage_and_put(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    staged: &mut Staged<'_>,
+    job: &Job,
+) -> Result<Option<Rebuilt>> {
+    staged.drop_foreign().await?;
+    let head = staged.head();
+    let began = Instant::now();
+    let heads = BTreeMap::from([(partition, head.clone())]);
+    let history = Arc::new(history::read_to(deployment, board, heads, job).await?);
+    crash::here("history-read");
+    let mut rebuilt = Rebuilt {
+        events: history.counted.count,
+        reading_s: began.elapsed().as_secs_f64(),
+        ..Rebuilt::default()
+    };
+    let rolls = BTreeMap::from([(partition, staged.rolls().clone())]);
+    let windows: Vec<Window> = staged.windows().iter().copied().collect();
+    let fold = |window: Window| fold_aside(board, &history, window, &rolls);
+    let mut windows = windows.into_iter();
+    let mut next = windows.next().map(fold);
+    while let Some(folding) = next {
+        let (sorted, folding_s) = folding.await??;
+        rebuilt.folding_s += folding_s;
+        // While this one is loaded.
+        next = windows.next().map(fold);
+        let began = Instant::now();
+        load(staged, &sorted, &mut rebuilt, job).await?;
+        rebuilt.loading_s += began.elapsed().as_secs_f64();
+        if staged.windows().contains(&Window::All) && sorted.window() == Window::All {
+            let mended = rows::mend(deployment, board, partition, head.seq, &sorted).await?;
+            rebuilt.mended += mended.members;
+            rebuilt.compared += mended.compared;
+            crash::here("rows-written");
+        }
+    }
+    crash::here("staged");
+    let began = Instant::now();
+    if !staged.catch_up().await? {
+        return Ok(None);
+    }
+    let mut beaten = 0;
+    loop {
+        match staged.put(crash::step(STANDINGS_MAX)).await {
+            Ok(Step::GoesOn) => crash::here("standings-put"),
+            Ok(Step::Done) => break,
+            Ok(Step::Stale) => return Ok(None),
+            // What is staged is as good as before.
+            Err(entity::Error::Ranking(ranking::Error::Unavailable(_))) if beaten < BEATEN_MAX => {
+                beaten += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if staged.drop_others().await? == Step::Stale {
+        return Ok(None);
+    }
+    rebuilt.putting_s = began.elapsed().as_secs_f64();
+    rebuilt.later = staged.later();
+    rebuilt.beaten = staged.beaten();
+    Ok(Some(rebuilt))
+}
+
+/// Folds a window where that keeps nobody waiting; says how many seconds it took.
+fn fold_aside(
+    board: &Board,
+    history: &Arc<History>,
+    window: Window,
+    rolls: &BTreeMap<Partition, Rolls>,
+) -> JoinHandle<Result<(Sorted, f64)>> {
+    let (board, history) = (board.clone(), history.clone());
+    let now_ms = rolls.values().map(|rolls| rolls.now_ms).max().unwrap_or(0);
+    let through_ms = history::through_ms(rolls, now_ms);
+    spawn_blocking(move || {
+        let began = Instant::now();
+        let sorted = fold::sorted(&board, window, &history.counted, through_ms)?;
+        Ok((sorted, began.elapsed().as_secs_f64()))
+    })
+}
+
+/// Loads a window's standings to the stage, several at once.
+async fn load(
+    staged: &mut Staged<'_>,
+    sorted: &Sorted,
+    rebuilt: &mut Rebuilt,
+    job: &Job,
+) -> Result<()> {
+    let mut runs = vec![];
+    for run in sorted.runs() {
+        if staged.takes(&run.id, &run.period)? {
+            rebuilt.standings += 1;
+            rebuilt.entries += run.rows.len();
+            runs.push(run);
+        }
+    }
+    job.stage("loading", runs.iter().map(|run| run.rows.len()).sum());
+    let mut loads = vec![];
     {
-        Ok(Outcome::Done) => {}
-        Ok(Outcome::Stale | Outcome::Restarted) => return Ok(false),
-        Ok(Outcome::Refused(error)) | Err(error) => return Err(error.into()),
+        let staged = &*staged;
+        let each = runs.into_iter().map(|run| {
+            let from = run.rows.start;
+            let entry = move |index| (sorted.member(from + index), sorted.key(from + index));
+            staged
+                .load(run.id.clone(), run.period.clone(), run.rows.len(), entry)
+                .boxed()
+        });
+        let mut loading = stream::iter(each.collect::<Vec<_>>()).buffer_unordered(LOADS_AT_ONCE);
+        while let Some(loaded) = loading.next().await {
+            let loaded = loaded?;
+            job.advance(loaded.count());
+            loads.push(loaded);
+            crash::here("standings-loaded");
+        }
     }
-    settle(deployment, partition).await?;
-    Ok(true)
-}
-
-/// The keys that lie where the board's standings of those windows do, and those whose name nobody here writes.
-async fn live_keys(
-    deployment: &Deployment,
-    board: &Board,
-    windows: &[Window],
-    partition: Partition,
-) -> Result<Vec<String>> {
-    let store = &deployment.store;
-    let keys = store.standings_keys(partition, Some(board.no)).await?;
-    let meant = |key: &String| {
-        store
-            .keys()
-            .parse_standings(partition, key)
-            .is_none_or(|id| {
-                windows.contains(&id.window) && board.generation_of(id.window) == id.generation
-            })
-    };
-    Ok(keys.into_iter().filter(meant).collect())
-}
-
-/// Replaces the partition's rows of `standing` in one transaction, if the cursor is at the head they were folded to.
-async fn put_sql(
-    deployment: &Deployment,
-    board: &Board,
-    partition: Partition,
-    head: &Head,
-    part: &Entries,
-) -> Result<bool> {
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-        .one(&deployment.db)
-        .await?;
-    let there = |cursor: &log_cursor::Model| {
-        (cursor.seq as u64, &cursor.commit_id) == (head.seq, &head.commit)
-    };
-    let Some(cursor) = cursor.filter(there) else {
-        return Ok(false);
-    };
-    let transaction = deployment.db.begin().await?;
-    // A write that changes nothing, for its lock: no persister moves the cursor meanwhile.
-    let held = log_cursor::Entity::update_many()
-        .set(log_cursor::ActiveModel {
-            seq: Set(cursor.seq),
-            ..Default::default()
-        })
-        .filter(is_still(&cursor))
-        .exec(&transaction)
-        .await?;
-    if held.rows_affected != 1 {
-        transaction.rollback().await?;
-        return Ok(false);
+    for loaded in loads {
+        staged.add(loaded)?;
     }
-    // Whoever deletes the board waits for this transaction before it takes the rows away.
-    let board_is_there = board::living()
-        .filter(board::Column::No.eq(board.no.0))
-        .one(&transaction)
-        .await?;
-    if board_is_there.is_none() {
-        transaction.rollback().await?;
-        bail!("the board was deleted meanwhile");
-    }
-    standing::Entity::delete_many()
-        .filter(standing::Column::BoardNo.eq(board.no.0))
-        .filter(standing::Column::Partition.eq(i32::from(partition.0)))
-        .exec(&transaction)
-        .await?;
-    let row = |id: &StandingsId, entry: &Entry| standing::Model {
-        board_no: board.no.0,
-        segment: id.segment.clone(),
-        member: entry.member.to_string(),
-        score: entry.score,
-        rank_key: entry.key.to_i64(),
-        partition: partition.0.into(),
-        seq: entry.seq,
-    };
-    let all = part.iter().filter(|(id, _)| id.window == Window::All);
-    let rows = all
-        .flat_map(|(id, entries)| {
-            entries
-                .iter()
-                .map(move |entry| row(id, entry).into_active_model())
-        })
-        .collect();
-    insert_chunked::<standing::Entity, _>(&transaction, rows, Some(standing::replace())).await?;
-    transaction.commit().await?;
-    Ok(true)
+    Ok(())
 }

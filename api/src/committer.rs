@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::metrics::METRICS;
 use crate::queue::{FairQueue, REQUESTS_OF_BOARD_MAX};
 use crate::worker::Signals;
 
@@ -162,10 +163,17 @@ async fn commit(
     following: Option<&mut Taken>,
 ) {
     let following = following.map(|taken| &mut taken.prepared);
-    let deadline = Instant::now() + SUBMIT_TIMEOUT;
+    let began = Instant::now();
+    let count: usize = taken.orders.iter().map(|order| order.count).sum();
+    let deadline = began + SUBMIT_TIMEOUT;
     let result = submit(deployment, partition, taken.prepared, following, deadline)
         .await
         .map_err(Error::from);
+    if matches!(&result, Ok(submitted) if submitted.commit.is_some()) {
+        METRICS.commit_scores.observe(count as f64);
+        let seconds = began.elapsed().as_secs_f64();
+        METRICS.commit_seconds.observe(seconds);
+    }
     let mut verdicts = result
         .as_ref()
         .map_or_else(|_| [].iter(), |submitted| submitted.verdicts.iter());

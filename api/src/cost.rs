@@ -12,6 +12,8 @@ use async_graphql_value::{ConstValue, Name, Value};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::connection::{PAGE_DEFAULT, PAGE_MAX};
 use crate::graphql::distribution::BUCKETS_DEFAULT;
+use crate::graphql::integrity::FINDINGS_DEFAULT;
+use crate::graphql::job::JOBS_DEFAULT;
 
 /// The most fields that a query may expand to.
 pub const COST_MAX: u64 = 100_000;
@@ -19,14 +21,17 @@ pub const COST_MAX: u64 = 100_000;
 /// The most levels of fragments and fields.
 const DEPTH_MAX: usize = 50;
 
-/// Fields that answer with a page, and arguments whose number or length says how many objects a field answers with.
-const PAGES: [&str; 6] = [
-    "top",
-    "boards",
-    "friends",
-    "periods",
-    "events",
-    "searchMembers",
+/// Fields that answer with a page, with how long one is that does not say; and arguments whose number or length says how many objects a field answers with.
+const PAGES: [(&str, usize); 9] = [
+    ("top", PAGE_DEFAULT),
+    ("boards", PAGE_DEFAULT),
+    ("friends", PAGE_DEFAULT),
+    ("periods", PAGE_DEFAULT),
+    ("events", PAGE_DEFAULT),
+    ("searchMembers", PAGE_DEFAULT),
+    ("jobs", JOBS_DEFAULT),
+    ("integrityRuns", JOBS_DEFAULT),
+    ("findings", FINDINGS_DEFAULT),
 ];
 const COUNTS: [&str; 3] = ["first", "last", "buckets"];
 const AROUND: [&str; 2] = ["above", "below"];
@@ -34,11 +39,12 @@ const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
 
 /// Fields that look at much to answer with little, and how many fields each counts as besides: all friends of a member are ranked for a page
 /// of them, periods without entries are passed over, a search may count what it finds.
-const WEIGHTS: [(&str, u64); 5] = [
+const WEIGHTS: [(&str, u64); 6] = [
     ("friends", 500),
     ("periods", 2000),
     ("distribution", 200),
     ("events", 100),
+    ("findings", 100),
     ("searchMembers", 2000),
 ];
 
@@ -156,11 +162,9 @@ impl Costs<'_> {
         if field.name.node == "distribution" {
             return BUCKETS_DEFAULT as u64;
         }
-        if PAGES.contains(&field.name.node.as_str()) {
-            PAGE_DEFAULT as u64
-        } else {
-            1
-        }
+        let name = field.name.node.as_str();
+        let page = PAGES.iter().find(|(page, _)| *page == name);
+        page.map_or(1, |(_, default)| *default as u64)
     }
 
     fn resolve(&self, value: &Value) -> ConstValue {

@@ -11,6 +11,8 @@ mod entry_page;
 pub mod event;
 pub mod friend;
 pub mod global_id;
+pub mod integrity;
+pub mod job;
 pub mod member;
 pub mod member_input;
 pub mod member_search;

@@ -21,7 +21,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{Html, Response as HttpResponse};
+use axum::response::{Html, IntoResponse, Response as HttpResponse};
 use axum::routing::get;
 use moka::sync::Cache;
 use tokio::time::Instant;
@@ -33,7 +33,8 @@ use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
 use crate::hot::{CacheSettings, GoodUntil};
 use crate::loader::Loaders;
-use crate::{cost, field_order, graphiql};
+use crate::metrics::METRICS;
+use crate::{cost, field_order, graphiql, metrics};
 use answers::{Answers, Question};
 use parameters::{Parameters, require_variables};
 use persisted::PersistedQueries;
@@ -80,6 +81,7 @@ pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> R
         .merge(graphiql::router())
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readiness))
+        .route("/metrics", get(measured))
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
         .with_state(service)
 }
@@ -105,6 +107,15 @@ async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
             "Redis does not answer\n".into(),
         ),
     }
+}
+
+/// What is counted and measured, for Prometheus.
+async fn measured(State(service): State<Service>) -> impl IntoResponse {
+    let described = [
+        (header::CONTENT_TYPE, metrics::MEDIA_TYPE),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (described, metrics::text(&service.app.deployment).await)
 }
 
 async fn query_by_get(
@@ -205,6 +216,7 @@ async fn execute(
     if let Some(question) = &question
         && let Some(answer) = service.answers.get(question).await
     {
+        METRICS.answers.hits.inc();
         if let Some(hash) = hash {
             service.persisted_queries.keep(hash, &request.query);
         }
@@ -241,11 +253,13 @@ async fn execute(
         }
     };
     let question = question.filter(|_| kind == OperationType::Query);
+    let began = Instant::now();
     let answer = within_time(async move {
         let good_until = state.good_until.clone();
         let execution = run(&service, request.data(state), document, kind);
         match question {
             Some(question) => {
+                METRICS.answers.misses.inc();
                 service
                     .answers
                     .find(&question, &good_until, execution)
@@ -254,7 +268,13 @@ async fn execute(
             None => execution.await,
         }
     });
-    match answer.await {
+    let answer = answer.await;
+    let executions = match kind {
+        OperationType::Mutation => &METRICS.mutation_seconds,
+        _ => &METRICS.query_seconds,
+    };
+    executions.observe(began.elapsed().as_secs_f64());
+    match answer {
         Ok(answer) => send(answer),
         Err((status, error)) => refuse(media_type, status, &error),
     }

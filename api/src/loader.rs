@@ -4,6 +4,8 @@
 //! A look-up waits until no read is under way in the request that may lead to more of them (a member's row, a page):
 //! without that, paths of different depth would come in batches of their own.
 
+mod boards;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +21,10 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::sync::Notify;
 
 use crate::app::SharedApp;
+use crate::boards::KnownBoard;
 use crate::error::{Error, ErrorCode, Result};
+
+use boards::{BoardBatch, Numbered};
 
 /// The most keys of one batch. A request's own limits are tighter.
 const BATCH_MAX: usize = 100_000;
@@ -64,6 +69,7 @@ pub struct Loaders {
     better_scores: Loader<Bound, Result<u64>, BetterScoresBatch>,
     entries: Loader<Place, Result<Option<Found>>, EntryBatch>,
     members: Loader<String, Result<Option<member::Model>>, MemberBatch>,
+    boards: Loader<i64, Numbered, BoardBatch>,
     reads: Arc<Reads>,
 }
 
@@ -102,6 +108,7 @@ impl Loaders {
             members: Loader::new(MemberBatch(app.clone()))
                 .with_max_batch_size(BATCH_MAX)
                 .with_yield_count(YIELD_COUNT),
+            boards: Loader::new(BoardBatch(app.clone())).with_yield_count(YIELD_COUNT),
             reads: Arc::default(),
         }
     }
@@ -201,6 +208,37 @@ impl Loaders {
         found
             .into_iter()
             .filter_map(|(key, row)| row.map(|row| row.map(|row| (key, row))).transpose())
+            .collect()
+    }
+
+    /// The board of a number, also one that was deleted; `None` where there never was one.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn board(&self, no: i64) -> Result<Option<Arc<KnownBoard>>> {
+        self.boards
+            .try_load(no)
+            .await
+            .map_err(|error| no_answer(&error))?
+    }
+
+    /// The boards of numbers, also those that were deleted; absent where there never was one.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<KnownBoard>>> {
+        let found = self
+            .boards
+            .try_load_many(numbers)
+            .await
+            .map_err(|error| no_answer(&error))?;
+        found
+            .into_iter()
+            .filter_map(|(no, board)| {
+                board
+                    .map(|board| board.map(|board| (no, board)))
+                    .transpose()
+            })
             .collect()
     }
 

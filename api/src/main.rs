@@ -9,9 +9,10 @@
 //! | [`hot`], [`reading`] | what many ask for at once; reads, and the first pages kept for a moment |
 //! | [`loader`] | the look-ups of one request, gathered |
 //! | [`committer`], [`queue`] | scores on their way into partitions |
-//! | [`worker`] | the log into SQL, and recovery |
+//! | [`worker`], [`schedule`] | the log into SQL, and recovery; the daily diff |
 //! | [`boards`], [`friends`], [`known`], [`recent_members`] | what this process knows of SQL, and what SQL does not know yet |
 //! | [`access`] | access tokens |
+//! | [`metrics`] | what is counted and measured |
 //! | [`demo`] | real boards to try |
 
 /// Answers are made of many small pieces.
@@ -34,9 +35,11 @@ mod hot;
 mod http;
 mod known;
 mod loader;
+mod metrics;
 mod queue;
 mod reading;
 mod recent_members;
+mod schedule;
 mod serve;
 mod worker;
 
@@ -83,8 +86,8 @@ enum LogFormat {
 enum Command {
     /// Serves GraphQL, and does the background work.
     Serve(ServeArguments),
-    /// Does the background work alone: the log into SQL, recovery.
-    Worker,
+    /// Does the background work alone: the log into SQL, recovery, the daily diff.
+    Worker(WorkerArguments),
     /// Creates the demo boards and loads their events; nothing where they are there.
     Demo,
     /// Prints the schema.
@@ -107,6 +110,14 @@ struct ServeArguments {
     no_workers: bool,
     #[command(flatten)]
     caches: hot::CacheSettings,
+    #[command(flatten)]
+    schedule: schedule::ScheduleSettings,
+}
+
+#[derive(Args)]
+struct WorkerArguments {
+    #[command(flatten)]
+    schedule: schedule::ScheduleSettings,
 }
 
 #[derive(Subcommand)]
@@ -147,21 +158,32 @@ async fn run(arguments: Arguments) -> Result<()> {
         print!("{}", graphql::sdl());
         return Ok(());
     }
-    refuse_unknown_variables(&[&OWN_SETTING_NAMES[..], &hot::SETTING_NAMES].concat())?;
+    refuse_unknown_variables(
+        &[
+            &OWN_SETTING_NAMES[..],
+            &hot::SETTING_NAMES,
+            &schedule::SETTING_NAMES,
+        ]
+        .concat(),
+    )?;
     start_log(&arguments)?;
     let settings = &arguments.settings;
     match arguments.command {
         Command::Serve(serve) => {
+            let background = match serve.no_workers {
+                true => None,
+                false => Some(serve.schedule.daily(settings)?),
+            };
             serve::serve(
                 settings,
                 serve.listen,
                 serve.public_reads,
-                !serve.no_workers,
+                background,
                 &serve.caches,
             )
             .await
         }
-        Command::Worker => serve::work(settings).await,
+        Command::Worker(worker) => serve::work(settings, worker.schedule.daily(settings)?).await,
         Command::Demo => serve::demo(settings).await,
         Command::Schema => Ok(()),
         Command::Token(command) => tokens(settings, command).await,

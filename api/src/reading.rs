@@ -20,6 +20,7 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::app::{App, Unread};
 use crate::error::Result;
 use crate::hot::Hot;
+use crate::metrics::METRICS;
 
 /// How many entries from the front are kept for a moment, as pages: the longest page and the two that say what comes after it.
 const HOT_ENTRIES_MAX: u64 = 1002;
@@ -243,6 +244,7 @@ impl App {
             limit,
         };
         let fetched = self.pages.find(&name, read).await;
+        METRICS.pages.count(!fetched.is_own);
         Ok((fetched.value?, fetched.good_until))
     }
 

@@ -19,6 +19,7 @@ use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::committer::Committers;
 use crate::hot::CacheSettings;
+use crate::schedule::Daily;
 use crate::worker::Signals;
 use crate::{demo, graphql, http, worker};
 
@@ -53,7 +54,7 @@ async fn migrate(db: &DatabaseConnection) -> Result<()> {
     Ok(tried?)
 }
 
-/// Serves until a signal comes, then drains: requests, commits, the log.
+/// Serves until a signal comes, then drains: requests, commits, the log. The background work is left to others where there is none.
 ///
 /// # Errors
 /// Where a store does not answer at the start, or the address is taken.
@@ -61,7 +62,7 @@ pub async fn serve(
     settings: &Settings,
     listen: SocketAddr,
     public_reads: bool,
-    workers: bool,
+    background: Option<Daily>,
     caches: &CacheSettings,
 ) -> Result<()> {
     let stop = Stop::on_signals()?;
@@ -75,7 +76,7 @@ pub async fn serve(
         .context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
-    let working = workers.then(|| Working::start(&deployment, &signals));
+    let working = background.map(|daily| Working::start(&deployment, &signals, daily));
     let app = Arc::new(App::new(
         deployment.clone(),
         committers,
@@ -122,13 +123,13 @@ async fn drain(app: SharedApp) {
 ///
 /// # Errors
 /// Where a store does not answer at the start.
-pub async fn work(settings: &Settings) -> Result<()> {
+pub async fn work(settings: &Settings, daily: Daily) -> Result<()> {
     let stop = Stop::on_signals()?;
     let deployment = settings
         .open(database(settings).await?)
         .await
         .context("the stores cannot be opened")?;
-    let working = Working::start(&deployment, &Arc::default());
+    let working = Working::start(&deployment, &Arc::default(), daily);
     stop.wait().await;
     working.stop().await;
     deployment.close().await;
@@ -152,7 +153,7 @@ pub async fn demo(settings: &Settings) -> Result<()> {
         .context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
-    let working = Working::start(&deployment, &signals);
+    let working = Working::start(&deployment, &signals, Daily::default());
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();
     let loaded = tokio::select! {
@@ -176,6 +177,7 @@ async fn announce(db: &DatabaseConnection, address: SocketAddr) -> Result<()> {
     println!("  GraphQL   http://{address}/graphql");
     println!("  GraphiQL  http://{address}/graphiql");
     println!("  health    http://{address}/healthz  http://{address}/readyz");
+    println!("  metrics   http://{address}/metrics");
     if access_token::Entity::find().count(db).await? == 0 {
         println!(
             "  admin token, shown this once: {}",
@@ -194,11 +196,16 @@ struct Working {
 }
 
 impl Working {
-    fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
+    fn start(deployment: &Deployment, signals: &Arc<Signals>, daily: Daily) -> Self {
         let (stop, stopped) = watch::channel(false);
         Self {
             stop,
-            task: tokio::spawn(worker::work(deployment.clone(), signals.clone(), stopped)),
+            task: tokio::spawn(worker::work(
+                deployment.clone(),
+                signals.clone(),
+                daily,
+                stopped,
+            )),
         }
     }
 

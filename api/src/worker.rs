@@ -1,15 +1,19 @@
-//! The background work: the log of every partition into SQL, recovery where a partition is not level, rolling windows moved on, and what others began.
+//! The background work: the log of every partition into SQL, recovery where a partition is not level, rolling windows moved on, what others began, and
+//! the daily diff.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use entity::Result;
 use entity::deployment::Deployment;
+use entity::job::{self, Begun};
 use entity::recovery::settle;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::schedule::Daily;
 
 /// How long nothing may happen before the heads are looked at again: other processes commit too.
 const IDLE: Duration = Duration::from_millis(200);
@@ -27,6 +31,9 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long ago a board was deleted whose data the request that deleted it left.
 const PURGE_AFTER_MS: i64 = 20_000;
 
+/// How long after sealing failed it is tried again, in milliseconds.
+const SEAL_AGAIN_MS: i64 = 10_000;
+
 /// How long a last round may take when the process stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -40,14 +47,23 @@ pub struct Signals {
 }
 
 /// Works until it is told to stop, then persists what is left, as far as the stores answer.
-pub async fn work(deployment: Deployment, signals: Arc<Signals>, stop: watch::Receiver<bool>) {
+pub async fn work(
+    deployment: Deployment,
+    signals: Arc<Signals>,
+    daily: Daily,
+    stop: watch::Receiver<bool>,
+) {
     tokio::join!(
+        daily.work(&deployment, stop.clone()),
         persist(&deployment, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {
             finish_what_was_begun(deployment).boxed()
         }),
         upkeep(&deployment, stop, |deployment| roll(deployment).boxed()),
     );
+    if let Err(error) = job::end_own(&deployment.db, "its server was stopped").await {
+        tracing::warn!(%error, "what was begun is taken for dead after a while");
+    }
 }
 
 async fn persist(deployment: &Deployment, signals: &Signals, mut stop: watch::Receiver<bool>) {
@@ -135,9 +151,10 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     if let Err(error) = entity::reshard::look_after(deployment).await {
         failed = Some(error);
     }
-    if let Err(error) = entity::seal::seal(deployment, deployment.clock.now_ms()).await {
+    if let Err(error) = seal(deployment).await {
         failed = Some(error);
     }
+    job::bury_dead(&deployment.db).await?;
     let before_ms = entity::now_ms() - PURGE_AFTER_MS;
     for board in entity::delete::left_over(deployment).await? {
         if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)
@@ -147,6 +164,27 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
         }
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// Seals what is due, as a job; nothing where another process is at it, or failed a moment ago.
+async fn seal(deployment: &Deployment) -> Result<()> {
+    let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
+    if !entity::seal::is_due(deployment, now_ms).await? {
+        return Ok(());
+    }
+    if job::failed_since(db, "SEAL", None, entity::now_ms() - SEAL_AGAIN_MS).await? {
+        return Ok(());
+    }
+    let Begun::Running(job) = job::begin(db, "SEAL", None).await? else {
+        return Ok(());
+    };
+    let sealed = entity::seal::seal(deployment, now_ms).await;
+    let outcome = match &sealed {
+        Ok(sealing) => Ok(sealing.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    job.end(outcome.as_deref().map_err(String::as_str)).await?;
+    sealed.map(drop)
 }
 
 /// Persists every partition whose head is not where SQL was last seen; recovers those that are not level.

@@ -294,22 +294,33 @@ impl Amending {
         events: &[(EventPlace, Event)],
         rolls: &Rolls,
     ) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
-        let replay = Replay::without(voided(events), rolls.now_ms);
         let sealed = self.sealing_before_ms.iter().copied();
-        let mut replay = replay
-            .rolled(self.board.no, rolls.clone())
-            .skipping_before(sealed);
-        for row in archived {
-            if let Some(state) = row.state() {
-                replay.begin_with(&self.board, &self.member, &row.segment, state);
-            }
-        }
-        for (place, event) in events {
-            replay.apply(&self.board, *place, event)?;
-        }
+        let replay = replayed(&self.board, &self.member, archived, events, rolls, sealed)?;
         let changes = replay.changes()?.into_iter();
         Ok(changes.map(|change| (change.id.clone(), change)).collect())
     }
+}
+
+/// A member's history, folded: what its archived events add up to in `all`, then its events; no periods that are being sealed.
+pub(crate) fn replayed(
+    board: &Board,
+    member: &MemberId,
+    archived: &[archived_entry::Model],
+    events: &[(EventPlace, Event)],
+    rolls: &Rolls,
+    sealing_before_ms: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
+) -> ranking::Result<Replay> {
+    let replay = Replay::without(voided(events), rolls.now_ms).rolled(board.no, rolls.clone());
+    let mut replay = replay.skipping_before(sealing_before_ms);
+    for row in archived {
+        if let Some(state) = row.state() {
+            replay.begin_with(board, member, &row.segment, state);
+        }
+    }
+    for (place, event) in events {
+        replay.apply(board, *place, event)?;
+    }
+    Ok(replay)
 }
 
 /// The events that a history voids.
@@ -322,7 +333,7 @@ fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
 }
 
 /// The windows of a board that can be sealed.
-fn seal_names(board: &Board) -> Vec<SealName> {
+pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
     let name = |(&window, added): (&Window, &ranking::board::Added)| {
         let name = SealName {
             board: board.no,

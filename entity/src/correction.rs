@@ -274,7 +274,7 @@ pub(crate) fn cursor_lock(partition: Partition) -> sea_orm::UpdateMany<crate::lo
         .filter(Column::Partition.eq(i32::from(partition.0)))
 }
 
-/// Sets the windows of a board's row that is there and has just these, and is not moving to another number of shards: to what they are, for its lock.
+/// Sets the windows of a board's row that is there, has just these in its generation, and is not moving to another number of shards: to what they are, for its lock.
 pub(crate) fn set_windows(
     row: &crate::board::Model,
     windows: &str,
@@ -287,6 +287,7 @@ pub(crate) fn set_windows(
         })
         .filter(Column::No.eq(row.no))
         .filter(Column::DeletedAtMs.is_null())
+        .filter(Column::Generation.eq(row.generation))
         .filter(Column::Reshard.is_null())
         .filter(Column::Windows.eq(&row.windows))
 }

@@ -13,7 +13,9 @@ use sea_orm::{
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
-use crate::{archive_file, board, dead_letter, fence, integrity_finding, reshard, seal};
+use crate::{
+    archive_file, board, dead_letter, fence, integrity_finding, integrity_proof, reshard, seal,
+};
 
 /// How many rows one statement takes away: the persister writes between two of them.
 const ROWS_MAX: u64 = 5000;
@@ -121,6 +123,10 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
         .await?;
     integrity_finding::Entity::delete_many()
         .filter(integrity_finding::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
+    integrity_proof::Entity::delete_many()
+        .filter(integrity_proof::Column::BoardNo.eq(no.0))
         .exec(db)
         .await?;
     for letter in dead_letter::Entity::find().all(db).await? {

@@ -1,5 +1,6 @@
 //! A deployment: the settings that say where its stores are, and the stores, opened.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +13,8 @@ use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{
-    ActiveValue::Set, ConnectOptions, Database, DatabaseConnection, EntityTrait, TryInsertResult,
+    AccessMode, ActiveValue::Set, ConnectOptions, Database, DatabaseConnection,
+    DatabaseTransaction, DbBackend, EntityTrait, IsolationLevel, TransactionTrait, TryInsertResult,
 };
 
 use crate::deployment_row;
@@ -36,6 +38,9 @@ pub struct Settings {
     /// The directory of archived events. By default archive in the data directory.
     #[arg(long, env = "LAUREL_ARCHIVE_DIR", global = true)]
     pub archive_dir: Option<PathBuf>,
+    /// A directory, best on another disk, where each archived file is written as well; a file that is damaged is put back from it. None by default.
+    #[arg(long, env = "LAUREL_ARCHIVE_COPY_DIR", global = true)]
+    pub archive_copy_dir: Option<PathBuf>,
     /// The database: sqlite:// or postgres://. By default laurel.sqlite in the data directory.
     #[arg(
         long,
@@ -69,10 +74,11 @@ pub struct Settings {
     pub redis_timeout_ms: u64,
 }
 
-/// The environment variables of [`Settings`].
-pub const SETTING_NAMES: [&str; 9] = [
+/// The environment variables of [`Settings`], in their order.
+pub const SETTING_NAMES: [&str; 10] = [
     "LAUREL_DATA_DIR",
     "LAUREL_ARCHIVE_DIR",
+    "LAUREL_ARCHIVE_COPY_DIR",
     "LAUREL_DATABASE_URL",
     "LAUREL_REDIS_URL",
     "LAUREL_REDIS_PREFIX",
@@ -97,6 +103,8 @@ pub struct Deployment {
     pub clock: Clock,
     /// Where archived events are.
     pub archive_dir: PathBuf,
+    /// Where each of their files is written as well.
+    pub archive_copy_dir: Option<PathBuf>,
     private_redis: Option<Arc<PrivateRedis>>,
 }
 
@@ -168,6 +176,40 @@ pub fn refuse_unknown_variables(known: &[&str]) -> Result<()> {
 }
 
 impl Settings {
+    /// The settings as environment variables, for another program that is to find the same stores.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let Self {
+            data_dir,
+            archive_dir,
+            archive_copy_dir,
+            database_url,
+            redis_url,
+            redis_prefix,
+            partitions,
+            dedup_hours,
+            log_commits_max,
+            redis_timeout_ms,
+        } = self;
+        let text = |text: &dyn ToString| Some(text.to_string().into());
+        let values: [Option<OsString>; SETTING_NAMES.len()] = [
+            Some(data_dir.into()),
+            archive_dir.as_ref().map(Into::into),
+            archive_copy_dir.as_ref().map(Into::into),
+            database_url.as_ref().map(Into::into),
+            redis_url.as_ref().map(Into::into),
+            text(redis_prefix),
+            partitions.as_ref().and_then(|count| text(count)),
+            text(dedup_hours),
+            text(log_commits_max),
+            text(redis_timeout_ms),
+        ];
+        let named = SETTING_NAMES.into_iter().zip(values);
+        named
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
     /// Connects to SQL; creates the data directory and the SQLite file where they are missing.
     ///
     /// # Errors
@@ -255,6 +297,7 @@ impl Settings {
             clock: Clock::default(),
             archive_dir: (self.archive_dir.clone())
                 .unwrap_or_else(|| self.data_dir.join("archive")),
+            archive_copy_dir: self.archive_copy_dir.clone(),
             private_redis,
         })
     }
@@ -291,6 +334,22 @@ impl Settings {
 }
 
 impl Deployment {
+    /// A transaction for reading SQL as it is at one moment. To be rolled back.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn view(&self) -> Result<DatabaseTransaction> {
+        let view = match self.db.get_database_backend() {
+            DbBackend::Postgres => {
+                let level = Some(IsolationLevel::RepeatableRead);
+                let reading = Some(AccessMode::ReadOnly);
+                self.db.begin_with_config(level, reading).await?
+            }
+            _ => self.db.begin().await?,
+        };
+        Ok(view)
+    }
+
     /// Starts the private Redis again if it died; nothing where Redis is somebody else's.
     pub async fn revive_redis(&self) {
         if let Some(redis) = &self.private_redis

@@ -45,8 +45,21 @@ pub(crate) async fn drop_keys(
 ) -> Result<()> {
     let mut keys = deployment.store.board_keys(partition, board.no).await?;
     keys.retain(|key| is_meant(key));
+    drop_listed(deployment, partition, board.no, &keys).await
+}
+
+/// Drops some keys that a partition has of a board.
+///
+/// # Errors
+/// What the stores say.
+pub(crate) async fn drop_listed(
+    deployment: &Deployment,
+    partition: Partition,
+    no: BoardNo,
+    keys: &[String],
+) -> Result<()> {
     for keys in keys.chunks(KEYS_MAX) {
-        let mut dropping = Dropping { no: board.no, keys };
+        let mut dropping = Dropping { no, keys };
         let deadline = Instant::now() + COMMIT_TIMEOUT;
         carry_out(deployment, partition, &mut dropping, deadline).await?;
     }

@@ -66,6 +66,27 @@ pub(crate) async fn since(
     cursor: &log_cursor::Model,
     events: Select<score_event::Entity>,
 ) -> Result<Option<(log_cursor::Model, Vec<score_event::Model>)>> {
+    let Some(now) = later(deployment, partition, cursor).await? else {
+        return Ok(None);
+    };
+    let rows = events
+        .filter(score_event::Column::Partition.eq(cursor.partition))
+        .filter(score_event::Column::Seq.gt(cursor.seq))
+        .filter(score_event::Column::Seq.lte(now.seq))
+        .all(&deployment.db)
+        .await?;
+    Ok(Some((now, rows)))
+}
+
+/// Where SQL's cursor is now, once SQL has what was in the log; `None` where the history does not lead on to there from an earlier one.
+///
+/// # Errors
+/// What the stores say.
+pub(crate) async fn later(
+    deployment: &Deployment,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+) -> Result<Option<log_cursor::Model>> {
     let now = present(deployment, partition).await?;
     if now.seq < cursor.seq {
         return Ok(None);
@@ -77,11 +98,5 @@ pub(crate) async fn since(
             return Ok(None);
         }
     }
-    let rows = events
-        .filter(score_event::Column::Partition.eq(cursor.partition))
-        .filter(score_event::Column::Seq.gt(cursor.seq))
-        .filter(score_event::Column::Seq.lte(now.seq))
-        .all(&deployment.db)
-        .await?;
-    Ok(Some((now, rows)))
+    Ok(Some(now))
 }

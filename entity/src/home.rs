@@ -58,12 +58,31 @@ pub(crate) async fn each_event(
 /// The condition that an event is of a layout of its board.
 fn of_layout(board: &Board, layout: usize) -> Condition {
     use score_event::Column::Generation;
-    let former = &board.layouts.former;
-    let since = layout.checked_sub(1).map(|before| former[before].before);
-    let before = former.get(layout).map(|former| former.before);
-    Condition::all()
-        .add_option(since.map(|since| Generation.gte(since)))
-        .add_option(before.map(|before| Generation.lt(before)))
+    let generations = board.generations_of(layout);
+    let is_of = || {
+        Condition::all()
+            .add(Generation.gte(generations.start))
+            .add(Generation.lt(generations.end))
+    };
+    let none = Condition::all();
+    if board.has_moved() { is_of() } else { none }
+}
+
+/// The condition that an event of somebody who is in a partition came up to a seq of it: all of former layouts did.
+pub(crate) fn up_to(board: &Board, partition: Partition, seq: i64) -> Condition {
+    use score_event::Column::{Generation, Partition as In, Seq};
+    let present = Condition::all()
+        .add(In.eq(i32::from(partition.0)))
+        .add(Seq.lte(seq));
+    let since = board.has_moved().then(|| board.layout_since());
+    Condition::any()
+        .add(present)
+        .add_option(since.map(|since| Generation.lt(since)))
+}
+
+/// Whether an event of somebody came up to a seq of the partition that he is in.
+pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq: u64) -> bool {
+    place.seq <= seq || board.layout_of(event.generation) < board.layout()
 }
 
 /// Gives the all-time rows of those who are in a partition of a board that moved: the rows may still name the one that they were in before.

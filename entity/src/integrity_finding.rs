@@ -32,6 +32,10 @@ pub struct Model {
     pub redis: Option<i64>,
     /// Whether it was mended.
     pub repaired: bool,
+    /// Where it was found: ENTRY, SEALED, ARCHIVED, FILE, KEY or PERIODS.
+    pub place: String,
+    /// What else there is to say.
+    pub note: Option<String>,
 }
 
 /// None that are followed.

@@ -17,7 +17,8 @@ use ranking::roll::RollMark;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::seen::seen_entry;
 use ranking::store::recovery::{Found, Recovery};
-use ranking::store::write::{PAIRS_MAX, Writes};
+use ranking::store::stage::Stages;
+use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
 use ranking::window::{Period, Window};
 use sea_orm::{
@@ -38,8 +39,8 @@ const ROWS_MAX: u64 = 10_000;
 /// How often the right to recover is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
 
-/// How many pairs one step of loading writes.
-const STEP_PAIRS: usize = 10 * PAIRS_MAX;
+/// How many standings one step puts in place.
+const STEP_STANDINGS: usize = 500;
 
 /// Brings a partition level with SQL; nothing where it is level. Where somebody else is at it, it waits a moment: ask again.
 ///
@@ -215,31 +216,21 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
     let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
     let boards = board::rules_of(living.collect())?;
     let now_ms = last_known_ms(deployment, &cursor).await?;
-    let mut rolled = BTreeSet::new();
+    let standings = load_standings(deployment, partition, &boards, now_ms).await?;
+    let rolled: BTreeSet<_> = standings
+        .iter()
+        .filter(|change| change.id.window.rolling().is_some())
+        .map(|change| (change.id.board, change.id.series(), change.id.window))
+        .collect();
+    let stages = deployment
+        .store
+        .stages(partition, crate::random_id())
+        .await?;
+    let put = put_standings(deployment, partition, recovery, &stages, standings).await;
+    // What is left expires anyway.
+    let _ = stages.discard().await;
+    put?;
     let keys = deployment.store.keys();
-    for StandingsChange {
-        id,
-        present_from_ms,
-        entries,
-    } in load_standings(deployment, partition, &boards, now_ms).await?
-    {
-        if id.window.rolling().is_some() {
-            rolled.insert((id.board, id.series(), id.window));
-        }
-        for chunk in entries.chunks(STEP_PAIRS) {
-            let mut writes = Writes::default();
-            writes.change(
-                keys,
-                partition,
-                &StandingsChange {
-                    id: id.clone(),
-                    present_from_ms,
-                    entries: chunk.to_vec(),
-                },
-            );
-            recovery.apply(&writes).await?;
-        }
-    }
     let mut writes = Writes::default();
     for (no, series, window) in rolled {
         let Some(board) = boards.get(&no) else {
@@ -261,6 +252,37 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
     Ok(recovery
         .finish(cursor.seq as u64, &cursor.commit_id)
         .await?)
+}
+
+/// Loads standings beside their places, and puts them there while the right to recover is held.
+async fn put_standings(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+    stages: &Stages,
+    standings: Vec<StandingsChange>,
+) -> Result<()> {
+    let keys = deployment.store.keys();
+    let (mut writes, mut staged) = (Writes::default(), vec![]);
+    for change in standings {
+        let StandingsChange { id, entries, .. } = change;
+        let members = entries.into_iter();
+        let entries: Vec<(MemberId, RankKey)> = members
+            .filter_map(|(member, key)| Some((member, key?)))
+            .collect();
+        let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
+        let stage = stages.load(&id, entries.len(), entry).await?;
+        writes.swap_in(&stage, &keys.standings(partition, &id));
+        writes.note_period(keys, partition, &id, change.present_from_ms);
+        staged.push(stage);
+        if staged.len() == STEP_STANDINGS {
+            recovery.apply(&std::mem::take(&mut writes)).await?;
+            staged.drain(..).for_each(|stage| stages.forget(&stage));
+        }
+    }
+    recovery.apply(&writes).await?;
+    staged.iter().for_each(|stage| stages.forget(stage));
+    Ok(())
 }
 
 /// The present, as far as a partition's history may know of it: another clock may have been ahead of this one.

@@ -41,8 +41,9 @@ use tokio::time::sleep;
 use crate::board;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
+pub use ready::at_rest;
 use ready::{has_refused, ready};
-use stage::Stages;
+use stage::Staging;
 
 pub use state::{Reshard, Step};
 
@@ -256,14 +257,14 @@ impl<'a> Moving<'a> {
     /// All of a move that has begun; `None` where something came between, and it is undone.
     async fn go(&mut self) -> Result<Option<Resharded>> {
         let staged = self.stage_and_hold().await;
-        let (held, mut stages) = match staged {
+        let (held, mut staging) = match staged {
             Ok(Some(staged)) => staged,
             other => {
                 self.undo().await?;
                 return other.map(|_| None);
             }
         };
-        let standings = stages.standings();
+        let standings = staging.standings();
         let keys = self.keys().await?;
         (self.watch)("listed");
         if !self.decide().await? {
@@ -272,9 +273,9 @@ impl<'a> Moving<'a> {
         }
         let decided = Instant::now();
         (self.watch)("decided");
-        let rolls = stages.rolls.clone();
+        let rolls = staging.rolls.clone();
         for &partition in &self.partitions {
-            let part = stages.parts.remove(&partition);
+            let part = staging.parts.remove(&partition);
             let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
             self.release(partition, part, &rolls, keys).await?;
             (self.watch)("released");
@@ -293,16 +294,16 @@ impl<'a> Moving<'a> {
     }
 
     /// Stages the board by its next layout and holds it, and since when; `None` where that has to be begun again.
-    async fn stage_and_hold(&mut self) -> Result<Option<(Instant, Stages)>> {
+    async fn stage_and_hold(&mut self) -> Result<Option<(Instant, Staging)>> {
         let (deployment, no) = (self.deployment, self.row.no);
         (self.watch)("begun");
-        let mut stages = Stages::make(self).await?;
+        let mut staging = Staging::make(self).await?;
         (self.watch)("staged");
         let new = deployment.store.partitions().of_board(&self.target);
         self.remember_all(&new).await?;
         (self.watch)("remembered");
         for _ in 0..CATCH_UPS_MAX {
-            let touched = stages.catch_up(self).await?;
+            let touched = staging.catch_up(self).await?;
             self.remember(&touched).await?;
             if touched.len() <= LEFT_MAX {
                 break;
@@ -315,18 +316,18 @@ impl<'a> Moving<'a> {
         (self.watch)("holding");
         self.hold().await?;
         (self.watch)("held");
-        let touched = stages.catch_up(self).await?;
+        let touched = staging.catch_up(self).await?;
         self.remember(&touched).await?;
         (self.watch)("caught-up");
         let now_ms = deployment.clock.now_ms();
-        let is_whole = stages.reaches(&self.target, now_ms)?
-            && stages.keep(deployment).await?
+        let is_whole = staging.reaches(&self.target, now_ms)?
+            && staging.is_whole().await?
             && !has_refused(deployment, no).await?;
         if !is_whole {
-            stages.drop(deployment).await?;
+            staging.discard().await;
             return Ok(None);
         }
-        Ok(Some((held, stages)))
+        Ok(Some((held, staging)))
     }
 
     /// The keys that partitions have of the board: nobody makes new ones while it is held.

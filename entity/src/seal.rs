@@ -81,6 +81,27 @@ pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
     failed.map_or(Ok(sealing), Err)
 }
 
+/// Whether [`seal`] would find something to do at an instant.
+///
+/// # Errors
+/// What the stores say.
+pub async fn is_due(deployment: &Deployment, now_ms: i64) -> Result<bool> {
+    let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
+    let mut failed = None;
+    for row in with_windows.all(&deployment.db).await? {
+        if !row.window_rows()?.iter().any(may_be_due) {
+            continue;
+        }
+        match due(deployment, &row, now_ms).await {
+            Ok(Some(_)) => return Ok(true),
+            Ok(None) => {}
+            // One board's trouble is not the others'.
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(false), Err)
+}
+
 /// As [`seal`], of one board.
 ///
 /// # Errors
@@ -176,31 +197,15 @@ async fn seal_board(
     sealing: &mut Sealing,
 ) -> Result<()> {
     for _ in 0..STEPS_MAX {
-        let board = row.to_ranking()?;
-        let mut windows = row.window_rows()?;
-        // What is being filled or dropped comes first, and so does a move to another number of shards.
-        let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
-        if !windows.iter().all(is_whole) || row.reshard.is_some() {
-            return Ok(());
-        }
-        let mut next = None;
-        for (index, window) in windows.iter().enumerate() {
-            let Some(mut step) = step(window, &board, now_ms)? else {
-                continue;
-            };
-            if let Step::Decide(before_ms) = &mut step {
-                let open_ms = open_from_ms(deployment, &board, window.name.parse()?).await?;
-                *before_ms = open_ms.min(*before_ms);
-                if *before_ms <= window.sealed().sealing_before_ms {
-                    continue;
-                }
-            }
-            next = Some((index, step));
-            break;
-        }
-        let Some((index, step)) = next else {
+        let Some(due) = due(deployment, &row, now_ms).await? else {
             return Ok(());
         };
+        let Due {
+            board,
+            mut windows,
+            index,
+            step,
+        } = due;
         let window = &mut windows[index];
         let part = Part {
             deployment,
@@ -240,6 +245,44 @@ async fn seal_board(
         row = later;
     }
     Ok(())
+}
+
+/// What is to be done next for a board.
+struct Due {
+    board: Board,
+    windows: Vec<WindowRow>,
+    /// For which of them.
+    index: usize,
+    step: Step,
+}
+
+/// What is to be done next for a board, if there is something.
+async fn due(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Option<Due>> {
+    let (board, windows) = (row.to_ranking()?, row.window_rows()?);
+    // What is being filled or dropped comes first, and so does a move to another number of shards.
+    let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
+    if !windows.iter().all(is_whole) || row.reshard.is_some() {
+        return Ok(None);
+    }
+    for (index, window) in windows.iter().enumerate() {
+        let Some(mut step) = step(window, &board, now_ms)? else {
+            continue;
+        };
+        if let Step::Decide(before_ms) = &mut step {
+            let open_ms = open_from_ms(deployment, &board, window.name.parse()?).await?;
+            *before_ms = open_ms.min(*before_ms);
+            if *before_ms <= window.sealed().sealing_before_ms {
+                continue;
+            }
+        }
+        return Ok(Some(Due {
+            board,
+            windows,
+            index,
+            step,
+        }));
+    }
+    Ok(None)
 }
 
 /// The instant from which on a window's periods are still needed: of a rolling window what has begun last and comes after it, of its base

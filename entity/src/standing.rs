@@ -135,6 +135,30 @@ pub(crate) async fn fold_onto(
     insert_chunked::<Entity, _>(transaction, upserts, Some(replace())).await
 }
 
+/// The rows that a member's whole history adds up to, as of a commit that the transaction has.
+///
+/// # Errors
+/// What SQL says.
+pub async fn anew(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    board: &Board,
+    member: &str,
+    seq: u64,
+) -> Result<Vec<Model>, DbErr> {
+    let states = refold(transaction, partition, board, member).await?;
+    let mut rows = vec![];
+    for (segment, state) in states {
+        match row_of(board, segment, member, state, partition, seq) {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                tracing::error!(board = %board.no, member, %error, "a row of standing cannot be written; look at the member's rows of score_event");
+            }
+        }
+    }
+    Ok(rows)
+}
+
 /// What a member's whole history adds up to, by segment: the archived part, and what came after it. The transaction holds the partition's cursor, so
 /// nothing is archived meanwhile.
 async fn refold(

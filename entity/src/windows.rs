@@ -9,17 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::bases;
 use ranking::board_mark::BoardMark;
 use ranking::window::Window;
-use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter};
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::board::{self, WindowRow, WindowState, windows_text};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::fill::fill;
+use crate::job::{self, Begun};
 use crate::recovery::settle;
-use crate::{fence, job, seal};
-
-/// How long a job of another process is taken to be still at it, in milliseconds. Two at once do no harm.
-const JOB_ALONE_MS: i64 = 60_000;
+use crate::{fence, seal};
 
 /// How long after a job failed it is tried again, in milliseconds.
 const JOB_AGAIN_MS: i64 = 10_000;
@@ -112,53 +110,26 @@ pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
     Ok(unfinished)
 }
 
-/// Fills a board's new windows and takes dropped ones away, as a job; nothing where another process began it a moment ago. A window that
+/// Fills a board's new windows and takes dropped ones away, as a job; nothing where another one makes its standings, or failed a moment ago. A window that
 /// the history does not fit into is dropped again: late scores may have led out of its range.
 ///
 /// # Errors
 /// What the stores say, or where the board changes meanwhile: call it again.
 pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
-    let db = &deployment.db;
-    let now_ms = crate::now_ms();
-    let since = |state: &str, ms: i64| {
-        Condition::all()
-            .add(job::Column::State.eq(state))
-            .add(job::Column::StartedAtMs.gt(now_ms - ms))
-    };
-    let lately = Condition::any()
-        .add(since("RUNNING", JOB_ALONE_MS))
-        .add(since("FAILED", JOB_AGAIN_MS));
-    let others = job::Entity::find()
-        .filter(job::Column::BoardNo.eq(row.no))
-        .filter(lately);
-    if others.count(db).await? > 0 {
+    let (db, kind) = (&deployment.db, "REBUILD");
+    let since_ms = crate::now_ms() - JOB_AGAIN_MS;
+    if job::failed_since(db, kind, Some(row.no), since_ms).await? {
         return Ok(());
     }
-    let begun = job::ActiveModel {
-        kind: Set("REBUILD".to_owned()),
-        board_no: Set(Some(row.no)),
-        state: Set("RUNNING".to_owned()),
-        progress: Set(0.0),
-        started_at_ms: Set(now_ms),
-        ..Default::default()
+    let Begun::Running(job) = job::begin(db, kind, Some(row.no)).await? else {
+        return Ok(());
     };
-    let id = job::Entity::insert(begun).exec(db).await?.last_insert_id;
     let finished = fill_and_drop(deployment, row).await;
-    let (state, summary) = match &finished {
-        Ok(()) => ("DONE", "the windows are as the board says".to_owned()),
-        Err(error) => ("FAILED", error.to_string()),
-    };
-    let ended = job::ActiveModel {
-        id: Set(id),
-        state: Set(state.to_owned()),
-        progress: Set(if finished.is_ok() { 1.0 } else { 0.0 }),
-        finished_at_ms: Set(Some(crate::now_ms())),
-        summary: Set(Some(summary)),
-        ..Default::default()
-    };
-    job::Entity::update(ended)
-        .exec_without_returning(db)
-        .await?;
+    let reason = finished.as_ref().err().map(ToString::to_string);
+    let outcome = reason
+        .as_deref()
+        .map_or(Ok("the windows are as the board says"), Err);
+    job.end(outcome).await?;
     match finished {
         Err(Error::Ranking(ranking::Error::OutOfRange(reason))) => {
             tracing::error!(

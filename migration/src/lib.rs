@@ -5,6 +5,8 @@ mod m20261121_000002_whole_surface;
 mod m20261121_000003_seals;
 mod m20261121_000004_standing_member;
 mod m20261121_000005_archive;
+mod m20261121_000006_job_lease;
+mod m20261121_000007_proof;
 mod m20261121_000008_reshard;
 
 pub use sea_orm_migration::MigratorTrait;
@@ -23,6 +25,8 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000003_seals::Migration),
             Box::new(m20261121_000004_standing_member::Migration),
             Box::new(m20261121_000005_archive::Migration),
+            Box::new(m20261121_000006_job_lease::Migration),
+            Box::new(m20261121_000007_proof::Migration),
             Box::new(m20261121_000008_reshard::Migration),
         ]
     }

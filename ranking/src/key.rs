@@ -17,7 +17,8 @@
 //!            │ │  └ generation in which the board got the window
 //!            │ └ board number
 //!            └ partition, the hash tag: all keys of a partition are on one node
-//! laurel:{3}:stage:<commit id>:…          a standings being rebuilt, under its later name; expires
+//! laurel:{3}:stage:<id>                   there while all that was staged under that id is; expires before it
+//! laurel:{3}:stage:<id>:…                 a standings being made anew, under its later name; expires
 //! ```
 //! `laurel` is the prefix. `:` and `%` inside a part are written `%3A` and `%25`.
 
@@ -173,16 +174,16 @@ impl KeySpace {
         self.of(partition, format_args!("z:{id}"))
     }
 
-    /// Sorted set: a standings that is being rebuilt, until it is renamed to its own key.
+    /// Sorted set: a standings that is being made anew, until it is renamed to its own key.
     #[must_use]
-    pub fn stage(&self, partition: Partition, commit: &str, id: &StandingsId) -> String {
-        self.of(partition, format_args!("stage:{commit}:{id}"))
+    pub fn stage(&self, partition: Partition, stage: &str, id: &StandingsId) -> String {
+        self.of(partition, format_args!("stage:{stage}:{id}"))
     }
 
-    /// String: there as long as all that was staged under a name is. It expires as stages do.
+    /// String: there while all that was staged under an id is.
     #[must_use]
-    pub fn stage_mark(&self, partition: Partition, name: &str) -> String {
-        self.of(partition, format_args!("stage:{name}"))
+    pub fn stage_mark(&self, partition: Partition, stage: &str) -> String {
+        self.of(partition, format_args!("stage:{stage}"))
     }
 
     /// The pattern of all keys of a partition's standings, or of one board's.

@@ -4,6 +4,7 @@
 //! A member's events are in order by layout, then seq, then index: within a layout all of them are in one partition.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::board::{Board, Rules};
@@ -53,6 +54,15 @@ impl Board {
     pub fn layout_since(&self) -> u32 {
         let last = self.layouts.former.last();
         last.map_or(1, |former| former.before)
+    }
+
+    /// The generations that events of a layout have.
+    #[must_use]
+    pub fn generations_of(&self, layout: usize) -> Range<u32> {
+        let former = &self.layouts.former;
+        let since = layout.checked_sub(1).and_then(|before| former.get(before));
+        let end = former.get(layout);
+        since.map_or(0, |former| former.before)..end.map_or(i32::MAX as u32, |former| former.before)
     }
 
     /// The number of shards of every layout, oldest first.
@@ -172,6 +182,11 @@ mod tests {
         assert_eq!((board.generation, board.layout_since()), (6, 6));
         let layouts = (1..8).map(|generation| board.layout_of(generation));
         assert_eq!(layouts.collect::<Vec<_>>(), [0, 1, 1, 1, 1, 2, 2]);
+        for generation in 1..8 {
+            let layout = board.layout_of(generation);
+            let is_of = |&other: &usize| board.generations_of(other).contains(&generation);
+            assert_eq!((0..3).filter(is_of).collect::<Vec<_>>(), [layout]);
+        }
         let before = board.before_move();
         assert_eq!((before.generation, before.rules.shards), (5, 16));
         assert_eq!(before.layout_since(), 2);
@@ -192,8 +207,8 @@ mod tests {
             }
             let member = MemberId::new(&member).unwrap();
             let homes = partitions.homes(&now, partitions.of_member(&now, &member));
-            for layout in 0..shards.len() {
-                let then = board(no, shards[layout]);
+            for (layout, &of_layout) in shards.iter().enumerate() {
+                let then = board(no, of_layout);
                 let partition = partitions.of_member(&then, &member);
                 prop_assert_eq!(partitions.of_member_in(&now, &member, layout), partition);
                 prop_assert!(homes.contains(&(layout, partition)));

@@ -154,6 +154,17 @@ impl Replay {
         states.get(id).copied()
     }
 
+    /// What a member has on a board, standings by standings.
+    pub fn states_of_member(
+        &self,
+        board: BoardNo,
+        member: &MemberId,
+    ) -> impl Iterator<Item = (&StandingsId, &Period, State)> {
+        let states = self.states.get(&(board, member.clone()));
+        let states = states.into_iter().flatten();
+        states.map(|(id, state)| (id, &self.standings[id].1, *state))
+    }
+
     /// The key that a member has in a standings; `None` where it is not there.
     ///
     /// # Errors

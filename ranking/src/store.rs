@@ -1,21 +1,24 @@
 //! Redis: the servers, the scripts, and what an answer means.
 //!
-//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], another number of shards in `moving`, rolling in [`roll`],
-//! seals in [`seal`]; which server has a partition, and how a command gets there, in `cluster` and `route`. A partition is *level* while its head carries
+//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], rolling in [`roll`],
+//! seals in [`seal`], the integrity diff's in [`integrity`], loads in [`stage`], a board's event ids in `ids`, the form that sorted sets are dumped in in [`payload`]; which server has a partition, and how a command gets there, in `cluster` and `route`. A partition is *level* while its head carries
 //! the run id of the server that answers. Every connection belongs to one run of a server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover, a move to another server or a flush is noticed by the first read after it.
 
 pub mod batch;
 mod cluster;
 pub mod history;
+mod ids;
+pub mod integrity;
 pub mod merge;
-mod moving;
 mod node;
+pub mod payload;
 pub mod read;
 pub mod recovery;
 pub mod roll;
 mod route;
 pub mod seal;
+pub mod stage;
 pub mod write;
 
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use redis::{FromRedisValue, Pipeline, RedisError, Script};
 
 use self::cluster::Cluster;
 use self::node::Greeting;
+use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
 use crate::id::Partition;
@@ -45,6 +49,7 @@ struct Inner {
     partitions: Partitions,
     scripts: Scripts,
     own_writes: AtomicU64,
+    loading: Loading,
 }
 
 #[derive(Debug)]
@@ -112,6 +117,7 @@ impl Store {
             partitions,
             scripts,
             own_writes: AtomicU64::new(0),
+            loading: Loading::new(url),
         };
         Ok(Self {
             inner: Arc::new(inner),

@@ -6,6 +6,7 @@
 //! | [`midnight`] | what writers feel while every board's window is moved on |
 //! | [`serving`] | what a server does for GraphQL clients, beside Redis alone |
 //! | [`peers`] | what other libraries and SQL alone do |
+//! | [`history`] | a rebuild and a diff of millions of entries, beside polars, DuckDB and bare loading |
 //! | [`server`] | the server and what loads it |
 //! | [`chart`] | latency over size, drawn |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
@@ -22,6 +23,7 @@
 mod chart;
 mod cost;
 mod figures;
+mod history;
 mod machine;
 mod midnight;
 mod peers;
@@ -34,7 +36,7 @@ mod stores;
 use std::time::Instant;
 
 use crate::figures::Figures;
-use crate::stores::Stores;
+use crate::stores::{PARTITIONS, Stores};
 
 /// How often everything is measured; medians are of so many.
 const RUNS: usize = 3;
@@ -66,7 +68,7 @@ async fn main() {
     let begun = Instant::now();
     let scale = Scale::from_environment();
     let mut figures = Figures::default();
-    let stores = Stores::open().await;
+    let stores = Stores::open(PARTITIONS).await;
     let machine = machine::describe(&stores, scale.0).await;
     // What cargo passes begins with a dash.
     let parts: Vec<String> = std::env::args()
@@ -79,13 +81,18 @@ async fn main() {
     }
     stores.close().await;
     if asked("windows") {
-        midnight::measure(Stores::open().await, scale, &mut figures).await;
+        midnight::measure(Stores::open(PARTITIONS).await, scale, &mut figures).await;
     }
     if asked("serving") {
-        serving::measure(Stores::open().await, scale, &mut figures).await;
+        serving::measure(Stores::open(PARTITIONS).await, scale, &mut figures).await;
     }
     if asked("peers") {
-        peers::measure(Stores::open().await, scale, &mut figures).await;
+        peers::measure(Stores::open(PARTITIONS).await, scale, &mut figures).await;
+    }
+    if asked("history") {
+        // Whoever asks for it alone has the time for all of it.
+        let part = if parts.is_empty() { 0.1 } else { 1.0 };
+        history::measure(Scale(scale.0 * part), &mut figures).await;
     }
     figures.print();
     let path = figures.write(&machine);

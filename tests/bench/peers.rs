@@ -92,8 +92,8 @@ async fn own(server: &Server, members: usize) -> Value {
     json!({ "around": around.rate, "top": top.rate, "submit": submit.rate })
 }
 
-/// The libraries, in versions that are pinned; those that cannot be had are left out.
-async fn install() -> Vec<Peer> {
+/// Where scripts lie, and what they need.
+pub(crate) fn dir() -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/peers");
     let dir = Figures::dir().join("peers");
     std::fs::create_dir_all(&dir).unwrap();
@@ -101,17 +101,29 @@ async fn install() -> Vec<Peer> {
         let file = entry.unwrap();
         std::fs::copy(file.path(), dir.join(file.file_name())).unwrap();
     }
+    dir
+}
+
+/// A Python of its own with wheels in versions that are pinned; none where they cannot be had.
+pub(crate) async fn python(name: &str, wheels: &str) -> Option<PathBuf> {
+    let dir = dir();
+    let install =
+        format!("python3 -m venv {name} && {name}/bin/python -m pip install --quiet {wheels}");
+    let is_there = shell(&dir, &install).await;
+    is_there.then(|| dir.join(name).join("bin/python"))
+}
+
+/// The libraries; those that cannot be had are left out.
+async fn install() -> Vec<Peer> {
     let mut peers = vec![];
-    let python = dir.join("venv/bin/python");
-    let wheels = "python3 -m venv venv && venv/bin/python -m pip install --quiet leaderboard==3.7.3 'redis==2.10.6'";
-    if shell(&dir, wheels).await {
+    if let Some(program) = python("leaderboards", "leaderboard==3.7.3 redis==2.10.6").await {
         peers.push(Peer {
             name: "leaderboard (PyPI)",
-            program: python,
+            program,
             script: "leaderboard_py.py",
         });
     }
-    if shell(&dir, "npm ci --no-audit --no-fund --silent").await {
+    if shell(&dir(), "npm ci --no-audit --no-fund --silent").await {
         peers.push(Peer {
             name: "redis-rank (npm)",
             program: "node".into(),
@@ -140,7 +152,7 @@ impl Peer {
     async fn work(&self, stores: &Stores, members: usize) -> Value {
         let mut command = Command::new(&self.program);
         command
-            .current_dir(Figures::dir().join("peers"))
+            .current_dir(dir())
             .arg(self.script)
             .arg(stores.socket())
             .args(["peers", &members.to_string(), SECONDS]);
@@ -158,7 +170,7 @@ async fn sql(server: &Server, rows: usize, figures: &mut Figures) {
         .unwrap();
     let fill = format!(
         "CREATE TABLE played (member text COLLATE \"C\" PRIMARY KEY, score bigint NOT NULL);
-         INSERT INTO played SELECT 'member-' || lpad(n::text, 9, '0'), (n * 7919) % {rows} FROM generate_series(0, {rows} - 1) AS n;
+         INSERT INTO played SELECT 'member-' || lpad(n::text, 9, '0'), (n::bigint * 7919) % {rows} FROM generate_series(0, {rows} - 1) AS n;
          CREATE INDEX played_score ON played (score);
          VACUUM ANALYZE played"
     );

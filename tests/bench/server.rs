@@ -70,10 +70,11 @@ impl Drop for Server {
     }
 }
 
-fn program(stores: &Stores) -> Command {
+/// A program of the release build, with the settings of the stores.
+pub(crate) fn program(stores: &Stores, name: &str) -> Command {
     let this = std::env::current_exe().unwrap();
     let release = this.ancestors().nth(2).unwrap();
-    let mut command = Command::new(release.join("api"));
+    let mut command = Command::new(release.join(name));
     command
         .env("LAUREL_DATA_DIR", stores.dir().join("data"))
         .env("LAUREL_REDIS_URL", stores.redis_url())
@@ -85,12 +86,12 @@ fn program(stores: &Stores) -> Command {
 impl Server {
     /// Starts one with further settings, and waits until it is ready.
     pub(crate) async fn start(stores: &Stores, settings: &[(&str, &str)]) -> Self {
-        let token = program(stores)
+        let token = program(stores, "api")
             .args(["token", "create", "--scope", "admin"])
             .output()
             .expect("`make bench` builds the api");
         let token = String::from_utf8(token.stdout).unwrap().trim().to_owned();
-        let mut child = program(stores)
+        let mut child = program(stores, "api")
             .arg("serve")
             .envs(settings.iter().copied())
             .stdout(Stdio::piped())

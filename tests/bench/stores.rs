@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 /// The partitions, as of a deployment that is born without being told.
-const PARTITIONS: u16 = 16;
+pub(crate) const PARTITIONS: u16 = 16;
 
 /// How long Redis may take for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -67,8 +67,8 @@ impl Spent {
 }
 
 impl Stores {
-    /// Starts and opens new ones with nothing in them.
-    pub(crate) async fn open() -> Self {
+    /// Starts and opens new ones with nothing in them, in so many partitions.
+    pub(crate) async fn open(partitions: u16) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("laurel-bench-")
             .tempdir()
@@ -94,11 +94,12 @@ impl Stores {
             database_url: None,
             redis_url: Some(redis_url.clone()),
             redis_prefix: "laurel".to_owned(),
-            partitions: Some(PARTITIONS),
+            partitions: Some(partitions),
             dedup_hours: 24,
             log_commits_max: 100_000,
             redis_timeout_ms: 60_000,
             archive_dir: None,
+            archive_copy_dir: None,
         };
         let db = settings.connect_sql().await.unwrap();
         Migrator::up(&db, None).await.unwrap();

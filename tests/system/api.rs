@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 
 use reqwest::{Client, StatusCode};
@@ -65,8 +65,35 @@ impl Api {
         arguments: &[&str],
         token: String,
     ) -> Self {
+        Self::started(
+            deployment,
+            deployment.api(&[&["serve"], arguments].concat()),
+            token,
+        )
+        .await
+    }
+
+    /// As [`Self::spawn`], of a copy of the program that lies elsewhere.
+    pub(crate) async fn spawn_program(
+        deployment: &Arc<Deployment>,
+        program: &str,
+        arguments: &[&str],
+        token: String,
+    ) -> Self {
+        let usual = deployment.api(&[]);
+        let mut command = Command::new(program);
+        command.arg("serve").args(arguments);
+        for (name, value) in usual.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Self::started(deployment, command, token).await
+    }
+
+    async fn started(deployment: &Arc<Deployment>, mut command: Command, token: String) -> Self {
         let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
-        let mut command = deployment.api(&[&["serve"], arguments].concat());
         let child = command
             .env("LAUREL_LISTEN", "127.0.0.1:0")
             .stdout(File::create(&printed).unwrap())
@@ -114,6 +141,11 @@ impl Api {
     /// What it printed so far.
     pub(crate) fn printed(&self) -> String {
         std::fs::read_to_string(&self.printed).unwrap()
+    }
+
+    /// What it logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
     }
 
     /// Asks with the admin token; the whole answer.

@@ -21,7 +21,7 @@ const ADD: &str = "mutation($slug: String!, $windows: [WindowInput!]!) { updateB
 const DELETE: &str = "mutation($slug: String!) { deleteBoard(slug: $slug) { deletedBoardId } }";
 
 /// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one that is not.
-async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
+pub(crate) async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
@@ -45,7 +45,9 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
         .await
         .unwrap();
     let mut all = BTreeMap::new();
-    for key in keys {
+    // Partitions whose files are whole are rebuilt, to the same standings: their heads move.
+    let is_step = |key: &String| key.ends_with(":head") || key.ends_with(":log");
+    for key in keys.into_iter().filter(|key| !is_step(key)) {
         let dump: Vec<u8> = redis::cmd("DUMP")
             .arg(&key)
             .query_async(&mut redis)
@@ -80,16 +82,19 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
 /// Every job that reads the archive names a file, and leaves everything as it is.
 async fn check_named(deployment: &Deployment, file: &str) {
     let before = all_there_is(deployment).await;
+    let output = deployment.analytics(&["diff", "--board", "b"]);
+    let found = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{found}");
+    assert!(found.contains(file), "{found}");
     for arguments in [
-        &["diff", "--board", "b"][..],
-        &["rebuild", "--board", "b"],
+        &["rebuild", "--board", "b"][..],
         &["restore", "--board", "b"],
     ] {
         let output = deployment.analytics(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(error.contains(file), "{arguments:?}: {error}");
-        assert!(error.contains("Nothing was changed"), "{error}");
+        assert!(error.contains("artition was not changed"), "{error}");
     }
     assert_eq!(all_there_is(deployment).await, before);
 }

@@ -95,7 +95,7 @@ impl Load {
     }
 
     /// Sends everything again to a service that is well. What is in `counted` counts already; then the board is as the oracle says.
-    async fn send_again(&self, api: &Api, counted: &BTreeSet<String>) {
+    pub(crate) async fn send_again(&self, api: &Api, counted: &BTreeSet<String>) {
         let mut oracle = Oracle::new(self.board.clone());
         for batch in &self.batches {
             let told = submit_events(api, &self.board, batch).await;
@@ -122,7 +122,7 @@ impl Load {
     }
 }
 
-fn ids(events: &[Event]) -> BTreeSet<String> {
+pub(crate) fn ids(events: &[Event]) -> BTreeSet<String> {
     events.iter().filter_map(|event| event.id.clone()).collect()
 }
 

@@ -15,24 +15,18 @@ const CREATE: &str = "mutation($shards: Int!) { createBoard(input: { slug: \"b\"
     windows: [{ name: \"daily\" }, { name: \"monthly\" }] }) { board { id } } }";
 
 /// A board with entries in three months, and a raw connection to its Redis.
-struct Corrupted {
-    deployment: Arc<Deployment>,
+pub(crate) struct Corrupted {
+    pub(crate) deployment: Arc<Deployment>,
     redis: MultiplexedConnection,
-    api: Api,
+    pub(crate) api: Api,
 }
 
 /// A difference as the diff prints it: kind, member, window, period.
 type Named = (String, String, String, String);
 
 impl Corrupted {
-    async fn new(sql: Sql, shards: u16) -> Self {
-        let deployment = Deployment::new(sql, Redis::Private).await;
-        let api = Api::start(&deployment).await;
-        api.data(CREATE, json!({ "shards": shards })).await;
-        for month in 1..=3 {
-            let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": member * month + 1, "at": format!("2026-{month:02}-1{}T12:00:00Z", member % 5) });
-            submit_durably(&api, "b", (0..40).map(score).collect()).await;
-        }
+    /// What there is of a deployment.
+    pub(crate) async fn of(deployment: Arc<Deployment>, api: Api) -> Self {
         let redis = deployment.redis().await;
         Self {
             deployment,
@@ -41,7 +35,18 @@ impl Corrupted {
         }
     }
 
-    async fn redis<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+    pub(crate) async fn new(sql: Sql, shards: u16) -> Self {
+        let deployment = Deployment::new(sql, Redis::Private).await;
+        let api = Api::start(&deployment).await;
+        api.data(CREATE, json!({ "shards": shards })).await;
+        for month in 1..=3 {
+            let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": member * month + 1, "at": format!("2026-{month:02}-1{}T12:00:00Z", member % 5) });
+            submit_durably(&api, "b", (0..40).map(score).collect()).await;
+        }
+        Self::of(deployment, api).await
+    }
+
+    pub(crate) async fn redis<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
         redis::cmd(words[0])
             .arg(&words[1..])
             .query_async(&mut self.redis)
@@ -49,7 +54,7 @@ impl Corrupted {
             .unwrap()
     }
 
-    async fn sql(&self, statement: &str) {
+    pub(crate) async fn sql(&self, statement: &str) {
         let db = self.deployment.sql().await;
         let changed = db
             .execute_raw(Statement::from_string(db.get_database_backend(), statement))
@@ -60,7 +65,7 @@ impl Corrupted {
     }
 
     /// The sorted set that a member's entry of a window's period is in, and its double.
-    async fn entry(&mut self, member: &str, standings: &str) -> (String, f64) {
+    pub(crate) async fn entry(&mut self, member: &str, standings: &str) -> (String, f64) {
         let keys: Vec<String> = self
             .redis(&["KEYS", &format!("laurel:*:z:1.1::{standings}")])
             .await;
@@ -73,13 +78,13 @@ impl Corrupted {
         panic!("{member} has no entry in {standings}");
     }
 
-    async fn set(&mut self, key: &str, double: f64, member: &str) {
+    pub(crate) async fn set(&mut self, key: &str, double: f64, member: &str) {
         let () = self
             .redis(&["ZADD", key, &format!("{double:.16e}"), member])
             .await;
     }
 
-    fn run(&self, arguments: &[&str]) -> (i32, Value) {
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, Value) {
         let output = self
             .deployment
             .analytics(&[&["--json"], arguments].concat());
@@ -208,11 +213,12 @@ async fn foreign_in_redis(board: &mut Corrupted) {
     let (key, _) = board.entry("m05", "daily:2026-01-10").await;
     let members: Vec<String> = board.redis(&["ZRANGE", &key, "0", "-1"]).await;
     let () = board.redis(&["SET", &key, "text"]).await;
-    let missing: Vec<_> = members
+    let mut named: Vec<_> = members
         .iter()
         .map(|member| ("MISSING", member.as_str(), "daily", "2026-01-10"))
         .collect();
-    board.names_and_mends(&missing);
+    named.push(("PHANTOM", "*", &key, ""));
+    board.names_and_mends(&named);
 }
 
 async fn in_sql(board: &mut Corrupted) {

@@ -70,6 +70,7 @@ async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
         log_commits_max: 100_000,
         redis_timeout_ms: 60_000,
         archive_dir: None,
+        archive_copy_dir: None,
     };
     let db = settings.connect_sql().await.unwrap();
     Migrator::up(&db, None).await.unwrap();

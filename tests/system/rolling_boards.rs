@@ -1,6 +1,7 @@
 //! Rolling windows as users meet them: over GraphQL, with real events, added to boards under load, rebuilt and compared.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::stream::{self, StreamExt};
 use jiff::ToSpan;
@@ -8,11 +9,13 @@ use jiff::tz::TimeZone;
 use rand::prelude::*;
 use serde_json::{Value, json};
 
+use crate::amendments::remove;
 use crate::api::Api;
 use crate::demo::{Row, rows};
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::game::seeded;
 use crate::load::submit;
+use crate::rebuilds::{corrupt, rebuild};
 use crate::wait::until;
 
 const ZONE: &str = "Europe/London";
@@ -296,4 +299,59 @@ async fn what_no_rolling_window_is_is_refused() {
         (&windows[1]["name"], &windows[1]["kind"]),
         (&json!("7d"), &json!("ROLLING"))
     );
+}
+
+/// Windows that roll, windows that decay and segments: the diff is the judge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, segmentBy: [\"region\"], minScore: -100000, tieBreak: EARLIEST,
+            windows: [{ name: \"7d\" }, { name: \"24h\" }, { name: \"decay:1d\" }, { name: \"monthly\" }] }) { board { id } } }";
+    api.data(create, json!({ "shards": 2 })).await;
+    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(2) { "eu" } else { "us" } });
+    let upsert =
+        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
+    let members: Vec<Value> = (0..30).map(member).collect();
+    api.data(upsert, json!({ "input": members })).await;
+    let now_ms = jiff::Timestamp::now().as_millisecond();
+    let batch = |round: usize| {
+        let score = |number: usize| {
+            let late_ms = (round * 37 + number * 11) as i64 % 40 * 3_600_000;
+            let at = jiff::Timestamp::from_millisecond(now_ms - late_ms).unwrap();
+            json!({ "member": format!("m{number}"), "score": (round * number) as i64 % 9 - 2, "at": at.to_string() })
+        };
+        let of_round = (0..30).filter(|number| !(number + round).is_multiple_of(3));
+        json!(of_round.map(score).collect::<Vec<_>>())
+    };
+    for round in 0..20 {
+        submit(&api, "b", batch(round)).await;
+    }
+    let stop = AtomicBool::new(false);
+    let round = AtomicUsize::new(20);
+    let play = async || {
+        while !stop.load(Ordering::Relaxed) {
+            let round = round.fetch_add(1, Ordering::Relaxed);
+            submit(&api, "b", batch(round)).await;
+            if round.is_multiple_of(5) {
+                remove(&api, "b", &format!("m{}", round % 30)).await;
+            }
+        }
+    };
+    let rebuild = async || {
+        let mut later = 0;
+        for _ in 0..2 {
+            corrupt(&deployment, "b").await;
+            let figures = rebuild(&deployment, "b").await;
+            later += figures["laterEvents"].as_u64().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        later
+    };
+    let ((), later) = futures::join!(play(), rebuild());
+    println!("{later} events meanwhile");
+    assert!(later > 0);
+    check_clean(&deployment);
+    deployment.flush_redis().await;
+    check_clean(&deployment);
 }

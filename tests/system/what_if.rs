@@ -12,6 +12,7 @@ use crate::game::seeded;
 use crate::import::run;
 use crate::load::{submit_durably, submit_events};
 use crate::oracle::{Board, Event};
+use crate::wait::until;
 
 const CREATE: &str =
     "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
@@ -129,6 +130,12 @@ async fn check(sql: Sql, shards: u16) {
             .number(&format!("SELECT count(*) FROM {table}"))
             .await
     };
+    // What the counts below are held against is all that was submitted, not what SQL has so far.
+    let submitted = (RULES.len() * (events.len() + 2)) as i64;
+    until("every event is in SQL", async || {
+        (count("score_event").await == submitted).then_some(())
+    })
+    .await;
     let held = (
         count("score_event").await,
         count("job").await,

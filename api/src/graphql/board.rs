@@ -7,9 +7,10 @@ use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
 use entity::board::{WindowRow, WindowState};
 use ranking::seal::RETAIN_MAX;
-use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
-use super::connection::{Connection, Page, PageCursor};
+use super::board_input::no_board;
+use super::connection::{Connection, Page, PageCursor, first_rows};
 use super::global_id::GlobalId;
 use super::period::{Period, PeriodTotal, periods_page};
 use super::request::{RequestState, app, state};
@@ -109,6 +110,28 @@ pub(super) async fn find(
     }))
 }
 
+/// The board of a slug.
+///
+/// # Errors
+/// `NOT_FOUND` where there is none that whoever asks may see.
+pub(super) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<KnownBoard>> {
+    let board = find(app(ctx), state(ctx), slug).await?;
+    board.ok_or_else(|| no_board(slug))
+}
+
+/// The board of a number; none where there is no number, or the board was deleted. For whoever may see every board.
+pub(super) async fn of_number(
+    ctx: &Context<'_>,
+    no: Option<i64>,
+) -> crate::error::Result<Option<Board>> {
+    let Some(no) = no else {
+        return Ok(None);
+    };
+    let known = state(ctx).loaders.board(no).await?;
+    let living = known.filter(|known| known.row.deleted_at_ms.is_none());
+    Ok(living.map(Board))
+}
+
 /// A page of the boards that whoever asks may see, by slug.
 pub(super) async fn list(
     ctx: &Context<'_>,
@@ -149,9 +172,7 @@ pub(super) async fn list(
             })
         }
     };
-    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
+    let (mut rows, more) = first_rows(db, select, limit).await?;
     let (has_previous, has_next) = match page {
         Page::Forward { after, .. } => (after.is_some(), more),
         Page::Backward { before, .. } => (more, before.is_some()),

@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
+use sea_orm::{DatabaseConnection, EntityTrait, QuerySelect, Select};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -96,8 +97,16 @@ impl Page {
 /// # Errors
 /// `BAD_USER_INPUT` below 0, `LIMIT_EXCEEDED` above 1,000.
 pub fn limit(name: &str, count: Option<i32>) -> Result<usize> {
+    limit_or(name, count, PAGE_DEFAULT)
+}
+
+/// As [`limit`], where another count than the usual one is meant by none.
+///
+/// # Errors
+/// As [`limit`].
+pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize> {
     let Some(count) = count else {
-        return Ok(PAGE_DEFAULT);
+        return Ok(default);
     };
     let count = usize::try_from(count)
         .map_err(|_| Error::bad_input(format!("{name} is {count}; 0 to {PAGE_MAX} is accepted")))?;
@@ -205,6 +214,29 @@ impl EntryCursor {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| no_cursor(text))?;
         serde_json::from_slice(&bytes).map_err(|_| no_cursor(text))
     }
+}
+
+/// The first rows of a selection, at most so many, and whether there are more.
+///
+/// # Errors
+/// What SQL says.
+pub async fn first_rows<E: EntityTrait>(
+    db: &DatabaseConnection,
+    select: Select<E>,
+    limit: usize,
+) -> Result<(Vec<E::Model>, bool)> {
+    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Ok((rows, more))
+}
+
+/// The number in the page cursor of a list that goes by numbers.
+///
+/// # Errors
+/// `BAD_USER_INPUT` where it is none.
+pub fn number_of(cursor: &str) -> Result<i64> {
+    cursor.parse().map_err(|_| no_cursor(cursor))
 }
 
 fn no_cursor(text: &str) -> Error {

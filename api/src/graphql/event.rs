@@ -14,12 +14,11 @@ use ranking::board::Board as RankingBoard;
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, Order, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, Order, QueryFilter, QueryOrder};
 use tokio::time::Instant;
 
 use super::board::{self, Board};
-use super::board_input::no_board;
-use super::connection::{Connection, Page, PageCursor};
+use super::connection::{Connection, Page, PageCursor, first_rows};
 use super::entry::Entry;
 use super::global_id::GlobalId;
 use super::member::Member;
@@ -176,9 +175,7 @@ pub(super) async fn events_page(
     for column in [Seq, EventIndex] {
         select = select.order_by(column, order.clone());
     }
-    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
+    let (mut rows, more) = first_rows(db, select, limit).await?;
     let (has_previous, has_next) = match forward {
         true => (cursor.is_some(), more),
         false => (more, cursor.is_some()),
@@ -290,11 +287,11 @@ fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Re
     };
     let places = [
         (
-            score_event::layout_order(board).unwrap_or_else(|| Expr::val(0).into()),
+            score_event::layout_order(board).unwrap_or_else(|| Expr::val(0)),
             layout,
         ),
-        (Expr::col(score_event::Column::Seq).into(), seq),
-        (Expr::col(score_event::Column::EventIndex).into(), index),
+        (Expr::col(score_event::Column::Seq), seq),
+        (Expr::col(score_event::Column::EventIndex), index),
     ];
     let mut beyond = Condition::any();
     for last in 0..places.len() {
@@ -317,8 +314,7 @@ pub(super) async fn remove_entry(
     slug: &str,
     key: &str,
 ) -> crate::error::Result<RemoveEntryPayload> {
-    let board = board::find(app(ctx), state(ctx), slug).await?;
-    let board = board.ok_or_else(|| no_board(slug))?;
+    let board = board::named(ctx, slug).await?;
     let member = MemberId::new(key)?;
     let amended = amend_now(ctx, &board, &member, Amendment::Removal).await?;
     let mut found = Member::find(ctx, &[key.to_owned()]).await?;

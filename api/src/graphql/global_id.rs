@@ -1,4 +1,4 @@
-//! Global ids, readable: `board:redis`, `member:u42`, `standings:redis:daily:2025-09-03:`, `entry:redis:all:all::u42`, `event:3:120:0`.
+//! Global ids, readable: `board:redis`, `member:u42`, `standings:redis:daily:2025-09-03:`, `entry:redis:all:all::u42`, `event:3:120:0`, `job:17`, `integrityRun:5`.
 
 use ranking::commit::EventPlace;
 use ranking::id::Partition;
@@ -17,6 +17,10 @@ pub enum GlobalId {
     Entry(StandingsName, String),
     /// An event.
     Event(EventPlace),
+    /// A job by its number.
+    Job(i64),
+    /// A run of the integrity diff by its number.
+    IntegrityRun(i64),
 }
 
 /// A standings by names that users know.
@@ -44,6 +48,8 @@ impl GlobalId {
             Self::Event(place) => {
                 format!("event:{}:{}:{}", place.partition, place.seq, place.index)
             }
+            Self::Job(number) => format!("job:{number}"),
+            Self::IntegrityRun(number) => format!("integrityRun:{number}"),
         }
     }
 
@@ -65,6 +71,8 @@ impl GlobalId {
                     (*member).to_owned(),
                 ))
             }
+            "job" => rest.parse().ok().map(Self::Job),
+            "integrityRun" => rest.parse().ok().map(Self::IntegrityRun),
             "event" => {
                 let mut parts = rest.split(':');
                 let place = EventPlace {
@@ -119,6 +127,8 @@ mod tests {
                 seq: 120,
                 index: 7,
             }),
+            GlobalId::Job(17),
+            GlobalId::IntegrityRun(5),
         ];
         for id in ids {
             assert_eq!(GlobalId::parse(&id.to_text()), Some(id));
@@ -132,6 +142,9 @@ mod tests {
             "event:1:2",
             "event:1:2:3:4",
             "event:x:2:3",
+            "job:",
+            "job:1:2",
+            "integrityRun:x",
         ] {
             assert_eq!(GlobalId::parse(text), None, "{text}");
         }

@@ -7,6 +7,8 @@ use super::connection::{Connection, Page};
 use super::entry::Entry;
 use super::event::{self, ScoreEvent};
 use super::global_id::{GlobalId, StandingsName};
+use super::integrity::{self, IntegrityRun, IntegrityRunTotal};
+use super::job::{self, Job, JobKind, JobTotal};
 use super::member::Member;
 use super::member_search::{MemberTotal, search};
 use super::request::{app, state};
@@ -27,6 +29,10 @@ pub enum Node {
     Entry(Entry),
     /// An event.
     ScoreEvent(ScoreEvent),
+    /// A job.
+    Job(Job),
+    /// A run of the integrity diff.
+    IntegrityRun(IntegrityRun),
 }
 
 /// Who the access token says is asking.
@@ -52,7 +58,7 @@ impl Query {
     ) -> Result<Option<Node>> {
         let unknown = || {
             Error::bad_input(
-                "this is no id of ours; one begins with board:, member:, standings:, entry: or event:",
+                "this is no id of ours; one begins with board:, member:, standings:, entry:, event:, job: or integrityRun:",
             )
         };
         Ok(match GlobalId::parse(&id).ok_or_else(unknown)? {
@@ -74,6 +80,8 @@ impl Query {
                 None => None,
             },
             GlobalId::Event(place) => event::find(ctx, place).await?.map(Into::into),
+            GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
+            GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
         })
     }
 
@@ -126,6 +134,46 @@ impl Query {
         #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
     ) -> Result<Connection<Member, MemberTotal>> {
         Ok(search(ctx, &prefix, first, after).await?)
+    }
+
+    /// What is done, or was done, with whole boards, newest first. It needs scope admin.
+    #[graphql(cache_control(private))]
+    async fn jobs(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The slug of a board: only what is about it alone.")] board: Option<
+            String,
+        >,
+        #[graphql(desc = "Only those of a kind.")] kind: Option<JobKind>,
+        #[graphql(desc = "How many, at most 1,000.", default = 20)] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+    ) -> Result<Connection<Job, JobTotal>> {
+        Ok(job::list(ctx, board.as_deref(), kind, first, after.as_deref()).await?)
+    }
+
+    /// The run of the integrity diff of an id; null where there is none. It needs scope admin.
+    #[graphql(cache_control(private))]
+    async fn integrity_run(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            desc = "Its global id, \"integrityRun:1\", or its number alone, as `analytics diff` prints it."
+        )]
+        id: ID,
+    ) -> Result<Option<IntegrityRun>> {
+        Ok(integrity::find_named(ctx, &id).await?)
+    }
+
+    /// The runs of the integrity diff, newest first. It needs scope admin.
+    #[graphql(cache_control(private))]
+    async fn integrity_runs(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The slug of a board: only runs over it alone.")] board: Option<String>,
+        #[graphql(desc = "How many, at most 1,000.", default = 20)] first: Option<i32>,
+        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+    ) -> Result<Connection<IntegrityRun, IntegrityRunTotal>> {
+        Ok(integrity::list(ctx, board.as_deref(), first, after.as_deref()).await?)
     }
 
     /// Who the access token says is asking; null without one.

@@ -21,6 +21,7 @@ use crate::access::{Principal, Scope};
 use crate::app::App;
 use crate::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
+use crate::metrics::METRICS;
 
 /// How far a client's clock may be ahead of ours, in milliseconds; a time within it is taken as now.
 const SKEW_MS: i64 = 2000;
@@ -238,9 +239,30 @@ pub(super) async fn submit(
     let result = |(index, outcome): (usize, Outcome)| {
         SubmitResult::new(&board, &input.scores[index].member, outcome)
     };
-    Ok(SubmitScoresPayload {
-        results: outcomes.into_iter().map(result).collect(),
-    })
+    let results: Vec<SubmitResult> = outcomes.into_iter().map(result).collect();
+    count(&results);
+    Ok(SubmitScoresPayload { results })
+}
+
+/// Counts scores by what became of them: each number is added to once.
+fn count(results: &[SubmitResult]) {
+    let counted = &METRICS.submissions;
+    let is_unavailable = |result: &SubmitResult| {
+        let error = result.error.as_ref();
+        error.is_some_and(|error| error.code == ErrorCode::Unavailable)
+    };
+    let unavailable = results.iter().filter(|result| is_unavailable(result));
+    let unavailable = unavailable.count() as u64;
+    for (status, counter, others) in [
+        (SubmitStatus::Applied, &counted.accepted, 0),
+        (SubmitStatus::Duplicate, &counted.duplicate, 0),
+        (SubmitStatus::Rejected, &counted.rejected, unavailable),
+        (SubmitStatus::Unknown, &counted.unknown, 0),
+    ] {
+        let of_status = results.iter().filter(|result| result.status == status);
+        counter.inc_by(of_status.count() as u64 - others);
+    }
+    counted.unavailable.inc_by(unavailable);
 }
 
 /// What became of one score.

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::preference::Preference;
 use super::tag;
 use crate::error::{Error, ErrorCode};
+use crate::metrics::METRICS;
 
 /// The most errors in one answer.
 const ERRORS_MAX: usize = 20;
@@ -195,6 +196,9 @@ fn finish(errors: &mut Vec<ServerError>) {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
             extensions.set("code", ours.unwrap_or(ErrorCode::BadUserInput).name());
+        }
+        if let Some(Value::String(code)) = extensions.get("code") {
+            METRICS.count_error(code);
         }
     }
 }

@@ -18,6 +18,42 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long is waited for what may end by itself, such as a seal.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The row of a board that nobody moves; `None` where it was deleted. Waits for a move to end, and takes the place of one who is silent.
+///
+/// # Errors
+/// `Invalid` where it goes on for long; what the stores say.
+pub async fn at_rest(deployment: &Deployment, no: i64) -> Result<Option<board::Model>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let living = board::living().filter(board::Column::No.eq(no));
+        let row = living.one(&deployment.db).await?;
+        let Some(moving) = row.as_ref().filter(|row| row.reshard.is_some()) else {
+            return Ok(row);
+        };
+        wait(deployment, moving, IS_MOVING, deadline).await?;
+    }
+}
+
+/// Waits a little for what keeps a board, or takes the place of one who moves it and is silent.
+async fn wait(
+    deployment: &Deployment,
+    row: &board::Model,
+    reason: &str,
+    deadline: Instant,
+) -> Result<()> {
+    if Instant::now() >= deadline {
+        return Err(invalid(format!("board {}: {reason}", row.slug)));
+    }
+    if row.reshard_until_ms.unwrap_or(i64::MAX) < crate::now_ms() {
+        return take_over(deployment, row.clone(), &|_| {}).await;
+    }
+    sleep(PAUSE).await;
+    Ok(())
+}
+
+/// Why nothing else is done with a board that moves.
+const IS_MOVING: &str = "it is moving to another number of shards; wait until that is done";
+
 /// The row of a board that nobody moves, fills, seals or archives.
 pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Model> {
     let deadline = Instant::now() + PATIENCE;
@@ -31,24 +67,14 @@ pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Mod
             None => return Ok(row),
             Some(reason) => reason,
         };
-        if Instant::now() >= deadline {
-            return Err(invalid(format!("board {}: {reason}", row.slug)));
-        }
-        let until_ms = row.reshard_until_ms.unwrap_or(i64::MAX);
-        if until_ms < crate::now_ms() {
-            take_over(deployment, row, &|_| {}).await?;
-            continue;
-        }
-        sleep(PAUSE).await;
+        wait(deployment, &row, reason, deadline).await?;
     }
 }
 
 /// Why a board cannot be moved now; what does not pass by itself is an error.
 async fn obstacle(deployment: &Deployment, row: &board::Model) -> Result<Option<&'static str>> {
     if row.reshard.is_some() {
-        return Ok(Some(
-            "it is moving to another number of shards; wait until that is done",
-        ));
+        return Ok(Some(IS_MOVING));
     }
     let archived = archive_mark::Entity::find()
         .filter(archive_mark::Column::BoardNo.eq(row.no))

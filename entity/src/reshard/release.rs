@@ -69,10 +69,16 @@ impl Moving<'_> {
                 let part = Part::make(self.deployment, &self.target, partition, rolls);
                 staged = Some(part.await?);
             }
-            match self
-                .release_part(partition, staged.as_ref(), rolls, keys)
-                .await?
-            {
+            let released = self.release_part(partition, staged.as_ref(), rolls, keys);
+            let released = match (released.await, &staged) {
+                // Redis may have been emptied, or we were asleep for long.
+                (Err(_), Some(part)) if !part.stages.is_whole().await? => Released::Stale,
+                (released, _) => released?,
+            };
+            if let Some(part) = staged.as_ref().filter(|_| released != Released::Forgetful) {
+                part.discard().await;
+            }
+            match released {
                 Released::Done | Released::Already => return Ok(()),
                 Released::Stale => staged = None,
                 Released::Forgetful => self.remember_all(&[partition]).await?,
@@ -95,9 +101,9 @@ impl Moving<'_> {
             .chunks(KEYS_MAX)
             .map(|keys| Chunk::Drop(keys.to_vec()))
             .collect();
-        let standings = part.into_iter().flat_map(|part| &part.standings);
+        let standings = part.into_iter().flat_map(Part::standings);
         let standings: Vec<(StandingsId, i64, String)> = standings
-            .map(|(id, (from_ms, stage))| (id.clone(), *from_ms, stage.clone()))
+            .map(|(id, from_ms, stage)| (id.clone(), from_ms, stage.to_owned()))
             .collect();
         chunks.extend(
             standings
@@ -116,6 +122,10 @@ impl Moving<'_> {
             let done = carry_out(self.deployment, partition, &mut releasing, deadline).await?;
             if done.outcome != Released::Done {
                 return Ok(done.outcome);
+            }
+            if let (Some(part), Chunk::Put(standings)) = (part, releasing.chunk) {
+                let stages = standings.iter().map(|(_, _, stage)| stage);
+                stages.for_each(|stage| part.stages.forget(stage));
             }
         }
         Ok(Released::Done)
@@ -171,12 +181,11 @@ impl Change for Releasing<'_> {
             proposal.outcome = Released::Forgetful;
             return Ok(proposal);
         }
-        if let Some(part) = self.part {
-            let is_there = store.keep_stages(partition, &part.name, &[]).await?;
-            if proposal.head.run_id != part.run_id || is_there.is_none() {
-                proposal.outcome = Released::Stale;
-                return Ok(proposal);
-            }
+        if let Some(part) = self.part
+            && (proposal.head.run_id != part.run_id || !part.stages.is_whole().await?)
+        {
+            proposal.outcome = Released::Stale;
+            return Ok(proposal);
         }
         let writes = self.writes(deployment, partition, proposal.head.seq + 1)?;
         let now_ms = deployment.clock.now_ms();
@@ -190,6 +199,9 @@ impl Releasing<'_> {
     fn writes(&self, deployment: &Deployment, partition: Partition, seq: u64) -> Result<Writes> {
         let (target, keys) = (&self.moving.target, deployment.store.keys());
         let mut writes = Writes::default();
+        if let Some(part) = self.part {
+            part.stages.guard(&mut writes);
+        }
         writes.mark_layout(keys, partition, target.no, target.generation);
         match &self.chunk {
             Chunk::Drop(dropped) => dropped.iter().for_each(|key| writes.drop_key(key)),
@@ -201,7 +213,8 @@ impl Releasing<'_> {
             }
             Chunk::End => {
                 // All at once: a series that has a mark has all of its standings.
-                let standings = self.part.into_iter().flat_map(|part| part.standings.keys());
+                let standings = self.part.into_iter().flat_map(Part::standings);
+                let standings = standings.map(|(id, _, _)| id);
                 let mut series = std::collections::HashSet::new();
                 for id in standings {
                     if id.window.rolling().is_some() && series.insert(id.series()) {

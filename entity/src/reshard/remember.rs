@@ -121,7 +121,6 @@ impl Moving<'_> {
     }
 
     /// What is to be remembered of members who come, by partition, bucket and field: nothing of an id whose events are voided.
-    #[expect(clippy::type_complexity, reason = "what and where")]
     async fn ids_of(
         &self,
         members: &[MemberId],

@@ -1,18 +1,17 @@
-//! Rows of `standing`, told where their members are after a move.
+//! Rows of `standing` and of sealed standings, told where their members are after a move.
 
 use std::collections::BTreeMap;
 
 use ranking::board::Board;
 use ranking::id::MemberId;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
 };
-
 use tokio::time::{Duration, sleep};
 
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::standing;
+use crate::{sealed_entry, sealed_period, standing};
 
 /// How many rows are looked at at once; the persister writes between two steps.
 const ROWS_MAX: u64 = 1000;
@@ -25,60 +24,114 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Tells all rows of a board.
 pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()> {
-    use standing::Column::{BoardNo, Member, Partition, Segment};
     let db = &deployment.db;
-    let mut last: Option<(String, String)> = None;
-    loop {
-        let mut select = standing::Entity::find()
-            .select_only()
-            .columns([Segment, Member])
-            .column(Partition)
-            .filter(BoardNo.eq(board.no.0));
-        if let Some((segment, member)) = last.take() {
-            let after = Condition::all()
-                .add(Segment.eq(segment.clone()))
-                .add(Member.gt(member));
-            select = select.filter(Condition::any().add(Segment.gt(segment)).add(after));
-        }
-        let rows: Vec<(String, String, i32)> = select
-            .order_by_asc(Segment)
-            .order_by_asc(Member)
-            .limit(ROWS_MAX)
-            .into_tuple()
-            .all(db)
-            .await?;
-        let Some((segment, member, _)) = rows.last() else {
-            return Ok(());
-        };
-        last = Some((segment.clone(), member.clone()));
-        let mut moved: BTreeMap<(i32, String), Vec<String>> = BTreeMap::new();
-        for (segment, member, partition) in rows {
-            let id = MemberId::new(&member)?;
-            let there: i32 = deployment.store.partitions().of_member(board, &id).0.into();
-            if there != partition {
-                moved.entry((there, segment)).or_default().push(member);
-            }
-        }
-        for ((there, segment), members) in moved {
-            let row = standing::ActiveModel {
-                partition: Set(there),
-                ..Default::default()
-            };
-            let update = standing::Entity::update_many()
-                .set(row)
+    let segments: Vec<String> = standing::Entity::find()
+        .select_only()
+        .column(standing::Column::Segment)
+        .distinct()
+        .filter(standing::Column::BoardNo.eq(board.no.0))
+        .into_tuple()
+        .all(db)
+        .await?;
+    for segment in segments {
+        use standing::Column::{BoardNo, Member, Partition, Segment};
+        let mut last = None;
+        loop {
+            let mut page = standing::Entity::find()
+                .select_only()
+                .columns([Member, Partition])
                 .filter(BoardNo.eq(board.no.0))
-                .filter(Segment.eq(segment))
-                .filter(Member.is_in(members));
-            // The persister may write the same rows in another order.
-            let mut updated = update.clone().exec(db).await;
-            for _ in 0..RETRIES_MAX {
-                if updated.is_ok() {
-                    break;
-                }
-                sleep(PAUSE).await;
-                updated = update.clone().exec(db).await;
+                .filter(Segment.eq(&segment));
+            if let Some(last) = last.take() {
+                page = page.filter(Member.gt::<String>(last));
             }
-            updated?;
+            let page = page.order_by_asc(Member).limit(ROWS_MAX).into_tuple();
+            let rows: Vec<(String, i32)> = page.all(db).await?;
+            let Some((member, _)) = rows.last() else {
+                break;
+            };
+            last = Some(member.clone());
+            for (there, members) in moved(deployment, board, rows)? {
+                let row = standing::ActiveModel {
+                    partition: Set(there),
+                    ..Default::default()
+                };
+                let update = standing::Entity::update_many()
+                    .set(row)
+                    .filter(BoardNo.eq(board.no.0))
+                    .filter(Segment.eq(&segment))
+                    .filter(Member.is_in(members));
+                patiently(deployment, &update).await?;
+            }
         }
     }
+    let sealed: Vec<i64> = sealed_period::Entity::find()
+        .select_only()
+        .column(sealed_period::Column::No)
+        .filter(sealed_period::Column::BoardNo.eq(board.no.0))
+        .into_tuple()
+        .all(db)
+        .await?;
+    for no in sealed {
+        use sealed_entry::Column::{Member, Partition, StandingsNo};
+        let mut last = None;
+        loop {
+            let mut page = sealed_entry::Entity::find()
+                .select_only()
+                .columns([Member, Partition])
+                .filter(StandingsNo.eq(no));
+            if let Some(last) = last.take() {
+                page = page.filter(Member.gt::<String>(last));
+            }
+            let page = page.order_by_asc(Member).limit(ROWS_MAX).into_tuple();
+            let rows: Vec<(String, i32)> = page.all(db).await?;
+            let Some((member, _)) = rows.last() else {
+                break;
+            };
+            last = Some(member.clone());
+            for (there, members) in moved(deployment, board, rows)? {
+                let row = sealed_entry::ActiveModel {
+                    partition: Set(there),
+                    ..Default::default()
+                };
+                let update = sealed_entry::Entity::update_many()
+                    .set(row)
+                    .filter(StandingsNo.eq(no))
+                    .filter(Member.is_in(members));
+                patiently(deployment, &update).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Members whose rows name another partition than they are in, by that.
+fn moved(
+    deployment: &Deployment,
+    board: &Board,
+    rows: Vec<(String, i32)>,
+) -> Result<BTreeMap<i32, Vec<String>>> {
+    let mut moved: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+    for (member, partition) in rows {
+        let id = MemberId::new(&member)?;
+        let there: i32 = deployment.store.partitions().of_member(board, &id).0.into();
+        if there != partition {
+            moved.entry(there).or_default().push(member);
+        }
+    }
+    Ok(moved)
+}
+
+/// Updates rows. The persister may write the same ones in another order.
+async fn patiently<E: EntityTrait>(deployment: &Deployment, update: &UpdateMany<E>) -> Result<()> {
+    let mut updated = update.clone().exec(&deployment.db).await;
+    for _ in 0..RETRIES_MAX {
+        if updated.is_ok() {
+            break;
+        }
+        sleep(PAUSE).await;
+        updated = update.clone().exec(&deployment.db).await;
+    }
+    updated?;
+    Ok(())
 }

@@ -11,6 +11,7 @@ use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use ranking::roll::Rolls;
+use ranking::store::stage::{StageChange, Stages};
 use ranking::submission::Periods;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
@@ -22,11 +23,11 @@ use crate::recovery::settle;
 use crate::{home, score_event};
 
 /// How many members are folded anew at once.
-const MEMBERS_MAX: usize = 200;
+const MEMBERS_MAX: usize = 500;
 
 /// All that is staged, and up to where.
 #[derive(Debug)]
-pub(super) struct Stages {
+pub(super) struct Staging {
     pub(super) parts: BTreeMap<Partition, Part>,
     /// How far the rolling windows have got in it.
     pub(super) rolls: Rolls,
@@ -37,15 +38,14 @@ pub(super) struct Stages {
 /// What is staged in one partition.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// What its stages are named by.
-    pub(super) name: String,
-    /// The run of Redis that they were staged on.
+    pub(super) stages: Stages,
+    /// The run of Redis that it was staged on.
     pub(super) run_id: String,
-    /// Where periods start, and the stages.
-    pub(super) standings: BTreeMap<StandingsId, (i64, String)>,
+    /// Where periods start, and the stages; `None` where nothing is left in one.
+    pub(super) standings: BTreeMap<StandingsId, (i64, Option<String>)>,
 }
 
-impl Stages {
+impl Staging {
     /// Folds the history of a board that goes on meanwhile.
     pub(super) async fn make(moving: &Moving<'_>) -> Result<Self> {
         let deployment = moving.deployment;
@@ -132,24 +132,40 @@ impl Stages {
                 members.insert(event.member.clone());
             }
         }
+        let mut changes: BTreeMap<Partition, Vec<(StandingsId, i64, StageChange)>> =
+            BTreeMap::new();
         for ((partition, id), (from_ms, members)) in touched {
-            let Some(part) = self.parts.get_mut(&partition) else {
+            let Some(part) = self.parts.get(&partition) else {
                 continue;
             };
-            let entries: Vec<(MemberId, Option<RankKey>)> = members
-                .into_iter()
-                .map(|member| {
-                    let key = replay.key_of(&id, &member)?;
-                    Ok((member, key))
-                })
-                .collect::<ranking::Result<_>>()?;
-            let keys = deployment.store.keys();
-            let stage = || keys.stage(partition, &part.name, &id);
-            let (_, stage) = part
-                .standings
-                .entry(id.clone())
-                .or_insert_with(|| (from_ms, stage()));
-            deployment.store.change_stage(stage, &entries).await?;
+            let mut change = StageChange {
+                key: part.stages.key(&id),
+                set: vec![],
+                gone: vec![],
+            };
+            for member in members {
+                match replay.key_of(&id, &member)? {
+                    Some(key) => change.set.push((member, key)),
+                    None => change.gone.push(member),
+                }
+            }
+            let of_part = changes.entry(partition).or_default();
+            of_part.push((id, from_ms, change));
+        }
+        for (partition, part) in &mut self.parts {
+            let Some(changes) = changes.remove(partition) else {
+                continue;
+            };
+            let (mut ids, mut of_stages) = (vec![], vec![]);
+            for (id, from_ms, change) in changes {
+                ids.push((id, from_ms));
+                of_stages.push(change);
+            }
+            let sizes = part.stages.change(&of_stages).await?;
+            for (((id, from_ms), change), size) in ids.into_iter().zip(of_stages).zip(sizes) {
+                let stage = (size > 0).then_some(change.key);
+                part.standings.insert(id, (from_ms, stage));
+            }
         }
         Ok(())
     }
@@ -171,32 +187,27 @@ impl Stages {
         Ok(true)
     }
 
-    /// Leaves out stages that have no entries, and has the others live on; whether Redis has all of them still.
-    pub(super) async fn keep(&mut self, deployment: &Deployment) -> Result<bool> {
-        for (&partition, part) in &mut self.parts {
-            if !part.keep(deployment, partition).await? {
+    /// Whether Redis has all that was staged still.
+    pub(super) async fn is_whole(&self) -> Result<bool> {
+        for part in self.parts.values() {
+            if !part.stages.is_whole().await? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Drops all stages.
-    pub(super) async fn drop(&self, deployment: &Deployment) -> Result<()> {
+    /// Drops all stages that are not in place.
+    pub(super) async fn discard(&self) {
         for part in self.parts.values() {
-            let stages = part.standings.values().map(|(_, stage)| stage.as_str());
-            deployment
-                .store
-                .drop_stages(&stages.collect::<Vec<_>>())
-                .await?;
+            part.discard().await;
         }
-        Ok(())
     }
 
     /// How many standings there are, by shard.
     pub(super) fn standings(&self) -> usize {
         let parts = self.parts.values();
-        parts.map(|part| part.standings.len()).sum()
+        parts.map(|part| part.standings().count()).sum()
     }
 }
 
@@ -209,9 +220,8 @@ impl Part {
         rolls: &Rolls,
     ) -> Result<Self> {
         let store = &deployment.store;
-        let name = crate::random_id();
         let run_id = store.run_id(partition).await?.to_string();
-        store.begin_stages(partition, &name).await?;
+        let stages = store.stages(partition, crate::random_id()).await?;
         let voided = score_event::voided_on(&deployment.db, target.no).await?;
         let mut replay = replay(target, voided, rolls);
         home::each_event(deployment, target, partition, i64::MAX, |place, event| {
@@ -221,39 +231,33 @@ impl Part {
         let mut standings = BTreeMap::new();
         for change in replay.changes()? {
             let entries = change.entries.into_iter();
-            let mut pairs: Vec<(MemberId, RankKey)> = entries
-                .filter_map(|(member, key)| Some((member, key?)))
+            let mut entries: Vec<(RankKey, MemberId)> = entries
+                .filter_map(|(member, key)| Some((key?, member)))
                 .collect();
-            pairs.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
-            let stage = store.stage(partition, &name, &change.id, &pairs).await?;
+            entries.sort_unstable();
+            let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
+            let stage = stages.load(&change.id, entries.len(), entry).await?;
+            let stage = (!entries.is_empty()).then_some(stage);
             standings.insert(change.id, (change.present_from_ms, stage));
         }
         Ok(Self {
-            name,
+            stages,
             run_id,
             standings,
         })
     }
 
-    /// As [`Stages::keep`].
-    pub(super) async fn keep(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<bool> {
-        let stages: Vec<&str> = self
-            .standings
-            .values()
-            .map(|(_, stage)| stage.as_str())
-            .collect();
-        let store = &deployment.store;
-        let Some(sizes) = store.keep_stages(partition, &self.name, &stages).await? else {
-            return Ok(false);
-        };
-        let mut sizes = sizes.into_iter();
-        self.standings
-            .retain(|_, _| sizes.next().is_some_and(|size| size > 0));
-        Ok(true)
+    /// The standings that have entries: where their periods start, and the stages.
+    pub(super) fn standings(&self) -> impl Iterator<Item = (&StandingsId, i64, &str)> {
+        let standings = self.standings.iter();
+        standings.filter_map(|(id, (from_ms, stage))| Some((id, *from_ms, stage.as_deref()?)))
+    }
+
+    /// Drops what is not in place.
+    pub(super) async fn discard(&self) {
+        if let Err(error) = self.stages.discard().await {
+            tracing::debug!(%error, "staged standings will expire");
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use futures::future::join_all;
+
 use super::read::Standings;
 use super::roll::marks_of;
 use super::write::entries_of;
@@ -51,7 +53,59 @@ pub enum Range {
     After(i64),
 }
 
+/// How long a partition's log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLength {
+    /// How many commits are in it.
+    pub commits: u64,
+    /// The head's seq, whether the partition is level or not; `None` where there is no head.
+    pub seq: Option<u64>,
+}
+
 impl Store {
+    /// How long each partition's log is; `None` where its server does not answer. One round trip a server: `XLEN` and `GET` a partition.
+    ///
+    /// # Errors
+    /// `Unavailable` where no server answers.
+    pub async fn log_lengths(&self) -> Result<Vec<Option<LogLength>>> {
+        let groups = self.inner.cluster.map().await?.by_server();
+        let asked = join_all(groups.iter().map(|group| self.log_lengths_of(group))).await;
+        if let Some(Err(error)) = asked.first()
+            && asked.iter().all(Result::is_err)
+        {
+            return Err(error.clone());
+        }
+        let mut lengths: Vec<(Partition, Option<LogLength>)> = vec![];
+        for (group, asked) in groups.into_iter().zip(asked) {
+            match asked {
+                Ok(asked) => lengths.extend(group.into_iter().zip(asked.into_iter().map(Some))),
+                Err(_) => lengths.extend(group.into_iter().map(|one| (one, None))),
+            }
+        }
+        lengths.sort_unstable_by_key(|(partition, _)| *partition);
+        Ok(lengths.into_iter().map(|(_, length)| length).collect())
+    }
+
+    async fn log_lengths_of(&self, partitions: &[Partition]) -> Result<Vec<LogLength>> {
+        let mut pipe = redis::pipe();
+        for &partition in partitions {
+            pipe.cmd("XLEN").arg(self.keys().log(partition));
+            pipe.cmd("GET").arg(self.keys().head(partition));
+        }
+        let answers = self.read_many(&pipe).await?.values;
+        let mut values = answers.into_iter();
+        let length = |_| {
+            let commits = decode(values.next())?;
+            let head: Option<String> = decode(values.next())?;
+            let head = head.and_then(|head| Head::parse(&head).ok());
+            Ok(LogLength {
+                commits,
+                seq: head.map(|head| head.seq),
+            })
+        };
+        partitions.iter().map(length).collect()
+    }
+
     /// The commits after `seq`, at most `count`, with the marks of a board, those of some seals, and the value of an event id (a seen hash and its
     /// field). One round trip: `GET`, `XRANGE`, `HMGET`, `HGETALL`, `HGET` in a transaction.
     ///

@@ -260,9 +260,10 @@ impl Recovery {
     pub async fn apply(&self, writes: &Writes) -> Result<()> {
         let lifetime = RECOVERY_LIFETIME.as_millis().to_string();
         let mut keys = vec![self.store.keys().recovery(self.partition)];
-        let mut argv = vec![self.token.clone(), self.run_id.to_string(), lifetime];
+        let said = [self.token.clone(), self.run_id.to_string(), lifetime];
+        let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();
         argv.extend(writes.encode(&mut keys));
-        let argv: Vec<&[u8]> = argv.iter().map(String::as_bytes).collect();
+        let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
         let answer: String = self
             .store
             .write(&self.store.inner.scripts.recover, &keys, &argv)

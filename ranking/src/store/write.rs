@@ -66,7 +66,7 @@ pub enum Outcome {
 pub(super) struct Write {
     pub(super) command: &'static str,
     pub(super) key: String,
-    pub(super) args: Vec<String>,
+    pub(super) args: Vec<Vec<u8>>,
 }
 
 /// A list of writes, as the scripts take it.
@@ -102,6 +102,15 @@ impl Writes {
         if !set.is_empty() {
             self.note_period(keys, partition, &change.id, change.present_from_ms);
         }
+    }
+
+    /// Takes one member out of a sorted set, whatever its bytes are: `ZREM`.
+    pub fn take_out(&mut self, key: &str, member: &[u8]) {
+        self.0.push(Write {
+            command: "ZREM",
+            key: key.to_owned(),
+            args: vec![member.to_vec()],
+        });
     }
 
     /// Notes that a period has entries: `ZADD`. Of `all` and of what decays there is one, and no list of it.
@@ -205,12 +214,12 @@ impl Writes {
         self.0.push(Write {
             command,
             key: key.to_owned(),
-            args,
+            args: args.into_iter().map(String::into_bytes).collect(),
         });
     }
 
     /// KEYS, after those that the script has already, and ARGV.
-    pub(super) fn encode(&self, keys: &mut Vec<String>) -> Vec<String> {
+    pub(super) fn encode(&self, keys: &mut Vec<String>) -> Vec<Vec<u8>> {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut place = |key: &str| {
             *places.entry(key.to_owned()).or_insert_with(|| {
@@ -221,12 +230,13 @@ impl Writes {
         let mut argv = vec![];
         for Write { command, key, args } in &self.0 {
             argv.extend([
-                (*command).to_owned(),
-                place(key).to_string(),
-                args.len().to_string(),
+                command.as_bytes().to_vec(),
+                place(key).to_string().into_bytes(),
+                args.len().to_string().into_bytes(),
             ]);
             if *command == "RENAME" {
-                argv.push(place(&args[0]).to_string());
+                let later = place(&String::from_utf8_lossy(&args[0]));
+                argv.push(later.to_string().into_bytes());
             } else {
                 argv.extend_from_slice(args);
             }
@@ -388,14 +398,16 @@ impl Store {
             run_id: onto.run_id.clone(),
         };
         let mut keys = vec![self.keys().head(partition), self.keys().log(partition)];
-        let mut argv = vec![
+        let entry_id = format!("{}-0", commit.seq);
+        let said = [
             onto.to_text(),
             new_head.to_text(),
-            format!("{}-0", commit.seq),
+            entry_id,
             commit.to_log(),
         ];
+        let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();
         argv.extend(writes.encode(&mut keys));
-        let argv: Vec<&[u8]> = argv.iter().map(String::as_bytes).collect();
+        let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
         let answer: std::result::Result<String, _> =
             self.write(&self.inner.scripts.commit, &keys, &argv).await;
         self.note_own_write();

@@ -1,0 +1,97 @@
+//! The archive's files of a partition: whether each is as it was written, and damaged ones put back from the copies.
+
+use std::path::Path;
+
+use anyhow::Result;
+use entity::deployment::Deployment;
+use entity::{archive_file, archive_mark};
+use ranking::board::Board;
+use ranking::id::Partition;
+use sea_orm::EntityTrait;
+
+use crate::finding::{Finding, Kind, What};
+use crate::parquet;
+
+/// What is wrong with the files of a partition's history of a board, and the lines that say what they are to be.
+///
+/// # Errors
+/// What SQL says.
+pub(super) async fn check(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+) -> Result<(Vec<Finding>, Vec<String>)> {
+    let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
+    let files = archive_file::of_partition(&deployment.db, board.no, partition).await?;
+    let (mut findings, mut lines, mut through_seq) = (vec![], vec![], 0);
+    let mut find = |path: &str, note: String| {
+        let what = What::File(path.to_owned());
+        findings
+            .push(Finding::of_no_member(Kind::Missing, board.no.0, partition, what).noted(note));
+    };
+    for file in files
+        .iter()
+        .filter(|file| file.first_seq <= mark.archived_seq)
+    {
+        if file.first_seq != through_seq + 1 {
+            let lost = format!(
+                "no row of archive_file stands for seqs {} to {}: it needs a backup of the database",
+                through_seq + 1,
+                file.first_seq - 1
+            );
+            find(&file.path, lost);
+        }
+        through_seq = file.last_seq;
+        lines.push(format!("{} {} {}", file.path, file.bytes, file.sha256));
+        if let Some(wrong) = wrong(&deployment.archive_dir.join(&file.path), file) {
+            find(&file.path, wrong);
+        }
+    }
+    if through_seq != mark.archived_seq {
+        let lost = format!(
+            "the rows of archive_file end at seq {through_seq} and are to reach to {}: it needs a backup of the database",
+            mark.archived_seq
+        );
+        find(&format!("partition-{partition}"), lost);
+    }
+    Ok((findings, lines))
+}
+
+/// What is wrong with a file; `None` where it is as it was written.
+fn wrong(path: &Path, file: &archive_file::Model) -> Option<String> {
+    let needs = "it is put back from LAUREL_ARCHIVE_COPY_DIR by --repair where a good copy is there, else it needs a backup";
+    if !path.exists() {
+        return Some(format!("the file is missing; {needs}"));
+    }
+    match parquet::sum(path) {
+        Err(error) => Some(format!("{error:#}; {needs}")),
+        Ok(sum) if (sum.bytes, &sum.sha256) == (file.bytes.unsigned_abs(), &file.sha256) => None,
+        Ok(sum) => Some(format!(
+            "{} bytes with SHA-256 {} are accepted, {} bytes with {} are there; {needs}",
+            file.bytes, file.sha256, sum.bytes, sum.sha256
+        )),
+    }
+}
+
+/// Puts a file back from the copies, where one that is as it was written is there: beside its path, synced, then moved there. Whether it did.
+///
+/// # Errors
+/// Where the archive's directory cannot be written; what SQL says.
+pub(super) async fn put_back(deployment: &Deployment, path: &str) -> Result<bool> {
+    let row = archive_file::Entity::find_by_id(path)
+        .one(&deployment.db)
+        .await?;
+    let (Some(row), Some(copies)) = (row, &deployment.archive_copy_dir) else {
+        return Ok(false);
+    };
+    let (copy, target) = (copies.join(path), deployment.archive_dir.join(path));
+    if wrong(&copy, &row).is_some() {
+        return Ok(false);
+    }
+    let sum = parquet::Sum {
+        bytes: row.bytes.unsigned_abs(),
+        sha256: row.sha256,
+    };
+    parquet::copy_durably(&copy, &target, &sum)?;
+    Ok(true)
+}

@@ -1,0 +1,134 @@
+//! What a diff found and did, as it is told.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::proof::Proven;
+use crate::finding::Finding;
+
+/// How many findings are printed; more of them are kept in SQL.
+const PRINTED_MAX: usize = 50;
+
+/// How many findings are in the JSON.
+const IN_JSON_MAX: usize = 1000;
+
+/// What a diff found.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub(super) run_id: i64,
+    pub(super) checked: u64,
+    /// How many differences there were.
+    pub(super) found: usize,
+    /// Those that are kept.
+    pub(super) findings: Vec<Finding>,
+    /// How many are left after a repair; `None` where none was asked for.
+    pub(super) left: Option<usize>,
+    pub(super) proven: Proven,
+    pub(super) slugs: HashMap<i64, String>,
+    pub(super) seconds: f64,
+}
+
+impl Found {
+    /// Whether everything agrees, after a repair where one was asked for.
+    pub fn is_clean(&self) -> bool {
+        self.left.unwrap_or(self.found) == 0
+    }
+
+    /// How many differences were put right.
+    pub(super) fn repaired(&self) -> usize {
+        self.left.map_or(0, |left| self.found.saturating_sub(left))
+    }
+
+    /// Its figures and findings.
+    pub fn to_json(&self) -> serde_json::Value {
+        let finding = |finding: &Finding| {
+            serde_json::json!({
+                "kind": finding.kind.name(), "board": self.slugs.get(&finding.board_no), "place": finding.what.name(), "member": finding.member,
+                "window": finding.window, "period": finding.period, "segment": finding.segment, "history": finding.history, "sql": finding.sql,
+                "redis": finding.redis, "repaired": finding.is_repaired, "note": finding.note,
+            })
+        };
+        let findings: Vec<_> = self
+            .findings
+            .iter()
+            .take(IN_JSON_MAX)
+            .map(finding)
+            .collect();
+        let proven = serde_json::json!({ "by_digest": self.proven.by_digest, "by_history": self.proven.by_history, "unproven": self.proven.unproven });
+        serde_json::json!({
+            "run": self.run_id, "checked": self.checked, "found": self.found, "repaired": self.repaired(), "left": self.left, "proven": proven,
+            "findings": findings, "seconds": self.seconds,
+        })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let raw =
+            |score: Option<i64>| score.map_or_else(|| "-".to_owned(), |score| score.to_string());
+        for finding in self.findings.iter().take(PRINTED_MAX) {
+            let Finding {
+                kind,
+                board_no,
+                member,
+                window,
+                period,
+                ..
+            } = finding;
+            let board = self
+                .slugs
+                .get(board_no)
+                .map_or("a board that is gone", String::as_str);
+            let scores = format!(
+                "history {}, sql {}, redis {}",
+                raw(finding.history),
+                raw(finding.sql),
+                raw(finding.redis)
+            );
+            let place = match finding.what.name() {
+                "ENTRY" => String::new(),
+                name => format!(" ({name})"),
+            };
+            write!(
+                f,
+                "{:<15}  {board}  {window} {period}{place}  {member}: {scores}",
+                kind.name()
+            )?;
+            if let Some(note) = &finding.note {
+                write!(f, "; {note}")?;
+            }
+            writeln!(
+                f,
+                "{}",
+                if finding.is_repaired {
+                    "; repaired"
+                } else {
+                    ""
+                }
+            )?;
+        }
+        if self.found > PRINTED_MAX {
+            writeln!(
+                f,
+                "… and {} more, in the table integrity_finding",
+                self.found - PRINTED_MAX
+            )?;
+        }
+        let (checked, found, seconds, proven) =
+            (self.checked, self.found, self.seconds, self.proven);
+        write!(
+            f,
+            "checked {checked} entries, found {found} differences in {seconds:.1} s (run {}); of the partitions {} are proven clean by digests and sums, {} by their history, {} are not",
+            self.run_id, proven.by_digest, proven.by_history, proven.unproven
+        )?;
+        match self.left {
+            None => Ok(()),
+            Some(0) => write!(f, "\nrepaired {found}; a second look found nothing left"),
+            Some(left) => write!(
+                f,
+                "\nrepaired {}; a second look found {left} differences left",
+                self.repaired()
+            ),
+        }
+    }
+}

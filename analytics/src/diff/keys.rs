@@ -1,0 +1,152 @@
+//! The keys in Redis that lie where standings do: whose they are, and those that are nobody's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use entity::board::{self, WindowState};
+use entity::deployment::Deployment;
+use entity::integrity_look::is_sealing;
+use entity::repair::ForeignKey;
+use ranking::board::Board;
+use ranking::id::{BoardNo, Partition};
+use ranking::window::Window;
+use sea_orm::EntityTrait;
+
+use crate::finding::{Finding, Kind, What};
+use crate::history::check_layout;
+
+/// The keys of boards.
+pub(super) struct Keys {
+    by_part: BTreeMap<(BoardNo, Partition), Vec<String>>,
+    /// Those that are nobody's.
+    pub(super) foreign: Vec<Finding>,
+}
+
+impl Keys {
+    /// Lists those of some boards; those that are nobody's where all boards are meant, or one board's only.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub(super) async fn list(
+        deployment: &Deployment,
+        boards: &[(board::Model, Board, Vec<Partition>)],
+        is_one: bool,
+    ) -> Result<Self> {
+        let only = boards
+            .first()
+            .filter(|_| is_one)
+            .map(|(_, board, _)| board.no);
+        let (mut by_board, mut foreign): (BTreeMap<BoardNo, Vec<(Partition, String)>>, _) =
+            Default::default();
+        let count = deployment.store.partitions().count();
+        for (partition, key) in deployment.store.all_standings_keys(only).await? {
+            match deployment.store.keys().parse_standings(partition, &key) {
+                Some(id) if partition.0 < count => {
+                    by_board.entry(id.board).or_default().push((partition, key))
+                }
+                _ => foreign_key(
+                    &mut foreign,
+                    0,
+                    partition,
+                    key,
+                    false,
+                    "a name that nothing here writes",
+                ),
+            }
+        }
+        let mut keys = Self {
+            by_part: BTreeMap::new(),
+            foreign,
+        };
+        for (row, board, _) in boards {
+            // Before the keys that a move brings to other partitions are taken for nobody's.
+            check_layout(&deployment.db, board).await?;
+            let of_board = by_board.remove(&board.no).unwrap_or_default();
+            keys.take(deployment, row, board, of_board)?;
+        }
+        for (no, of_board) in by_board {
+            let row = board::Entity::find_by_id(no.0).one(&deployment.db).await?;
+            // Of a board that was created since, or whose keys are going.
+            let is_somebodys = row.is_some_and(|row| row.purged_at_ms.is_none());
+            for (partition, key) in of_board.into_iter().filter(|_| !is_somebodys) {
+                foreign_key(
+                    &mut keys.foreign,
+                    no.0,
+                    partition,
+                    key,
+                    true,
+                    "a key of a board that is gone",
+                );
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The keys of a board's partition, in their order.
+    pub(super) fn of(&mut self, no: BoardNo, partition: Partition) -> Vec<String> {
+        self.by_part.remove(&(no, partition)).unwrap_or_default()
+    }
+
+    fn take(
+        &mut self,
+        deployment: &Deployment,
+        row: &board::Model,
+        board: &Board,
+        of_board: Vec<(Partition, String)>,
+    ) -> Result<()> {
+        let unfinished = unfinished_windows(row)?;
+        let partitions: BTreeSet<Partition> = super::part::partitions(deployment, board)
+            .into_iter()
+            .collect();
+        for (partition, key) in of_board {
+            let Some(id) = deployment.store.keys().parse_standings(partition, &key) else {
+                continue;
+            };
+            // What was added since is not in the rules that are compared with.
+            let is_known = id.generation <= row.generation.unsigned_abs()
+                && !unfinished.contains(&(id.window, id.generation));
+            if !is_known || is_sealing(board, &id) {
+                continue;
+            }
+            if !partitions.contains(&partition) {
+                foreign_key(
+                    &mut self.foreign,
+                    board.no.0,
+                    partition,
+                    key,
+                    true,
+                    "a key in a partition that has nothing of its board",
+                );
+                continue;
+            }
+            self.by_part
+                .entry((board.no, partition))
+                .or_default()
+                .push(key);
+        }
+        Ok(())
+    }
+}
+
+fn foreign_key(
+    foreign: &mut Vec<Finding>,
+    no: i64,
+    partition: Partition,
+    key: String,
+    is_gone: bool,
+    note: &str,
+) {
+    let what = What::Key(ForeignKey { key, is_gone });
+    foreign.push(Finding::of_no_member(Kind::Phantom, no, partition, what).noted(note));
+}
+
+/// The windows that are being filled or dropped, with the generations that they came in: nobody reads them.
+fn unfinished_windows(row: &board::Model) -> Result<BTreeSet<(Window, u32)>> {
+    let mut unfinished = BTreeSet::new();
+    for window in row.window_rows()? {
+        if window.state != WindowState::Whole {
+            unfinished.insert((window.name.parse()?, window.since));
+        }
+    }
+    Ok(unfinished)
+}

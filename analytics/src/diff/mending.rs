@@ -1,0 +1,161 @@
+//! Repair: what was found put right, place by place, by commits and transactions that look again first.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use entity::board;
+use entity::deployment::Deployment;
+use entity::integrity_look::{Places, Spot};
+use entity::repair::{ForeignKey, Truth, drop_foreign, list_periods, mend_redis, mend_sql};
+use ranking::id::Partition;
+use ranking::key::StandingsId;
+use ranking::window::Window;
+use sea_orm::{ColumnTrait, QueryFilter};
+
+use super::second_look::{archived_events, chunks};
+use super::{Against, by_part, files, files_of};
+use crate::finding::{Finding, What};
+use crate::job::Job;
+
+/// How many keys one commit drops, or periods it notes.
+const KEYS_MAX: usize = 500;
+
+/// How often rows are put right again because the board was changed meanwhile.
+const ATTEMPTS_MAX: usize = 3;
+
+/// Puts findings right, those excepted that history alone speaks for, unless it is named; how many places and files were changed.
+///
+/// # Errors
+/// What the stores say; what is put right by then stays so.
+pub(super) async fn mend(
+    deployment: &Deployment,
+    against: Option<Against>,
+    rows: &[board::Model],
+    findings: &[Finding],
+    job: &Job,
+) -> Result<usize> {
+    let mut mended = 0;
+    for ((no, partition), findings) in by_part(findings) {
+        job.stage("repairing", findings.len());
+        let mut is_whole = true;
+        for path in files_of(&findings) {
+            let is_back = files::put_back(deployment, path).await?;
+            mended += usize::from(is_back);
+            is_whole &= is_back;
+        }
+        mended += mend_keys(deployment, partition, &findings).await?;
+        if !rows.iter().any(|row| row.no == no) || !is_whole {
+            continue;
+        }
+        mended += mend_part(deployment, against, no, partition, &findings).await?;
+        job.advance(findings.len());
+    }
+    Ok(mended)
+}
+
+async fn mend_keys(
+    deployment: &Deployment,
+    partition: Partition,
+    findings: &[&Finding],
+) -> Result<usize> {
+    if partition.0 >= deployment.store.partitions().count() {
+        return Ok(0);
+    }
+    let foreign = findings.iter().filter_map(|finding| match &finding.what {
+        What::Key(foreign) => Some(foreign.clone()),
+        _ => None,
+    });
+    let foreign: Vec<ForeignKey> = foreign.collect();
+    let mut dropped = 0;
+    for keys in foreign.chunks(KEYS_MAX) {
+        dropped += drop_foreign(deployment, partition, keys).await?;
+    }
+    Ok(dropped)
+}
+
+async fn mend_part(
+    deployment: &Deployment,
+    against: Option<Against>,
+    no: i64,
+    partition: Partition,
+    findings: &[&Finding],
+) -> Result<usize> {
+    let Some(row) = living(deployment, no).await? else {
+        return Ok(0);
+    };
+    let board = row.to_ranking()?;
+    let (mut in_redis, mut in_sql, mut unlisted) =
+        (Places::new(), Places::new(), BTreeSet::<StandingsId>::new());
+    for finding in findings {
+        if finding.is_against_both && against.is_none() {
+            continue;
+        }
+        let (member, spot) = match &finding.what {
+            What::Place(member, spot) => (member, spot),
+            What::Unlisted(id) => {
+                unlisted.insert(id.clone());
+                continue;
+            }
+            What::Key(_) | What::File(_) => continue,
+        };
+        let has_row = match spot {
+            Spot::Entry(id) => {
+                in_redis
+                    .entry(member.clone())
+                    .or_default()
+                    .insert(spot.clone());
+                id.window == Window::All
+            }
+            Spot::Sealed(_) | Spot::Archived(_) => true,
+        };
+        if has_row {
+            in_sql
+                .entry(member.clone())
+                .or_default()
+                .insert(spot.clone());
+        }
+    }
+    let mut mended = 0;
+    if against == Some(Against::Standings) {
+        for places in chunks(in_redis) {
+            mended += mend_redis(deployment, &board, partition, Truth::Standings, &places).await?;
+        }
+    } else {
+        let archived = archived_events(deployment, &board, partition, &in_sql).await?;
+        for places in chunks(in_sql) {
+            for _ in 0..ATTEMPTS_MAX {
+                let Some(row) = living(deployment, no).await? else {
+                    return Ok(mended);
+                };
+                if let Some(rows) =
+                    mend_sql(deployment, &row, partition, &archived, &places).await?
+                {
+                    mended += rows;
+                    break;
+                }
+            }
+        }
+        let archived = archived_events(deployment, &board, partition, &in_redis).await?;
+        for places in chunks(in_redis) {
+            mended += mend_redis(
+                deployment,
+                &board,
+                partition,
+                Truth::History(&archived),
+                &places,
+            )
+            .await?;
+        }
+    }
+    let unlisted: Vec<StandingsId> = unlisted.into_iter().collect();
+    for ids in unlisted.chunks(KEYS_MAX) {
+        let ids = ids.iter().cloned().collect();
+        mended += list_periods(deployment, &board, partition, &ids).await?;
+    }
+    Ok(mended)
+}
+
+async fn living(deployment: &Deployment, no: i64) -> Result<Option<board::Model>> {
+    let row = board::living().filter(board::Column::No.eq(no));
+    Ok(row.one(&deployment.db).await?)
+}

@@ -1,0 +1,370 @@
+//! One partition's part of a board, compared: its history folded window by window, and beside it what Redis and SQL have, each in the same order.
+
+mod in_sql;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use entity::board;
+use entity::deployment::Deployment;
+use entity::integrity_look::{Spot, is_sealing};
+use entity::repair::ForeignKey;
+use ranking::board::Board;
+use ranking::id::Partition;
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::roll::{Reach, Rolls};
+use ranking::seal::NEVER_MS;
+use ranking::window::Window;
+use sea_orm::EntityTrait;
+
+use super::findings::Findings;
+use super::rows::{Rows, Walk};
+use super::second_look::Suspects;
+use super::sets::{Digest, Part as SetPart, Sets};
+use crate::finding::{Finding, Kind, What};
+use crate::fold::{Which, folded};
+use crate::history::{self, History, through_ms};
+use crate::job::Job;
+pub(super) use in_sql::standings;
+
+/// The partitions that a board's entries lie in.
+pub(super) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
+    deployment.store.partitions().of_board(board)
+}
+
+/// The history of the members whose entries lie in a partition.
+async fn history_of(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    job: &Job,
+) -> Result<History> {
+    history::read_in(deployment, board, &[partition], job).await
+}
+
+/// One partition's part of a board.
+pub(super) struct Part<'a> {
+    /// The stores.
+    pub(super) deployment: &'a Deployment,
+    /// The board's row.
+    pub(super) row: &'a board::Model,
+    /// The board.
+    pub(super) board: &'a Board,
+    /// The partition.
+    pub(super) partition: Partition,
+    /// The keys there of standings that are compared, in their order.
+    pub(super) keys: &'a [String],
+    /// Whether nobody else needs Redis.
+    pub(super) is_exclusive: bool,
+    /// Whose progress it is.
+    pub(super) job: &'a Job,
+}
+
+/// What a comparison of a part came to.
+pub(super) struct Compared {
+    /// How many entries history adds up to.
+    pub(super) entries: usize,
+    /// The digest of what Redis had, where all agreed at first sight.
+    pub(super) redis: Option<String>,
+}
+
+impl Part<'_> {
+    /// Compares all of it.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub(super) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
+        let (deployment, board, partition) = (self.deployment, self.board, self.partition);
+        let history = history_of(deployment, board, partition, self.job).await?;
+        let rolls = self.rolls().await?;
+        let through_ms = through_ms(&BTreeMap::from([(partition, rolls.clone())]), rolls.now_ms);
+        let mut suspects = Suspects::new(deployment, board, partition);
+        let (mut digest, mut entries) = (Digest::default(), 0);
+        let mut ids = BTreeSet::new();
+        let found_before = findings.count;
+        let mut left: BTreeSet<&String> = self.keys.iter().collect();
+        let is_whole = |window: &&Window| board.is_whole(**window);
+        for &window in board.rules.windows.iter().filter(is_whole) {
+            self.job.stage(
+                &format!(
+                    "{}: folding {window} of partition {partition}",
+                    self.row.slug
+                ),
+                0,
+            );
+            let has_sealed = board.sealed(window).sealed_before_ms > NEVER_MS;
+            let which = if has_sealed {
+                Which::Every
+            } else {
+                Which::Open
+            };
+            let rows = Rows::of_fold(
+                board,
+                window,
+                folded(board, window, &history.counted, through_ms, which)?,
+            )?;
+            entries += rows.len();
+            ids.extend(rows.lists().cloned());
+            if window == Window::All {
+                self.compare_standing(&rows, &mut suspects, findings)
+                    .await?;
+            }
+            if has_sealed {
+                self.compare_sealed(window, &rows, &mut suspects, findings)
+                    .await?;
+            }
+            let of_window = |key: &&String| {
+                let id = deployment.store.keys().parse_standings(partition, key);
+                id.is_some_and(|id| {
+                    id.window == window && id.generation == board.generation_of(window)
+                })
+            };
+            let keys: Vec<String> = self.keys.iter().filter(of_window).cloned().collect();
+            for key in &keys {
+                left.remove(key);
+            }
+            self.compare_redis(&keys, &rows, &rolls, &mut digest, &mut suspects, findings)
+                .await?;
+        }
+        // Of windows that the board does not have.
+        let keys: Vec<String> = left.into_iter().cloned().collect();
+        self.compare_redis(
+            &keys,
+            &Rows::default(),
+            &rolls,
+            &mut digest,
+            &mut suspects,
+            findings,
+        )
+        .await?;
+        super::archived::compare(self, &history, &mut suspects, findings).await?;
+        let lists = self.compare_lists(&ids, findings).await?;
+        let agrees = !suspects.has_had_some && findings.count == found_before;
+        suspects.end(findings).await?;
+        let marks = marks_text(&rolls);
+        Ok(Compared {
+            entries,
+            redis: agrees.then(|| digest.finish(&[lists, marks].concat())),
+        })
+    }
+
+    /// The digest of what Redis has; `None` where something of it is none of ours.
+    ///
+    /// # Errors
+    /// What Redis says.
+    pub(super) async fn digest(&self) -> Result<Option<String>> {
+        let rolls = self.rolls().await?;
+        let mut digest = Digest::default();
+        let mut sets = Sets::begin(self.deployment, self.keys, self.is_exclusive).await?;
+        while let Some((place, part)) = sets.next().await? {
+            match part {
+                SetPart::Entries(entries) => {
+                    self.job.advance(entries.len());
+                    digest.add(&self.keys[place], &entries);
+                }
+                SetPart::End => {}
+                SetPart::Foreign => return Ok(None),
+            }
+        }
+        let nobody = BTreeSet::new();
+        let mut none = Findings::default();
+        let lists = self.compare_lists(&nobody, &mut none).await?;
+        Ok(Some(digest.finish(&[lists, marks_text(&rolls)].concat())))
+    }
+
+    async fn rolls(&self) -> Result<Rolls> {
+        let (_, marks) = self
+            .deployment
+            .store
+            .rolls(self.partition, self.board.no)
+            .await?;
+        Ok(Rolls {
+            marks,
+            now_ms: self.deployment.clock.now_ms(),
+        })
+    }
+
+    /// Compares sorted sets with rows.
+    async fn compare_redis(
+        &self,
+        keys: &[String],
+        rows: &Rows,
+        rolls: &Rolls,
+        digest: &mut Digest,
+        suspects: &mut Suspects<'_>,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let (board, partition) = (self.board, self.partition);
+        self.job.stage(
+            &format!(
+                "{}: comparing Redis in partition {partition}",
+                self.row.slug
+            ),
+            rows.len(),
+        );
+        let name = |key: &String| {
+            self.deployment
+                .store
+                .keys()
+                .parse_standings(partition, key)
+                .context("a key lost its name")
+        };
+        let mut missing: BTreeSet<&StandingsId> = BTreeSet::new();
+        for id in rows.lists() {
+            if self.is_all_there(id, rolls)? {
+                missing.insert(id);
+            }
+        }
+        let mut sets = Sets::begin(self.deployment, keys, self.is_exclusive).await?;
+        let mut present: Option<(usize, StandingsId, Walk<'_>)> = None;
+        while let Some((place, part)) = sets.next().await? {
+            if present.as_ref().is_none_or(|(of, ..)| *of != place) {
+                let id = name(&keys[place])?;
+                let walk = rows.walk(&id);
+                present = Some((place, id, walk));
+            }
+            let Some((_, id, walk)) = &mut present else {
+                continue;
+            };
+            let counts = missing.contains(id);
+            let mut lost = |member: &str| {
+                if counts {
+                    suspects.add(member.as_bytes(), Spot::Entry(id.clone()));
+                }
+            };
+            match part {
+                SetPart::Entries(entries) => {
+                    self.job.advance(entries.len());
+                    digest.add(&keys[place], &entries);
+                    let mut wrong = vec![];
+                    for (member, double) in &entries {
+                        let key = RankKey::from_f64(*double).map(RankKey::to_i64);
+                        let meets = key.is_ok_and(|key| walk.meets(key, None, member, &mut lost));
+                        if !meets {
+                            wrong.push(member);
+                        }
+                    }
+                    for member in wrong {
+                        suspects.add(member, Spot::Entry(id.clone()));
+                    }
+                }
+                SetPart::End | SetPart::Foreign => {
+                    if matches!(part, SetPart::Foreign) {
+                        let foreign = ForeignKey {
+                            key: keys[place].clone(),
+                            is_gone: false,
+                        };
+                        let found = Finding::of_no_member(
+                            Kind::Phantom,
+                            board.no.0,
+                            partition,
+                            What::Key(foreign),
+                        );
+                        findings.add(found.noted("a key of another type"));
+                    }
+                    if let Some((_, id, walk)) = present.take() {
+                        let counts = missing.remove(&id);
+                        walk.end(|member| {
+                            if counts {
+                                suspects.add(member.as_bytes(), Spot::Entry(id.clone()));
+                            }
+                        });
+                    }
+                }
+            }
+            suspects.look_again_if_many(findings).await?;
+        }
+        for id in missing {
+            rows.walk(id)
+                .end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
+            suspects.look_again_if_many(findings).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether all entries of a standings are to be in Redis: it is not sealed, and of a rolling window it has begun or is prepared.
+    fn is_all_there(&self, id: &StandingsId, rolls: &Rolls) -> Result<bool> {
+        if is_sealing(self.board, id) {
+            return Ok(false);
+        }
+        if id.window.rolling().is_none() {
+            return Ok(true);
+        }
+        let zone = &self.board.rules.zone;
+        let period = id.window.period_named(&id.period, zone)?;
+        Ok(rolls.reach(id, &period, zone)? == Reach::There)
+    }
+
+    /// Finds those of some standings whose period is not in its list; and says of all what their lists say.
+    async fn compare_lists(
+        &self,
+        by_history: &BTreeSet<StandingsId>,
+        findings: &mut Findings,
+    ) -> Result<Vec<String>> {
+        let (board, store) = (self.board, &self.deployment.store);
+        let (mut lists, mut ids) = (vec![], vec![]);
+        for key in self.keys {
+            let id = store.keys().parse_standings(self.partition, key);
+            let is_listed = |id: &StandingsId| {
+                id.window.has_periods()
+                    && board.rules.windows.contains(&id.window)
+                    && board.generation_of(id.window) == id.generation
+            };
+            if let Some(id) = id.filter(is_listed) {
+                lists.push((store.keys().periods(self.partition, &id), id.period.clone()));
+                ids.push(id);
+            }
+        }
+        let (mut lines, mut unlisted) = (vec![], BTreeMap::new());
+        for (lists, ids) in lists.chunks(LISTED_MAX).zip(ids.chunks(LISTED_MAX)) {
+            for (id, start) in ids.iter().zip(store.listed(lists).await?) {
+                lines.push(format!("{id} {start:?}"));
+                if by_history.contains(id) {
+                    let period = id.window.period_named(&id.period, &board.rules.zone)?;
+                    if start != Some(period.present_from_ms as f64) {
+                        unlisted.insert(id.clone(), period);
+                    }
+                }
+            }
+        }
+        if unlisted.is_empty() {
+            return Ok(lines);
+        }
+        // What was sealed or emptied meanwhile is not to be listed.
+        let row = board::Entity::find_by_id(board.no.0)
+            .one(&self.deployment.db)
+            .await?;
+        let later = row.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
+        for (id, period) in unlisted {
+            let key = store.keys().standings(self.partition, &id);
+            let list = (store.keys().periods(self.partition, &id), id.period.clone());
+            let size = store.sizes(&[key]).await?.pop().flatten();
+            let start = store.listed(&[list]).await?.pop().flatten();
+            let is_listed = start == Some(period.present_from_ms as f64);
+            if size.is_some_and(|size| size > 0) && !is_listed && !is_sealing(&later, &id) {
+                let found = Finding::of_no_member(
+                    Kind::Missing,
+                    board.no.0,
+                    self.partition,
+                    What::Unlisted(id),
+                );
+                findings
+                    .add(found.noted("it has entries, and the list of periods does not name it"));
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// How many labels are looked for at once.
+const LISTED_MAX: usize = 1000;
+
+/// How far rolling windows have got, as text.
+fn marks_text(rolls: &Rolls) -> Vec<String> {
+    let marks: BTreeMap<_, _> = rolls.marks.iter().collect();
+    marks
+        .into_iter()
+        .map(|(series, mark)| format!("{series} {}", mark.to_text()))
+        .collect()
+}

@@ -1,0 +1,183 @@
+//! A window's rows in SQL, compared: all-time standings, and sealed ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use entity::deployment::Deployment;
+use entity::integrity_look::{Held, Spot};
+use entity::{sealed_entry, sealed_period, standing};
+use futures::StreamExt;
+use ranking::board::Board;
+use ranking::id::Partition;
+use ranking::key::StandingsId;
+use ranking::window::Window;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Statement, Value};
+
+use super::Part;
+use crate::diff::findings::Findings;
+use crate::diff::rows::{Rows, Walk};
+use crate::diff::second_look::Suspects;
+
+/// After how many rows progress is told.
+const ADVANCE_ROWS: usize = 1000;
+
+impl Part<'_> {
+    /// Compares the table of standings.
+    pub(super) async fn compare_standing(
+        &self,
+        rows: &Rows,
+        suspects: &mut Suspects<'_>,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let board = self.board;
+        self.job
+            .stage(&format!("{}: comparing SQL", self.row.slug), rows.len());
+        let mut there = standings(self.deployment, board, self.partition).await?;
+        let mut left: BTreeSet<&StandingsId> = rows.lists().collect();
+        let mut id = StandingsId::all_time(board, String::new());
+        let mut walk = rows.walk(&id);
+        let mut count = 0;
+        while let Some(row) = there.next().await {
+            let row = row.context("the standings in SQL cannot be read")?;
+            if row.segment != id.segment {
+                left.remove(&id);
+                walk.end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
+                suspects.look_again_if_many(findings).await?;
+                id = StandingsId::all_time(board, row.segment.clone());
+                walk = rows.walk(&id);
+            }
+            count += 1;
+            if count % ADVANCE_ROWS == 0 {
+                self.job.advance(ADVANCE_ROWS);
+            }
+            let mut lost = |member: &str| suspects.add(member.as_bytes(), Spot::Entry(id.clone()));
+            let is_held = matches!(Held::of_row(board, row.score, row.rank_key), Held::Key(..));
+            let score = Some(row.score);
+            if !walk.meets(row.rank_key, score, row.member.as_bytes(), &mut lost) || !is_held {
+                suspects.add(row.member.as_bytes(), Spot::Entry(id.clone()));
+            }
+        }
+        left.remove(&id);
+        walk.end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
+        for id in left {
+            rows.walk(id)
+                .end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
+            suspects.look_again_if_many(findings).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares a window's sealed standings.
+    pub(super) async fn compare_sealed(
+        &self,
+        window: Window,
+        rows: &Rows,
+        suspects: &mut Suspects<'_>,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        use sealed_period::Column::{BoardNo, Generation, StartMs, Window as Name};
+        let (board, db) = (self.board, &self.deployment.db);
+        let (generation, before_ms) = (
+            board.generation_of(window),
+            board.sealed(window).sealed_before_ms,
+        );
+        let mut left = BTreeSet::new();
+        for id in rows.lists() {
+            let period = window.period_named(&id.period, &board.rules.zone)?;
+            if period.present_from_ms < before_ms {
+                left.insert(id.clone());
+            }
+        }
+        let numbered = sealed_period::Entity::find()
+            .filter(BoardNo.eq(board.no.0))
+            .filter(Generation.eq(generation as i32))
+            .filter(Name.eq(window.to_string()))
+            .filter(StartMs.lt(before_ms))
+            .all(db)
+            .await?;
+        let ids: BTreeMap<i64, StandingsId> = numbered
+            .into_iter()
+            .map(|row| {
+                let id = StandingsId {
+                    board: board.no,
+                    generation,
+                    segment: row.segment,
+                    window,
+                    period: row.label,
+                };
+                (row.no, id)
+            })
+            .collect();
+        let sql = r#"SELECT * FROM "sealed_entry" WHERE "partition" = $1 AND "standings_no" IN (SELECT "no" FROM "sealed_period"
+            WHERE "board_no" = $2 AND "generation" = $3 AND "window" = $4 AND "start_ms" < $5) ORDER BY "standings_no", "rank_key", "member""#;
+        let values: [Value; 5] = [
+            i32::from(self.partition.0).into(),
+            board.no.0.into(),
+            (generation as i32).into(),
+            window.to_string().into(),
+            before_ms.into(),
+        ];
+        let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
+        let mut there = sealed_entry::Entity::find()
+            .from_raw_sql(statement)
+            .stream(db)
+            .await?;
+        let mut present: Option<(i64, &StandingsId, Walk<'_>)> = None;
+        while let Some(row) = there.next().await {
+            let row = row.context("sealed standings cannot be read")?;
+            let Some(id) = ids.get(&row.standings_no) else {
+                continue;
+            };
+            if present
+                .as_ref()
+                .is_none_or(|(no, ..)| *no != row.standings_no)
+            {
+                if let Some((_, id, walk)) = present.take() {
+                    walk.end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
+                    suspects.look_again_if_many(findings).await?;
+                }
+                left.remove(id);
+                present = Some((row.standings_no, id, rows.walk(id)));
+            }
+            let Some((_, id, walk)) = &mut present else {
+                continue;
+            };
+            let mut lost =
+                |member: &str| suspects.add(member.as_bytes(), Spot::Sealed((*id).clone()));
+            if !walk.meets(
+                row.rank_key,
+                Some(row.score),
+                row.member.as_bytes(),
+                &mut lost,
+            ) {
+                suspects.add(row.member.as_bytes(), Spot::Sealed((*id).clone()));
+            }
+        }
+        if let Some((_, id, walk)) = present {
+            walk.end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
+        }
+        for id in left {
+            rows.walk(&id)
+                .end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
+            suspects.look_again_if_many(findings).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The rows of `standing` of a board's partition, in the order of segments, keys and members.
+pub async fn standings<'a>(
+    deployment: &'a Deployment,
+    board: &Board,
+    partition: Partition,
+) -> Result<impl futures::Stream<Item = Result<standing::Model, sea_orm::DbErr>> + Unpin + 'a> {
+    let db = &deployment.db;
+    // The plus keeps databases from an index of the whole board.
+    let sql = r#"SELECT * FROM "standing" WHERE "partition" = $1 AND +"board_no" = $2 ORDER BY "segment", "rank_key", "member""#;
+    let values: [Value; 2] = [i32::from(partition.0).into(), board.no.0.into()];
+    let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
+    Ok(standing::Entity::find()
+        .from_raw_sql(statement)
+        .stream(db)
+        .await?)
+}

@@ -1,0 +1,198 @@
+//! The cheap proof: a partition that agreed, and of which nothing has changed since, still agrees.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use entity::deployment::Deployment;
+use entity::recovery::settle;
+use entity::{archive_mark, board, commit, integrity_proof, score_event};
+use ranking::board::Board;
+use ranking::id::Partition;
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+
+use super::files;
+use super::findings::Findings;
+use super::part::Part;
+use super::sets::digest;
+use super::sums::{Sums, sums};
+
+/// How many partitions were proven clean, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Proven {
+    /// By digests and sums.
+    pub by_digest: usize,
+    /// By their history.
+    pub by_history: usize,
+    /// Not at all: something differs, or was written meanwhile, which the second look then cleared.
+    pub unproven: usize,
+}
+
+impl Proven {
+    /// Some of those that were not proven were looked at again.
+    pub fn again(&mut self, later: &Self) {
+        let proven = later.by_history.min(self.unproven);
+        self.by_history += proven;
+        self.unproven -= proven;
+    }
+}
+
+/// What was of a board before it is compared.
+pub(super) struct Proving {
+    layouts: BTreeMap<Partition, String>,
+    sums: BTreeMap<Partition, Sums>,
+}
+
+impl Proving {
+    /// Reads it: what is changed from here on by hand is either compared, or another sum the next time.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub(super) async fn begin(
+        deployment: &Deployment,
+        row: &board::Model,
+        board: &Board,
+        partitions: &[Partition],
+    ) -> Result<Self> {
+        let mut layouts = BTreeMap::new();
+        for &partition in partitions {
+            let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
+            layouts.insert(partition, layout(row, &mark));
+        }
+        let sums = sums(deployment, board, partitions).await?;
+        Ok(Self { layouts, sums })
+    }
+
+    /// Proves a part clean by digests and sums where that may be and can be done; else compares all of it, and keeps what then proves it. How many
+    /// entries it has.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub(super) async fn look_at(
+        &self,
+        part: &Part<'_>,
+        may_be_proven: bool,
+        findings: &mut Findings,
+        proven: &mut Proven,
+    ) -> Result<u64> {
+        let (deployment, board, partition) = (part.deployment, part.board, part.partition);
+        part.job.stage(
+            &format!("{}: checking the archive's files", part.row.slug),
+            0,
+        );
+        let (damaged, lines) = files::check(deployment, board, partition).await?;
+        if !damaged.is_empty() {
+            // Its history cannot be read; other partitions are compared all the same.
+            damaged
+                .into_iter()
+                .for_each(|finding| findings.add(finding));
+            proven.unproven += 1;
+            return Ok(0);
+        }
+        let files = digest(&lines);
+        if may_be_proven && let Some(entries) = self.prove(part, &files).await? {
+            proven.by_digest += 1;
+            return Ok(entries);
+        }
+        let compared = part.compare(findings).await?;
+        let entries = compared.entries as u64;
+        if let (Some(redis), Some(sums)) = (compared.redis, self.sums.get(&partition))
+            && is_unchanged(part, sums.cursor.seq).await?
+        {
+            let proof = integrity_proof::Model {
+                board_no: board.no.0,
+                partition: partition.0.into(),
+                seq: sums.cursor.seq,
+                commit_id: sums.cursor.commit_id.clone(),
+                layout: self.layouts[&partition].clone(),
+                redis,
+                sql: sums.digest.clone(),
+                files,
+                entries: compared.entries as i64,
+                proven_at_ms: entity::now_ms(),
+            };
+            integrity_proof::Entity::insert(proof.into_active_model())
+                .on_conflict(integrity_proof::replace())
+                .exec_without_returning(&deployment.db)
+                .await?;
+            proven.by_history += 1;
+        } else {
+            proven.unproven += 1;
+        }
+        Ok(entries)
+    }
+
+    /// How many entries were compared when what is there now agreed; `None` where something is not as it was then.
+    async fn prove(&self, part: &Part<'_>, files: &str) -> Result<Option<u64>> {
+        let (board, partition) = (part.board, part.partition);
+        let key = (board.no.0, i32::from(partition.0));
+        let proof = integrity_proof::Entity::find_by_id(key)
+            .one(&part.deployment.db)
+            .await?;
+        let (Some(proof), Some(sums)) = (proof, self.sums.get(&partition)) else {
+            return Ok(None);
+        };
+        let is_same = proof.layout == self.layouts[&partition]
+            && proof.sql == sums.digest
+            && proof.files == files
+            && proof.seq <= sums.cursor.seq;
+        if !is_same || !leads_on(part, &proof).await? || !is_unchanged(part, proof.seq).await? {
+            return Ok(None);
+        }
+        part.job.stage(
+            &format!("{}: digesting partition {partition}", part.row.slug),
+            proof.entries.unsigned_abs() as usize,
+        );
+        let Some(redis) = part.digest().await? else {
+            return Ok(None);
+        };
+        let is_proven = redis == proof.redis && is_unchanged(part, proof.seq).await?;
+        Ok(is_proven.then_some(proof.entries.unsigned_abs()))
+    }
+}
+
+/// Whether history still leads on from the commit that a proof names: SQL may be another one, from a backup.
+async fn leads_on(part: &Part<'_>, proof: &integrity_proof::Model) -> Result<bool> {
+    let key = (proof.partition, proof.seq);
+    let row = commit::Entity::find_by_id(key)
+        .one(&part.deployment.db)
+        .await?;
+    Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
+}
+
+/// Whether no event of the board came to a partition after a seq.
+async fn is_unchanged(part: &Part<'_>, seq: i64) -> Result<bool> {
+    use score_event::Column::{BoardNo, Partition as In, Seq};
+    settle(part.deployment, part.partition).await?;
+    let later = score_event::Entity::find()
+        .filter(In.eq(i32::from(part.partition.0)))
+        .filter(Seq.gt(seq))
+        .filter(BoardNo.eq(part.board.no.0))
+        .one(&part.deployment.db);
+    Ok(later.await?.is_none())
+}
+
+/// A digest of what a board's standings are made by, and of how far a partition is archived.
+fn layout(row: &board::Model, mark: &archive_mark::Model) -> String {
+    let rules = [
+        &row.direction,
+        &row.policy,
+        &row.tie_break,
+        &row.time_zone,
+        &row.segment_by,
+        &row.windows,
+    ];
+    let mut lines: Vec<String> = rules.into_iter().cloned().collect();
+    lines.push(row.former_layouts.clone());
+    lines.push(format!(
+        "{} {} {} {} {} {} {} {:?}",
+        row.tick_ms,
+        row.decimals,
+        row.min_score,
+        row.max_score,
+        row.shards,
+        row.generation,
+        mark.archived_seq,
+        row.archived_before_ms
+    ));
+    digest(&lines)
+}

@@ -1,0 +1,191 @@
+//! A window's standings in one partition, in the order of keys and members: what a store's entries are compared with one by one, in the same order.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use anyhow::{Context, Result};
+use polars::prelude::{NewChunkedArray, StringChunked};
+use ranking::board::Board;
+use ranking::key::StandingsId;
+use ranking::window::Window;
+
+use crate::fold::Folded;
+
+/// Entries in their order, each as member, key and score.
+pub(super) type List = Vec<(String, i64, i64)>;
+
+/// Entries, list by list.
+#[derive(Default)]
+pub(super) struct Rows {
+    members: StringChunked,
+    keys: Vec<i64>,
+    scores: Vec<i64>,
+    lists: BTreeMap<StandingsId, Range<usize>>,
+}
+
+impl Rows {
+    /// Those of a fold.
+    pub(super) fn of_fold(board: &Board, window: Window, folded: Folded) -> Result<Self> {
+        let Folded { periods, frame } = folded;
+        let number = |name: &str| -> Result<Vec<i64>> {
+            let column = frame.column(name)?.i64()?;
+            let values: Option<Vec<i64>> = column.iter().collect();
+            values.context("a fold left a gap")
+        };
+        let segments = frame.column("segment")?.str()?.rechunk().into_owned();
+        let places = number("period")?;
+        let mut lists = BTreeMap::new();
+        let mut start = 0;
+        for end in 1..=frame.height() {
+            let list = |row: usize| (places[row], segments.get(row));
+            if end < frame.height() && list(end) == list(start) {
+                continue;
+            }
+            let period = &periods[usize::try_from(places[start])?];
+            let segment = segments.get(start).context("a fold left a gap")?;
+            lists.insert(StandingsId::of(board, segment, window, period), start..end);
+            start = end;
+        }
+        Ok(Self {
+            members: frame.column("member")?.str()?.rechunk().into_owned(),
+            keys: number("key")?,
+            scores: number("score")?,
+            lists,
+        })
+    }
+
+    /// Those of lists.
+    pub(super) fn of_lists(lists: Vec<(StandingsId, List)>) -> Self {
+        let mut rows = Self::default();
+        let mut members = vec![];
+        for (id, entries) in lists {
+            let start = members.len();
+            for (member, key, score) in entries {
+                members.push(member);
+                rows.keys.push(key);
+                rows.scores.push(score);
+            }
+            rows.lists.insert(id, start..members.len());
+        }
+        rows.members =
+            StringChunked::from_iter_values("member".into(), members.iter().map(String::as_str));
+        rows
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The lists.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &StandingsId> {
+        self.lists.keys()
+    }
+
+    /// A walk through a list; through nothing where there is no such list.
+    pub(super) fn walk(&self, id: &StandingsId) -> Walk<'_> {
+        Walk {
+            rows: self,
+            left: self.lists.get(id).cloned().unwrap_or(0..0),
+        }
+    }
+}
+
+/// A walk through a list beside a store's entries in the same order.
+pub(super) struct Walk<'a> {
+    rows: &'a Rows,
+    left: Range<usize>,
+}
+
+impl Walk<'_> {
+    /// Whether the list has just this entry next, with this score where one is named. Those before it, which the store has not, are given to `lost`.
+    /// A store that is written to meanwhile may be out of order: what then seems lost is not, and is looked at again.
+    pub(super) fn meets(
+        &mut self,
+        key: i64,
+        score: Option<i64>,
+        member: &[u8],
+        mut lost: impl FnMut(&str),
+    ) -> bool {
+        while let Some(row) = self.left.clone().next() {
+            let name = self.rows.members.get(row).unwrap_or_default();
+            let here = (self.rows.keys[row], name.as_bytes());
+            if here > (key, member) {
+                return false;
+            }
+            self.left.start += 1;
+            if here == (key, member) {
+                return score.is_none_or(|score| score == self.rows.scores[row]);
+            }
+            lost(name);
+        }
+        false
+    }
+
+    /// Gives the rest to `lost`.
+    pub(super) fn end(self, mut lost: impl FnMut(&str)) {
+        for row in self.left {
+            lost(self.rows.members.get(row).unwrap_or_default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ranking::id::BoardNo;
+
+    fn id() -> StandingsId {
+        StandingsId {
+            board: BoardNo(1),
+            generation: 1,
+            segment: String::new(),
+            window: Window::All,
+            period: "all".to_owned(),
+        }
+    }
+
+    /// What a walk beside entries says: those that do not agree, and those that are lost.
+    fn walked(rows: &[(&str, i64)], entries: &[(&str, i64)]) -> (Vec<String>, Vec<String>) {
+        let list = rows
+            .iter()
+            .map(|&(member, key)| (member.to_owned(), key, key));
+        let rows = Rows::of_lists(vec![(id(), list.collect())]);
+        let (mut wrong, mut lost) = (vec![], vec![]);
+        let mut walk = rows.walk(&id());
+        for &(member, key) in entries {
+            let lose = |member: &str| lost.push(member.to_owned());
+            if !walk.meets(key, Some(key), member.as_bytes(), lose) {
+                wrong.push(member.to_owned());
+            }
+        }
+        walk.end(|member| lost.push(member.to_owned()));
+        (wrong, lost)
+    }
+
+    #[test]
+    fn a_walk_names_what_only_one_side_has() {
+        let rows = [("b", 1), ("a", 2), ("c", 2), ("d", 5)];
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(walked(&rows, &rows), (vec![], vec![]));
+        assert_eq!(walked(&rows, &[]), (vec![], names(&["b", "a", "c", "d"])));
+        assert_eq!(walked(&[], &rows), (names(&["b", "a", "c", "d"]), vec![]));
+        assert_eq!(
+            walked(&rows, &[("b", 1), ("c", 2), ("d", 5)]),
+            (vec![], names(&["a"]))
+        );
+        assert_eq!(
+            walked(&rows, &[("b", 1), ("a", 2), ("aa", 2), ("c", 2), ("d", 5)]),
+            (names(&["aa"]), vec![])
+        );
+        assert_eq!(
+            walked(&rows, &[("b", 1), ("a", 3), ("c", 2), ("d", 5)]),
+            (names(&["a", "c"]), names(&["a", "c"]))
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! Sorted sets read one after another, part by part, in bounded commands; and the digest of what they hold.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use anyhow::{Context, Result};
+use entity::deployment::Deployment;
+use ranking::store::batch::RawEntries;
+use ranking::store::payload;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// How many entries are read from a sorted set by one command.
+const ENTRIES_MAX: usize = 5000;
+
+/// Sorted sets up to this size are dumped at once, which takes a server a third of the time; it does nothing else meanwhile.
+const DUMPED_MAX: u64 = 50_000;
+
+/// Sorted sets up to this size are read several at once.
+const SMALL_MAX: u64 = 500;
+
+/// How many small sorted sets are read at once.
+const SMALL_KEYS_MAX: usize = 100;
+
+/// How many sizes are asked for at once.
+const SIZES_MAX: usize = 1000;
+
+/// A part of a sorted set.
+pub(super) enum Part {
+    /// Some of its entries, in their order.
+    Entries(RawEntries),
+    /// There are no more.
+    End,
+    /// It is no sorted set.
+    Foreign,
+}
+
+/// Reads sorted sets in their order.
+pub(super) struct Sets<'a> {
+    deployment: &'a Deployment,
+    keys: &'a [String],
+    sizes: Vec<Option<u64>>,
+    /// Whether nobody else needs the server: all are dumped.
+    is_exclusive: bool,
+    at: usize,
+    start: usize,
+    ready: VecDeque<(usize, Part)>,
+}
+
+impl<'a> Sets<'a> {
+    /// Reads nothing yet but their sizes.
+    pub(super) async fn begin(
+        deployment: &'a Deployment,
+        keys: &'a [String],
+        is_exclusive: bool,
+    ) -> Result<Self> {
+        let mut sizes = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(SIZES_MAX) {
+            sizes.extend(deployment.store.sizes(keys).await?);
+        }
+        Ok(Self {
+            deployment,
+            keys,
+            sizes,
+            is_exclusive,
+            at: 0,
+            start: 0,
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// The next part, and the place of its key; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<(usize, Part)>> {
+        while self.ready.is_empty() {
+            match self.sizes.get(self.at).copied() {
+                None => return Ok(None),
+                Some(None) => {
+                    self.ready.push_back((self.at, Part::Foreign));
+                    self.at += 1;
+                }
+                Some(Some(size)) if size <= SMALL_MAX => self.read_small().await?,
+                Some(Some(size)) => self.read_large(size).await?,
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    async fn read_small(&mut self) -> Result<()> {
+        let is_small = |size: &&Option<u64>| size.is_some_and(|size| size <= SMALL_MAX);
+        let count = self.sizes[self.at..].iter().take_while(is_small).count();
+        let end = self.at + count.min(SMALL_KEYS_MAX);
+        let keys = &self.keys[self.at..end];
+        let sets = self
+            .deployment
+            .store
+            .raw_entries(keys, 0, ENTRIES_MAX)
+            .await?;
+        for (place, set) in (self.at..).zip(sets) {
+            match set {
+                Some(entries) => {
+                    self.ready.push_back((place, Part::Entries(entries)));
+                    self.ready.push_back((place, Part::End));
+                }
+                None => self.ready.push_back((place, Part::Foreign)),
+            }
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    async fn read_large(&mut self, size: u64) -> Result<()> {
+        let key = std::slice::from_ref(&self.keys[self.at]);
+        if self.start == 0 && (size <= DUMPED_MAX || self.is_exclusive) {
+            let dumped = self.deployment.store.dump(key).await?.pop().flatten();
+            let entries = dumped.map(|dumped| payload::decode(&dumped)).transpose()?;
+            if let Some(entries) = entries.flatten() {
+                self.ready.push_back((self.at, Part::Entries(entries)));
+                self.ready.push_back((self.at, Part::End));
+                self.at += 1;
+                return Ok(());
+            }
+        }
+        let part = self
+            .deployment
+            .store
+            .raw_entries(key, self.start, ENTRIES_MAX)
+            .await?;
+        match part
+            .into_iter()
+            .next()
+            .context("Redis answered with too little")?
+        {
+            None => self.ready.push_back((self.at, Part::Foreign)),
+            Some(entries) if entries.len() == ENTRIES_MAX => {
+                self.start += ENTRIES_MAX;
+                self.ready.push_back((self.at, Part::Entries(entries)));
+                return Ok(());
+            }
+            Some(entries) => {
+                self.ready.push_back((self.at, Part::Entries(entries)));
+                self.ready.push_back((self.at, Part::End));
+            }
+        }
+        self.at += 1;
+        self.start = 0;
+        Ok(())
+    }
+}
+
+/// A digest of sorted sets that depends on what they hold alone: not on how Redis stores it, nor on the order in which it was read.
+#[derive(Default)]
+pub(super) struct Digest(BTreeMap<String, (u64, u128)>);
+
+impl Digest {
+    /// Takes entries of a key into account.
+    pub(super) fn add(&mut self, key: &str, entries: &RawEntries) {
+        let (count, sum) = match self.0.get_mut(key) {
+            Some(of_key) => of_key,
+            None => self.0.entry(key.to_owned()).or_default(),
+        };
+        let mut bytes = Vec::with_capacity(136);
+        for (member, double) in entries {
+            bytes.clear();
+            bytes.extend_from_slice(&double.to_bits().to_le_bytes());
+            bytes.extend_from_slice(member);
+            *count += 1;
+            *sum = sum.wrapping_add(xxh3_128(&bytes));
+        }
+    }
+
+    /// The digest, with whatever else belongs to it.
+    pub(super) fn finish(&self, besides: &[String]) -> String {
+        let sets = self.0.iter().filter(|(_, (count, _))| *count > 0);
+        let mut lines: Vec<String> = sets
+            .map(|(key, (count, sum))| format!("{key} {count} {sum:032x}"))
+            .collect();
+        lines.extend_from_slice(besides);
+        digest(&lines)
+    }
+}
+
+/// A digest of lines.
+pub(super) fn digest(lines: &[String]) -> String {
+    format!("{:032x}", xxh3_128(lines.join("\n").as_bytes()))
+}

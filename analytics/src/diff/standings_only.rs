@@ -1,0 +1,105 @@
+//! Redis against the rows of `standing` alone: a cheap look at "all" that reads no history.
+
+use anyhow::{Context, Result};
+use entity::integrity_look::{Held, Places, Spot, look_at_standings};
+use futures::StreamExt;
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::window::Window;
+
+use super::findings::Findings;
+use super::part::{Part, standings};
+use super::rows::{List, Rows};
+use super::second_look::chunks;
+use super::sets::{Part as SetPart, Sets};
+use crate::finding::{Finding, Kind, What};
+use entity::repair::ForeignKey;
+
+/// Compares a part; how many entries SQL has of it.
+///
+/// # Errors
+/// What the stores say.
+pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<u64> {
+    let (deployment, board, partition) = (part.deployment, part.board, part.partition);
+    part.job.stage(
+        &format!(
+            "{}: reading SQL's standings of partition {partition}",
+            part.row.slug
+        ),
+        0,
+    );
+    let mut lists: Vec<(StandingsId, List)> = vec![];
+    let mut suspects = Places::new();
+    let mut suspect = |member: &[u8], id: &StandingsId| {
+        let spots = suspects.entry(member.to_vec()).or_default();
+        spots.insert(Spot::Entry(id.clone()));
+    };
+    let mut there = standings(deployment, board, partition).await?;
+    while let Some(row) = there.next().await {
+        let row = row.context("the standings in SQL cannot be read")?;
+        let id = StandingsId::all_time(board, row.segment.clone());
+        if !matches!(Held::of_row(board, row.score, row.rank_key), Held::Key(..)) {
+            suspect(row.member.as_bytes(), &id);
+        }
+        match lists.last_mut() {
+            Some((last, entries)) if *last == id => {
+                entries.push((row.member, row.rank_key, row.score))
+            }
+            _ => lists.push((id, vec![(row.member, row.rank_key, row.score)])),
+        }
+    }
+    let rows = Rows::of_lists(lists);
+    let mut missing: std::collections::BTreeSet<StandingsId> = rows.lists().cloned().collect();
+    let named = |key: &String| deployment.store.keys().parse_standings(partition, key);
+    let is_all = |key: &&String| named(key).is_some_and(|id| id.window == Window::All);
+    let keys: Vec<String> = part.keys.iter().filter(is_all).cloned().collect();
+    let mut sets = Sets::begin(deployment, &keys, part.is_exclusive).await?;
+    let mut present = None;
+    while let Some((place, set)) = sets.next().await? {
+        let id = named(&keys[place]).context("a key lost its name")?;
+        let (_, mut walk) = present.take().unwrap_or_else(|| (place, rows.walk(&id)));
+        missing.remove(&id);
+        match set {
+            SetPart::Entries(entries) => {
+                for (member, double) in &entries {
+                    let key = RankKey::from_f64(*double).map(RankKey::to_i64);
+                    let mut lost = |member: &str| suspect(member.as_bytes(), &id);
+                    if !key.is_ok_and(|key| walk.meets(key, None, member, &mut lost)) {
+                        suspect(member, &id);
+                    }
+                }
+                present = Some((place, walk));
+            }
+            SetPart::End => walk.end(|member| suspect(member.as_bytes(), &id)),
+            SetPart::Foreign => {
+                let what = What::Key(ForeignKey {
+                    key: keys[place].clone(),
+                    is_gone: false,
+                });
+                findings.add(
+                    Finding::of_no_member(Kind::Phantom, board.no.0, partition, what)
+                        .noted("a key of another type"),
+                );
+                walk.end(|member| suspect(member.as_bytes(), &id));
+            }
+        }
+    }
+    for id in missing {
+        rows.walk(&id).end(|member| suspect(member.as_bytes(), &id));
+    }
+    for places in chunks(suspects) {
+        for seen in look_at_standings(deployment, board, partition, &places).await? {
+            findings_of(part, findings, &seen);
+        }
+    }
+    Ok(rows.len() as u64)
+}
+
+fn findings_of(part: &Part<'_>, findings: &mut Findings, seen: &entity::integrity_look::Seen) {
+    let now_ms = part.deployment.clock.now_ms();
+    if let Some(mut finding) = Finding::of(part.board, part.partition, seen, now_ms) {
+        // Nobody looked at it.
+        finding.history = None;
+        findings.add(finding);
+    }
+}

@@ -1,0 +1,219 @@
+//! Counts and sums of a board's rows in SQL, by partition: what the cheap proof compares instead of the rows themselves.
+//!
+//! Sums are made of halves of 32 bits, so that they cannot overflow below 2³¹ rows, and of products of a row's numbers (modulo a prime of 16 bits) with a number
+//! made of its member: so two members' scores that were swapped are another sum.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use entity::deployment::Deployment;
+use entity::{archive_mark, log_cursor};
+use ranking::board::Board;
+use ranking::id::Partition;
+use ranking::shard::Partitions;
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, EntityTrait, Statement};
+
+use super::sets::digest;
+
+/// What SQL had of a board in one partition, at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Sums {
+    /// SQL's cursor of the partition.
+    pub(super) cursor: log_cursor::Model,
+    /// A digest of the counts and sums.
+    pub(super) digest: String,
+}
+
+/// The sums of a board in some partitions, all of one moment.
+///
+/// # Errors
+/// What SQL says.
+pub(super) async fn sums(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: &[Partition],
+) -> Result<BTreeMap<Partition, Sums>> {
+    let view = deployment.view().await?;
+    let read = read(&view, board, deployment.store.partitions(), partitions).await;
+    view.rollback().await?;
+    read
+}
+
+async fn read(
+    view: &DatabaseTransaction,
+    board: &Board,
+    all_partitions: Partitions,
+    partitions: &[Partition],
+) -> Result<BTreeMap<Partition, Sums>> {
+    let no = board.no;
+    let of_standing = Table {
+        name: "standing",
+        numbers: &["score", "rank_key"],
+        member: "member",
+        besides: &[("seq", 1)],
+        texts: &["segment"],
+    };
+    let of_sealed = Table {
+        name: "sealed_entry",
+        besides: &[("standings_no", 1)],
+        texts: &[],
+        ..of_standing
+    };
+    let of_events = Table {
+        name: "score_event",
+        numbers: &["score", "at_ms"],
+        besides: &[
+            ("seq", 1024),
+            ("event_index", 1),
+            ("void_seq", 31),
+            ("void_index", 7),
+        ],
+        texts: &["kind", "segments"],
+        ..of_standing
+    };
+    let of_archived = Table {
+        name: "archived_entry",
+        numbers: &["score", "tick"],
+        besides: &[("events", 1), ("through_seq", 31)],
+        ..of_standing
+    };
+    let of_board = format!(r#""board_no" = {no}"#);
+    let standing = of_standing.sums(view, &of_board).await?;
+    let of_periods =
+        format!(r#""standings_no" IN (SELECT "no" FROM "sealed_period" WHERE {of_board})"#);
+    let sealed = of_sealed.sums(view, &of_periods).await?;
+    // What was accepted while the board had other numbers of shards.
+    let mut former: BTreeMap<Partition, String> = BTreeMap::new();
+    if board.has_moved() {
+        let since = board.layout_since();
+        for home in all_partitions.of_history(board) {
+            let earlier =
+                format!(r#""partition" = {home} AND "generation" < {since} AND {of_board}"#);
+            let events = of_events.sums(view, &earlier).await?;
+            former.extend(events.into_values().map(|line| (home, line)));
+        }
+    }
+    let mut all = BTreeMap::new();
+    for &partition in partitions {
+        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
+            .one(view)
+            .await?;
+        let Some(cursor) = cursor else { continue };
+        let mark = archive_mark::of(view, no, partition).await?.archived_seq;
+        let later = format!(r#""partition" = {partition} AND "seq" > {mark} AND {of_board}"#);
+        let through =
+            format!(r#"{of_board} AND "partition" = {partition} AND "through_seq" <= {mark}"#);
+        let events = of_events.sums(view, &later).await?;
+        let archived = match mark {
+            0 => BTreeMap::new(),
+            _ => of_archived.sums(view, &through).await?,
+        };
+        let of_partition = i32::from(partition.0);
+        let line = |of: &BTreeMap<i32, String>| of.get(&of_partition).cloned().unwrap_or_default();
+        let lines = [
+            line(&standing),
+            line(&sealed),
+            line(&events),
+            line(&archived),
+        ];
+        let homes = all_partitions.homes(board, partition);
+        let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
+        let of_homes = homes.iter().filter_map(|home| former.get(home).cloned());
+        let digest = digest(&lines.into_iter().chain(of_homes).collect::<Vec<_>>());
+        all.insert(partition, Sums { cursor, digest });
+    }
+    Ok(all)
+}
+
+/// A table whose rows are counted and summed up.
+#[derive(Clone, Copy)]
+struct Table<'a> {
+    name: &'a str,
+    /// Columns that are summed up by halves.
+    numbers: &'a [&'a str],
+    member: &'a str,
+    /// Columns that are summed up together, each so many times.
+    besides: &'a [(&'a str, i64)],
+    /// Columns of which but a little is taken into account.
+    texts: &'a [&'a str],
+}
+
+impl Table<'_> {
+    /// The counts and sums of the rows of a condition as text, by partition.
+    async fn sums(
+        &self,
+        view: &DatabaseTransaction,
+        condition: &str,
+    ) -> Result<BTreeMap<i32, String>> {
+        let mut sums = vec!["COUNT(*)".to_owned(), r#"SUM("mixed")"#.to_owned()];
+        for number in self.numbers.iter().copied().chain(["besides"]) {
+            sums.push(format!(r#"SUM("{number}" & 4294967295)"#));
+            sums.push(format!(r#"SUM("{number}" >> 32)"#));
+            sums.push(format!(r#"SUM(("{number}" % 65521) * "mixed")"#));
+        }
+        let named = sums.iter().enumerate();
+        let named = named
+            .map(|(place, sum)| format!(r#"CAST(COALESCE({sum}, 0) AS BIGINT) AS "s{place}""#));
+        let named: Vec<String> = named.collect();
+        let numbers = self.numbers.iter().map(|number| format!(r#""{number}""#));
+        let numbers: Vec<String> = numbers.collect();
+        let besides = self
+            .besides
+            .iter()
+            .map(|(number, times)| format!(r#"COALESCE(CAST("{number}" AS BIGINT), 0) * {times}"#));
+        let besides: Vec<String> = besides.collect();
+        // The limit keeps SQLite from working "mixed" out again for every sum.
+        let sql = format!(
+            r#"SELECT "partition", {} FROM (SELECT "partition", {}, {} AS "besides", {} AS "mixed" FROM "{}" WHERE {condition} LIMIT {}) AS r GROUP BY "partition""#,
+            named.join(", "),
+            numbers.join(", "),
+            besides.join(" + "),
+            self.mixed(view.get_database_backend()),
+            self.name,
+            i64::MAX
+        );
+        let statement = Statement::from_string(view.get_database_backend(), sql);
+        let mut lines = BTreeMap::new();
+        for row in view
+            .query_all_raw(statement)
+            .await
+            .context("the rows cannot be summed up")?
+        {
+            let mut line = String::new();
+            for place in 0..sums.len() {
+                let sum: i64 = row.try_get("", &format!("s{place}"))?;
+                line.push_str(&format!("{sum} "));
+            }
+            lines.insert(row.try_get("", "partition")?, line);
+        }
+        Ok(lines)
+    }
+
+    /// A number of 16 bits that is made of a row's member, and of its other texts.
+    fn mixed(&self, backend: DbBackend) -> String {
+        let member = self.member;
+        if backend == DbBackend::Postgres {
+            let texts = self
+                .texts
+                .iter()
+                .map(|text| format!(r#""{text}" || ' ' || "#));
+            let texts: String = texts.collect();
+            return format!(r#"(CAST(hashtext({texts}"{member}") AS BIGINT) & 65535)"#);
+        }
+        // SQLite has no hash: of a member count its length and its last three letters, of other texts the length and the third last letter.
+        let letter = |text: &str, place: i64, times: i64| {
+            format!(r#"COALESCE(unicode(substr("{text}", {place}, 1)), 0) * {times}"#)
+        };
+        let mut parts = vec![
+            format!(r#"length("{member}") * 8191"#),
+            letter(member, -1, 31),
+            letter(member, -2, 4099),
+            letter(member, -3, 131_071),
+        ];
+        for text in self.texts {
+            parts.push(format!(r#"length("{text}") * 257"#));
+            parts.push(letter(text, -3, 16_381));
+        }
+        format!("(({}) & 65535)", parts.join(" + "))
+    }
+}

@@ -1,0 +1,175 @@
+//! Jobs: what the programs around the API do with whole boards, and how far they are. For whoever runs the server.
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, Enum, ID, Object, Result};
+use entity::job as row;
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
+
+use super::board::{self, Board};
+use super::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
+use super::global_id::GlobalId;
+use super::request::{app, state};
+use super::scalar::{DateTime, int};
+use crate::access::Scope;
+use crate::error::Error;
+
+/// How long a page of jobs or integrity runs is that does not say.
+pub const JOBS_DEFAULT: usize = 20;
+
+/// What a job does.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Makes standings anew from the history.
+    Rebuild,
+    /// Makes Redis level with SQL, or a board's standings anew.
+    Restore,
+    /// Compares history, SQL and Redis.
+    Diff,
+    /// Moves old events to files.
+    Archive,
+    /// Moves rolling windows on to the present.
+    Roll,
+    /// Moves past periods from Redis to SQL.
+    Seal,
+    /// Takes events from a file.
+    Import,
+    /// Something that this server does not know: a newer program began it.
+    Other,
+}
+
+/// How a job is.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobState {
+    /// It is at work.
+    Running,
+    /// It did what it was to do.
+    Done,
+    /// It failed, was stopped, or its process ended without a word; the summary says which.
+    Failed,
+}
+
+/// The kinds by their names in SQL.
+const KINDS: [(&str, JobKind); 7] = [
+    ("REBUILD", JobKind::Rebuild),
+    ("RESTORE", JobKind::Restore),
+    ("DIFF", JobKind::Diff),
+    ("ARCHIVE", JobKind::Archive),
+    ("ROLL", JobKind::Roll),
+    ("SEAL", JobKind::Seal),
+    ("IMPORT", JobKind::Import),
+];
+
+impl JobKind {
+    fn of(name: &str) -> Self {
+        let known = KINDS.iter().find(|(known, _)| *known == name);
+        known.map_or(Self::Other, |(_, kind)| *kind)
+    }
+
+    /// The jobs of this kind.
+    fn filter(self, select: Select<row::Entity>) -> Select<row::Entity> {
+        match KINDS.iter().find(|(_, kind)| *kind == self) {
+            Some((name, _)) => select.filter(row::Column::Kind.eq(*name)),
+            None => select.filter(row::Column::Kind.is_not_in(KINDS.map(|(name, _)| name))),
+        }
+    }
+}
+
+/// Something that is done with a whole board, or with all of them.
+pub struct Job(row::Model);
+
+/// Something that is done with a whole board, or with all of them.
+#[Object]
+impl Job {
+    /// Its global id: "job:<number>".
+    pub(super) async fn id(&self) -> ID {
+        GlobalId::Job(self.0.id).to_text().into()
+    }
+
+    /// What it does.
+    async fn kind(&self) -> JobKind {
+        JobKind::of(&self.0.kind)
+    }
+
+    /// The board; null where it is about all of them, or the board was deleted since.
+    async fn board(&self, ctx: &Context<'_>) -> Result<Option<Board>> {
+        Ok(board::of_number(ctx, self.0.board_no).await?)
+    }
+
+    /// How it is.
+    async fn state(&self) -> JobState {
+        match self.0.state.as_str() {
+            "RUNNING" => JobState::Running,
+            "DONE" => JobState::Done,
+            _ => JobState::Failed,
+        }
+    }
+
+    /// How far it is, from 0 to 1, as far as it can tell; it never goes back, and is written once a second.
+    async fn progress(&self) -> f64 {
+        self.0.progress
+    }
+
+    /// When it began.
+    async fn started_at(&self) -> DateTime {
+        DateTime(self.0.started_at_ms)
+    }
+
+    /// When it ended; null while it is running.
+    async fn finished_at(&self) -> Option<DateTime> {
+        self.0.finished_at_ms.map(DateTime)
+    }
+
+    /// What it is at; once it has ended its figures, or why it failed.
+    async fn summary(&self) -> Option<&str> {
+        self.0.summary.as_deref()
+    }
+}
+
+/// The job of a number.
+pub(super) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
+    state(ctx).require(Scope::Admin)?;
+    let row = row::Entity::find_by_id(id);
+    Ok(row.one(&app(ctx).deployment.db).await?.map(Job))
+}
+
+/// A page of the jobs of a board, or of all; of a kind, or of all; newest first.
+pub(super) async fn list(
+    ctx: &Context<'_>,
+    slug: Option<&str>,
+    kind: Option<JobKind>,
+    first: Option<i32>,
+    after: Option<&str>,
+) -> crate::error::Result<Connection<Job, JobTotal>> {
+    state(ctx).require(Scope::Admin)?;
+    let limit = limit_or("first", first, JOBS_DEFAULT)?;
+    let mut of_board = row::Entity::find();
+    if let Some(slug) = slug {
+        let board = board::named(ctx, slug).await?;
+        of_board = of_board.filter(row::Column::BoardNo.eq(board.row.no));
+    }
+    let meant = kind.map_or(of_board.clone(), |kind| kind.filter(of_board));
+    let mut select = meant.clone().order_by_desc(row::Column::Id);
+    if let Some(after) = after {
+        select = select.filter(row::Column::Id.lt(number_of(after)?));
+    }
+    let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
+    let total = JobTotal(meant);
+    let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
+    let edges = rows
+        .into_iter()
+        .map(|row| Edge::new(PageCursor(row.id.to_string()), Job(row)));
+    connection.edges.extend(edges);
+    Ok(connection)
+}
+
+/// The total of a connection of jobs, counted when it is asked for.
+pub struct JobTotal(Select<row::Entity>);
+
+#[Object]
+impl JobTotal {
+    /// How many jobs there are.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let count = self.0.clone().count(&app(ctx).deployment.db);
+        Ok(int(count.await.map_err(Error::from)?)?)
+    }
+}

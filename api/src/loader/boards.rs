@@ -1,0 +1,46 @@
+//! Boards by their numbers, for one request: all that jobs, runs and findings are about cost one SELECT.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dataloader::BatchFn;
+use entity::board;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+
+use crate::app::SharedApp;
+use crate::boards::KnownBoard;
+use crate::error::{Error, Result};
+
+use super::ROWS_MAX;
+
+/// A board, also one that was deleted; `None` where there never was one of that number.
+pub(super) type Numbered = Result<Option<Arc<KnownBoard>>>;
+
+/// Loads boards by their numbers.
+pub(super) struct BoardBatch(pub(super) SharedApp);
+
+impl BatchFn<i64, Numbered> for BoardBatch {
+    async fn load(&mut self, numbers: &[i64]) -> HashMap<i64, Numbered> {
+        let mut found = HashMap::with_capacity(numbers.len());
+        for chunk in numbers.chunks(ROWS_MAX) {
+            let rows = board::Entity::find()
+                .filter(board::Column::No.is_in(chunk.iter().copied()))
+                .all(&self.0.deployment.db)
+                .await;
+            match rows {
+                Ok(rows) => {
+                    found.extend(chunk.iter().map(|no| (*no, Ok(None))));
+                    found.extend(
+                        rows.into_iter()
+                            .map(|row| (row.no, KnownBoard::new(row).map(Some))),
+                    );
+                }
+                Err(error) => {
+                    let error = Error::from(error);
+                    found.extend(chunk.iter().map(|no| (*no, Err(error.clone()))));
+                }
+            }
+        }
+        found
+    }
+}

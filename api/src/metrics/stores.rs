@@ -1,0 +1,236 @@
+//! What SQL and Redis say for `/metrics`: asked for at most every few seconds, by few and small questions.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use entity::deployment::Deployment;
+use entity::{Result, integrity_run, job, log_cursor};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use ranking::store::history::LogLength;
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseConnection, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, timeout};
+
+use super::Label;
+
+/// How old what was asked for may be.
+const AGE_MAX: Duration = Duration::from_secs(5);
+
+/// How long a store may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// For how long a job that has ended counts, in milliseconds.
+const JOBS_MS: i64 = 24 * 3_600_000;
+
+/// The kinds of jobs that are told apart.
+const KINDS: [&str; 7] = [
+    "REBUILD", "RESTORE", "DIFF", "ARCHIVE", "ROLL", "SEAL", "IMPORT",
+];
+
+/// The states of jobs.
+const STATES: [&str; 3] = ["RUNNING", "DONE", "FAILED"];
+
+/// A count for each partition.
+type ByPartition = Family<[(&'static str, u16); 1], Gauge>;
+
+/// An instant, in seconds since 1970; 0 for never.
+type Instants = Gauge<f64, AtomicU64>;
+
+/// What the stores said last. What a store that is away would have said stays as it was.
+pub(super) struct Stores {
+    asked: Mutex<Option<Instant>>,
+    up: Family<Label, Gauge>,
+    log_commits: ByPartition,
+    sql_lag_commits: ByPartition,
+    jobs: Family<[(&'static str, &'static str); 2], Gauge>,
+    last_run: Family<Label, Gauge>,
+    findings: Gauge,
+    checked: Gauge,
+    last_run_at: Instants,
+    last_clean_at: Instants,
+}
+
+impl Stores {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let stores = Self {
+            asked: Mutex::new(None),
+            up: Family::default(),
+            log_commits: Family::default(),
+            sql_lag_commits: Family::default(),
+            jobs: Family::default(),
+            last_run: Family::default(),
+            findings: Gauge::default(),
+            checked: Gauge::default(),
+            last_run_at: Instants::default(),
+            last_clean_at: Instants::default(),
+        };
+        registry.register("up", "Whether a store answers", stores.up.clone());
+        registry.register(
+            "log_commits",
+            "Commits in the log of a partition",
+            stores.log_commits.clone(),
+        );
+        registry.register(
+            "sql_lag_commits",
+            "Commits of a partition that SQL does not have yet",
+            stores.sql_lag_commits.clone(),
+        );
+        registry.register(
+            "jobs",
+            "Jobs that are running, and those that ended in the last 24 hours",
+            stores.jobs.clone(),
+        );
+        registry.register(
+            "integrity_last_run",
+            "How the last diff of all boards ended: 1 for what it came to",
+            stores.last_run.clone(),
+        );
+        registry.register(
+            "integrity_findings",
+            "Differences that the last diff of all boards found and did not repair",
+            stores.findings.clone(),
+        );
+        registry.register(
+            "integrity_checked",
+            "Entries that the last diff of all boards compared",
+            stores.checked.clone(),
+        );
+        registry.register(
+            "integrity_last_run_timestamp_seconds",
+            "When the last diff of all boards ended; 0 for never",
+            stores.last_run_at.clone(),
+        );
+        registry.register(
+            "integrity_last_clean_timestamp_seconds",
+            "When a diff of all boards last ended without a difference; 0 for never",
+            stores.last_clean_at.clone(),
+        );
+        stores
+    }
+
+    /// Asks the stores, unless somebody did a moment ago; nobody asks while the answer is held.
+    pub(super) async fn ask(&self, deployment: &Deployment) -> MutexGuard<'_, Option<Instant>> {
+        let mut asked = self.asked.lock().await;
+        if asked.is_none_or(|at| at.elapsed() >= AGE_MAX) {
+            let (sql, redis) = tokio::join!(
+                timeout(ANSWER_TIMEOUT, self.ask_sql(deployment)),
+                timeout(ANSWER_TIMEOUT, deployment.store.log_lengths()),
+            );
+            let (sql, redis) = (
+                sql.ok().and_then(Result::ok),
+                redis.ok().and_then(Result::ok),
+            );
+            let up = |store, is_up| {
+                let gauge = self.up.get_or_create_owned(&[("store", store)]);
+                gauge.set(i64::from(is_up));
+            };
+            up("sql", sql.is_some());
+            up("redis", redis.is_some());
+            self.set_logs(&sql.unwrap_or_default(), redis.unwrap_or_default());
+            *asked = Some(Instant::now());
+        }
+        asked
+    }
+
+    /// What SQL says; the seqs of its cursors by partition.
+    async fn ask_sql(&self, deployment: &Deployment) -> Result<HashMap<i32, u64>> {
+        let db = &deployment.db;
+        self.ask_jobs(db).await?;
+        self.ask_integrity(db).await?;
+        let cursors = log_cursor::Entity::find().all(db).await?;
+        let seq = |row: log_cursor::Model| (row.partition, row.seq.unsigned_abs());
+        Ok(cursors.into_iter().map(seq).collect())
+    }
+
+    async fn ask_jobs(&self, db: &DatabaseConnection) -> Result<()> {
+        let since_ms = entity::now_ms() - JOBS_MS;
+        let lately = Condition::any()
+            .add(job::Column::Running.is_not_null())
+            .add(job::Column::FinishedAtMs.gt(since_ms));
+        let counts: Vec<(String, String, i64)> = job::Entity::find()
+            .select_only()
+            .column(job::Column::Kind)
+            .column(job::Column::State)
+            .column_as(job::Column::Id.count(), "count")
+            .filter(lately)
+            .group_by(job::Column::Kind)
+            .group_by(job::Column::State)
+            .into_tuple()
+            .all(db)
+            .await?;
+        let is_known = |kind: &str| KINDS.contains(&kind);
+        for state in STATES {
+            for name in KINDS.into_iter().chain(["OTHER"]) {
+                let is_meant = |kind: &str| kind == name || name == "OTHER" && !is_known(kind);
+                let of_kind = counts
+                    .iter()
+                    .filter(|(kind, of, _)| of == state && is_meant(kind))
+                    .map(|(_, _, count)| count);
+                let labels = [("kind", name), ("state", state)];
+                self.jobs.get_or_create_owned(&labels).set(of_kind.sum());
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_integrity(&self, db: &DatabaseConnection) -> Result<()> {
+        let ended = integrity_run::Entity::find()
+            .filter(integrity_run::Column::BoardNo.is_null())
+            .filter(integrity_run::Column::FinishedAtMs.is_not_null())
+            .order_by_desc(integrity_run::Column::Id);
+        let last = ended.clone().one(db).await?;
+        let clean = ended
+            .filter(integrity_run::Column::Found.eq(0))
+            .one(db)
+            .await?;
+        let failed = job::Entity::find()
+            .filter(job::Column::FinishedAtMs.is_not_null())
+            .filter(job::Column::Kind.eq("DIFF"))
+            .filter(job::Column::BoardNo.is_null())
+            .order_by_desc(job::Column::Id)
+            .one(db)
+            .await?
+            .filter(|job| job.state == "FAILED");
+        let outcome = match (&last, failed) {
+            (_, Some(_)) => "failed",
+            (None, None) => "none",
+            (Some(run), None) if run.found == 0 => "clean",
+            (Some(_), None) => "differences",
+        };
+        for name in ["clean", "differences", "failed", "none"] {
+            let gauge = self.last_run.get_or_create_owned(&[("outcome", name)]);
+            gauge.set(i64::from(name == outcome));
+        }
+        let seconds = |run: &Option<integrity_run::Model>| {
+            let at_ms = run.as_ref().and_then(|run| run.finished_at_ms);
+            at_ms.unwrap_or_default() as f64 / 1000.0
+        };
+        self.last_run_at.set(seconds(&last));
+        self.last_clean_at.set(seconds(&clean));
+        if let Some(run) = last {
+            self.findings.set(run.found - run.repaired);
+            self.checked.set(run.checked);
+        }
+        Ok(())
+    }
+
+    fn set_logs(&self, cursors: &HashMap<i32, u64>, logs: Vec<Option<LogLength>>) {
+        for (partition, log) in (0..).zip(logs) {
+            let Some(log) = log else { continue };
+            let labels = [("partition", partition)];
+            let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            let of_log = self.log_commits.get_or_create_owned(&labels);
+            of_log.set(gauge(log.commits));
+            // While a partition has no head it has to be recovered, and nobody knows.
+            if let (Some(seq), Some(cursor)) = (log.seq, cursors.get(&partition.into())) {
+                let lag = self.sql_lag_commits.get_or_create_owned(&labels);
+                lag.set(gauge(seq.saturating_sub(*cursor)));
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What is done once a day in the whole deployment, however many processes there are: whoever moves the row on does it.
+
+use sea_orm::entity::prelude::*;
+use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, SqlErr};
+
+use crate::error::Result;
+
+/// How often it is tried, each day.
+pub const ATTEMPTS_MAX: i32 = 3;
+
+/// How long after an attempt began the next one may, in milliseconds.
+pub const AGAIN_MS: i64 = 600_000;
+
+/// The milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// A row of `schedule`.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "schedule")]
+pub struct Model {
+    /// What is done.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub name: String,
+    /// When it was due last, in Unix milliseconds.
+    pub due_at_ms: i64,
+    /// When somebody last began with it, in Unix milliseconds.
+    pub taken_at_ms: i64,
+    /// How often it was begun since it was due.
+    pub attempts: i32,
+    /// Whether it is done.
+    pub finished: bool,
+}
+
+/// None that are followed.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+/// When what is done at some minute of each day, in UTC, was due last, in Unix milliseconds.
+#[must_use]
+pub fn last_due_ms(minute_of_day: u16, now_ms: i64) -> i64 {
+    let offset_ms = i64::from(minute_of_day) * 60_000;
+    (now_ms - offset_ms).div_euclid(DAY_MS) * DAY_MS + offset_ms
+}
+
+/// Takes on what was due at an instant: `true` for one caller only, until that attempt failed or was cut short long enough ago.
+///
+/// # Errors
+/// What SQL says.
+pub async fn take(
+    db: &DatabaseConnection,
+    name: &str,
+    due_at_ms: i64,
+    now_ms: i64,
+) -> Result<bool> {
+    let mut taken = Model {
+        name: name.to_owned(),
+        due_at_ms,
+        taken_at_ms: now_ms,
+        attempts: 1,
+        finished: false,
+    };
+    let Some(row) = Entity::find_by_id(name).one(db).await? else {
+        let inserted = Entity::insert(taken.into_active_model())
+            .exec_without_returning(db)
+            .await;
+        return match inserted {
+            Ok(_) => Ok(true),
+            Err(error) => match error.sql_err() {
+                Some(SqlErr::UniqueConstraintViolation(_)) => Ok(false),
+                _ => Err(error.into()),
+            },
+        };
+    };
+    if row.due_at_ms == due_at_ms {
+        let is_over = row.finished || row.attempts >= ATTEMPTS_MAX;
+        if is_over || now_ms - row.taken_at_ms < AGAIN_MS {
+            return Ok(false);
+        }
+        taken.attempts = row.attempts + 1;
+    }
+    if row.due_at_ms > due_at_ms {
+        return Ok(false);
+    }
+    let as_it_was = Condition::all()
+        .add(Column::Name.eq(name))
+        .add(Column::DueAtMs.eq(row.due_at_ms))
+        .add(Column::TakenAtMs.eq(row.taken_at_ms))
+        .add(Column::Attempts.eq(row.attempts))
+        .add(Column::Finished.eq(row.finished));
+    let moved = Entity::update_many()
+        .set(ActiveModel {
+            due_at_ms: Set(taken.due_at_ms),
+            taken_at_ms: Set(taken.taken_at_ms),
+            attempts: Set(taken.attempts),
+            finished: Set(taken.finished),
+            ..Default::default()
+        })
+        .filter(as_it_was)
+        .exec(db)
+        .await?;
+    Ok(moved.rows_affected == 1)
+}
+
+/// Gives back what was due at an instant: whoever had begun with it was told to stop. The next to ask may take it at once.
+///
+/// # Errors
+/// What SQL says.
+pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
+    Entity::update_many()
+        .set(ActiveModel {
+            taken_at_ms: Set(0),
+            attempts: Set(1),
+            ..Default::default()
+        })
+        .filter(Column::Name.eq(name))
+        .filter(Column::DueAtMs.eq(due_at_ms))
+        .exec(db)
+        .await?;
+    Ok(())
+}
+
+/// Says that what was due at an instant is done.
+///
+/// # Errors
+/// What SQL says.
+pub async fn finish(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
+    Entity::update_many()
+        .set(ActiveModel {
+            finished: Set(true),
+            ..Default::default()
+        })
+        .filter(Column::Name.eq(name))
+        .filter(Column::DueAtMs.eq(due_at_ms))
+        .exec(db)
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_time_of_day_is_today_or_yesterday() {
+        let hour_ms = 3_600_000;
+        let day = 20_000 * DAY_MS;
+        assert_eq!(last_due_ms(0, day), day);
+        assert_eq!(last_due_ms(0, day - 1), day - DAY_MS);
+        let due_ms = day + 3 * hour_ms + hour_ms / 2;
+        assert_eq!(last_due_ms(210, due_ms), due_ms);
+        assert_eq!(last_due_ms(210, due_ms - 1), due_ms - DAY_MS);
+        assert_eq!(last_due_ms(210, due_ms + DAY_MS - 1), due_ms);
+        assert_eq!(last_due_ms(1439, day), day - 60_000);
+    }
+}

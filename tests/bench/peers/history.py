@@ -1,0 +1,115 @@
+"""Makes a file of events the archived history of a board, with all that SQL says of it: what years of play, and `analytics archive`, leave behind.
+
+Arguments: the SQLite file, the archive's directory, the events (Parquet: member, score, at), and the board as JSON: no, generation, the partition of
+each shard, tick_ms, max_score, time_bits, segment count being none. The rules are SUM, HIGH_FIRST, EARLIEST, with the window `all` alone.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+import time
+
+import polars as pl
+import xxhash
+
+EVENTS_OF_COMMIT = 1000
+ROWS_AT_ONCE = 500_000
+NOW_MS = int(time.time() * 1000)
+
+
+def main(database, archive, events, board):
+    board = json.loads(board)
+    partitions = board["partitions"]
+    lf = pl.scan_parquet(events).with_columns(pl.col("at").dt.epoch("ms").alias("at_ms"))
+    members = lf.select(pl.col("member").unique()).collect(engine="streaming")["member"]
+    shards = [xxhash.xxh3_64_intdigest(member.encode()) % len(partitions) for member in members]
+    home = pl.DataFrame({"member": members, "shard": pl.Series(shards, dtype=pl.Int32)})
+    del members, shards
+
+    db = sqlite3.connect(database, isolation_level=None)
+    for pragma in ("synchronous=off", "cache_size=-1000000", "foreign_keys=off"):
+        db.execute(f"PRAGMA {pragma}")
+    db.execute("BEGIN IMMEDIATE")
+    # A few shards at once, so that half a history fits into memory.
+    for first in range(0, len(partitions), 32):
+        some = home.filter(pl.col("shard").is_between(first, first + 31))
+        part = lf.join(some.lazy(), on="member").select("member", "score", "at_ms", "shard").collect(engine="streaming")
+        for (shard,), of_shard in part.partition_by("shard", as_dict=True).items():
+            put(db, archive, board, partitions[shard], shard, of_shard)
+    db.execute("UPDATE board SET archived_before_ms = ? WHERE no = ?", (NOW_MS, board["no"]))
+    db.execute("COMMIT")
+
+
+def put(db, archive, board, partition, shard, events):
+    """A shard's events: commits, a file, and what they add up to."""
+    (after,) = db.execute("SELECT seq FROM log_cursor WHERE partition = ?", (partition,)).fetchone()
+    count = events.height
+    commits = -(-count // EVENTS_OF_COMMIT)
+    last = after + commits
+    # Dense from 1: what another board put there before stays between.
+    parent = db.execute("SELECT commit_id FROM log_cursor WHERE partition = ?", (partition,)).fetchone()[0]
+    rows = []
+    for seq in range(after + 1, last + 1):
+        commit = hashlib.blake2b(f"{partition} {seq}".encode(), digest_size=16).hexdigest()
+        held = min(EVENTS_OF_COMMIT, count - (seq - after - 1) * EVENTS_OF_COMMIT)
+        rows.append((partition, seq, commit, parent, NOW_MS, held))
+        parent = commit
+    db.executemany('INSERT INTO "commit" VALUES (?, ?, ?, ?, ?, ?)', rows)
+    db.execute("UPDATE log_cursor SET seq = ?, commit_id = ? WHERE partition = ?", (last, parent, partition))
+
+    place = pl.int_range(pl.len(), dtype=pl.Int64)
+    none = lambda kind: pl.lit(None, dtype=kind)
+    frame = events.select(
+        pl.lit(partition, dtype=pl.Int32).alias("partition"),
+        pl.lit(shard, dtype=pl.Int32).alias("shard"),
+        (after + 1 + place // EVENTS_OF_COMMIT).alias("seq"),
+        (place % EVENTS_OF_COMMIT).cast(pl.Int32).alias("event_index"),
+        pl.lit(board["no"], dtype=pl.Int64).alias("board_no"),
+        pl.lit(board["generation"], dtype=pl.Int32).alias("generation"),
+        "member",
+        pl.lit("SCORE").alias("kind"),
+        "score",
+        "at_ms",
+        pl.lit(True).alias("at_sent"),
+        none(pl.String).alias("event_id"),
+        pl.lit([], dtype=pl.List(pl.String)).alias("segments"),
+        none(pl.Int32).alias("void_partition"),
+        none(pl.Int64).alias("void_seq"),
+        none(pl.Int32).alias("void_index"),
+        pl.lit(NOW_MS, dtype=pl.Int64).alias("accepted_at_ms"),
+    )
+    month = time.strftime("%Y-%m", time.gmtime(NOW_MS / 1000))
+    path = f"board-{board['no']}/{partition}-{after + 1}.parquet"
+    whole = os.path.join(archive, path)
+    os.makedirs(os.path.dirname(whole), exist_ok=True)
+    frame.write_parquet(whole, compression="zstd", compression_level=3)
+    with open(whole, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    db.execute(
+        "INSERT INTO archive_file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'DROPPED', ?)",
+        (path, board["no"], partition, month, 1, last, count, os.path.getsize(whole), digest, NOW_MS),
+    )
+    db.execute("INSERT INTO archive_mark VALUES (?, ?, ?, ?)", (board["no"], partition, last, last))
+
+    entries = (
+        events.group_by("member")
+        .agg(pl.col("score").sum(), (pl.col("at_ms").max() // board["tick_ms"]).alias("tick"), pl.len().alias("events"))
+        .with_columns(((board["max_score"] - pl.col("score")) * (1 << board["time_bits"]) + pl.col("tick")).alias("key"))
+        .sort("member")
+    )
+    for some in entries.iter_slices(ROWS_AT_ONCE):
+        rows = some.rows()
+        db.executemany("INSERT OR IGNORE INTO member (key, created_at_ms) VALUES (?, ?)", ((row[0], NOW_MS) for row in rows))
+        db.executemany(
+            "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) VALUES (?, '', ?, ?, ?, ?, ?)",
+            ((board["no"], member, score, key, partition, last) for member, score, _, _, key in rows),
+        )
+        db.executemany(
+            "INSERT INTO archived_entry VALUES (?, ?, '', ?, ?, ?, ?, ?)",
+            ((board["no"], member, last, partition, score, tick, events) for member, score, tick, events, _ in rows),
+        )
+
+
+main(*sys.argv[1:])
