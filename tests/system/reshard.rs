@@ -181,7 +181,7 @@ pub(crate) async fn create_busy(api: &Api, board: &Board) {
     let create =
         "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
     api.data(create, json!({ "input": input })).await;
-    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number % 3 == 0 { "eu" } else { "us" } });
+    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(3) { "eu" } else { "us" } });
     let members: Vec<Value> = (0..MEMBERS).map(member).collect();
     let upsert =
         "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
@@ -352,7 +352,7 @@ async fn a_walk_goes_on_over_a_move() {
             break;
         }
         cursor = top["pageInfo"]["endCursor"].clone();
-        if walked.len() % 14 == 0 {
+        if walked.len().is_multiple_of(14) {
             reshard(&deployment, "busy", moves.next().unwrap());
         }
     }
