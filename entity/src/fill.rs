@@ -97,7 +97,16 @@ async fn replay(
     let replay = Replay::without(voided, staged.rolls().now_ms);
     let replay = replay.rolled(board.no, staged.rolls().clone());
     let mut replay = replay.only(staged.windows().iter().copied());
-    home::each_event(deployment, board, partition, seq as i64, |place, event| {
+    // Nothing is added to former layouts any more.
+    let is_present = |layout: usize| layout == board.layout();
+    let through = |layout, _| {
+        if is_present(layout) {
+            seq as i64
+        } else {
+            i64::MAX
+        }
+    };
+    home::each_event(deployment, board, partition, through, |place, event| {
         replay.apply(board, place, event)
     })
     .await?;

@@ -17,8 +17,8 @@ use crate::{archiving, commit, score_event, standing};
 /// How many rows are read from SQL at once.
 const ROWS_MAX: u64 = 10_000;
 
-/// Gives the events of those who are in a partition of a board, each member's in their order: up to a seq in the present layout, all of them in former
-/// ones, to which nothing is added any more.
+/// Gives the events of those who are in a partition of a board, each member's in their order: of each layout and partition where some of them lie, up to
+/// the seq that `through` says.
 ///
 /// # Errors
 /// What SQL says; what `take` says.
@@ -26,19 +26,16 @@ pub(crate) async fn each_event(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,
-    through_seq: i64,
+    through: impl Fn(usize, Partition) -> i64,
     mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
 ) -> Result<()> {
     let partitions = deployment.store.partitions();
     for (layout, home) in partitions.homes(board, partition) {
         let mut last = (0, 0);
         loop {
-            let mut page = score_event::page_after(home, last, ROWS_MAX)
-                .filter(score_event::Column::BoardNo.eq(board.no.0));
-            if layout == board.layout() {
-                page = page.filter(score_event::Column::Seq.lte(through_seq));
-            }
-            let rows = page
+            let rows = score_event::page_after(home, last, ROWS_MAX)
+                .filter(score_event::Column::BoardNo.eq(board.no.0))
+                .filter(score_event::Column::Seq.lte(through(layout, home)))
                 .filter(of_layout(board, layout))
                 .all(&deployment.db)
                 .await?;

@@ -426,7 +426,8 @@ async fn load_standings(
         }
     }
     for board in moved() {
-        home::each_event(deployment, board, partition, i64::MAX, |place, event| {
+        let all = |_, _| i64::MAX;
+        home::each_event(deployment, board, partition, all, |place, event| {
             replay.apply(board, place, event)
         })
         .await?;

@@ -6,9 +6,9 @@
 //! look at the board again, so an event's generation says its layout. A window's keys keep the generation of their window: of the keys, only the partition is another one.
 //!
 //! 1. *Stage.* The board's row says that it moves. The history is folded by the new layout and staged, partition by partition; event ids of the last day are remembered
-//!    in the partitions that their members come to. Everybody goes on; whose history went on meanwhile is folded anew, until few are left.
+//!    in the partitions that their members come to. Everybody goes on; what comes meanwhile is folded onto what is staged, until little is left.
 //! 2. *Hold.* A commit in each partition, old and new, holds the board: who writes waits, and is told UNAVAILABLE when that takes long. Reads go on.
-//!    Once SQL has those commits, the history is what it is, and the last few are folded anew.
+//!    Once SQL has those commits, the history is what it is, and the last of it is taken in.
 //! 3. *Decide.* One statement gives the row its new number and generation. Before it the move is nothing, after it nothing is left of the old one.
 //! 4. *Release.* Commits put the stages in the place of the old keys, say which layout the partition has, and let it go. For these milliseconds nobody reads: whoever finds
 //!    a partition of another layout reads the row again, and whoever finds the row so waits until all partitions have it.
@@ -22,6 +22,7 @@
 //! archived events add up to is kept by partition.
 
 mod hold;
+mod later;
 mod ready;
 mod release;
 mod remember;
@@ -33,9 +34,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
 use ranking::id::Partition;
+use ranking::roll::Rolls;
 use sea_orm::{ActiveValue::Set, ColumnTrait, QueryFilter};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::board;
@@ -43,15 +48,19 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 pub use ready::at_rest;
 use ready::{has_refused, ready};
-use stage::Staging;
+use stage::{Part, Staging};
 
 pub use state::{Reshard, Step};
 
-/// How many members' histories may go on before the board is held: they are folded anew while it is.
-const LEFT_MAX: usize = 500;
+/// After how few events, and how short a time, to catch up again is not worth it: the board is held, and the rest is taken in then.
+const LEFT_MAX: usize = 100;
+const LEFT_TIME: Duration = Duration::from_millis(200);
 
-/// How often it is caught up with before the board is held, however many are left.
-const CATCH_UPS_MAX: usize = 8;
+/// How often it is caught up with before the board is held, however much is left.
+const CATCH_UPS_MAX: usize = 20;
+
+/// How many partitions are worked on at once.
+const PARTITIONS_AT_ONCE: usize = 8;
 
 /// How often a move is begun again because something came between.
 const ATTEMPTS_MAX: usize = 5;
@@ -143,11 +152,11 @@ pub async fn reshard(
             continue;
         };
         let mut moving = Moving::new(deployment, row, reshard, watch)?;
-        let keep = keep(deployment, no, moving.reshard.id.clone());
+        let mut keeping = keeping(deployment, no, &moving.reshard);
         let moved = tokio::select! {
             biased;
             moved = moving.go() => moved?,
-            lost = keep => return Err(lost),
+            _ = keeping.join_next() => return Err(taken_over()),
         };
         if let Some(moved) = moved {
             return Ok(Resharded {
@@ -203,22 +212,28 @@ async fn take_over(deployment: &Deployment, row: board::Model, watch: Watch<'_>)
     }
     tracing::warn!(board = row.slug, step = ?reshard.step, "a board's move to another number of shards was left; it is undone, or finished where it is decided");
     let mut moving = Moving::new(deployment, row, reshard, watch)?;
-    let keep = keep(deployment, moving.row.no, moving.reshard.id.clone());
+    let mut keeping = keeping(deployment, moving.row.no, &moving.reshard);
     tokio::select! {
         biased;
         finished = moving.finish() => finished,
-        lost = keep => Err(lost),
+        _ = keeping.join_next() => Err(taken_over()),
     }
 }
 
-/// Says all the while that a move is being made; ends when it was taken over.
-async fn keep(deployment: &Deployment, no: i64, id: String) -> Error {
+/// Says all the while that a move is being made, in a task of its own, however long a fold takes; it ends when the move was taken over.
+fn keeping(deployment: &Deployment, no: i64, reshard: &Reshard) -> JoinSet<()> {
+    let mut keeping = JoinSet::new();
+    keeping.spawn(keep(deployment.clone(), no, reshard.id.clone()));
+    keeping
+}
+
+async fn keep(deployment: Deployment, no: i64, id: String) {
     loop {
-        sleep(Duration::from_millis(state::ALIVE_MS as u64 / 5)).await;
+        sleep(Duration::from_millis(state::ALIVE_MS as u64 / 10)).await;
         match Reshard::renew(&deployment.db, no, &id).await {
             Ok(true) => {}
             // What is at its end is at nobody's.
-            Ok(false) => return taken_over(),
+            Ok(false) => return,
             // As long as SQL does not answer, nobody can take it over.
             Err(error) => tracing::debug!(%error, "a move cannot say that it goes on"),
         }
@@ -254,6 +269,11 @@ impl<'a> Moving<'a> {
         })
     }
 
+    fn reached(&self, step: &str) {
+        tracing::debug!(step, "a board moves to another number of shards");
+        (self.watch)(step);
+    }
+
     /// All of a move that has begun; `None` where something came between, and it is undone.
     async fn go(&mut self) -> Result<Option<Resharded>> {
         let staged = self.stage_and_hold().await;
@@ -266,20 +286,15 @@ impl<'a> Moving<'a> {
         };
         let standings = staging.standings();
         let keys = self.keys().await?;
-        (self.watch)("listed");
+        self.reached("listed");
         if !self.decide().await? {
             self.undo().await?;
             return Ok(None);
         }
         let decided = Instant::now();
-        (self.watch)("decided");
+        self.reached("decided");
         let rolls = staging.rolls.clone();
-        for &partition in &self.partitions {
-            let part = staging.parts.remove(&partition);
-            let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
-            self.release(partition, part, &rolls, keys).await?;
-            (self.watch)("released");
-        }
+        self.release_all(&mut staging.parts, &rolls, &keys).await?;
         let (held_ms, unread_ms) = (held.elapsed(), decided.elapsed());
         self.settle().await?;
         let ms = |duration: Duration| duration.as_millis() as u64;
@@ -296,16 +311,15 @@ impl<'a> Moving<'a> {
     /// Stages the board by its next layout and holds it, and since when; `None` where that has to be begun again.
     async fn stage_and_hold(&mut self) -> Result<Option<(Instant, Staging)>> {
         let (deployment, no) = (self.deployment, self.row.no);
-        (self.watch)("begun");
+        self.reached("begun");
         let mut staging = Staging::make(self).await?;
-        (self.watch)("staged");
+        self.reached("staged");
         let new = deployment.store.partitions().of_board(&self.target);
         self.remember_all(&new).await?;
-        (self.watch)("remembered");
+        self.reached("remembered");
         for _ in 0..CATCH_UPS_MAX {
-            let touched = staging.catch_up(self).await?;
-            self.remember(&touched).await?;
-            if touched.len() <= LEFT_MAX {
+            let began = Instant::now();
+            if self.catch_up(&mut staging).await? <= LEFT_MAX || began.elapsed() < LEFT_TIME {
                 break;
             }
         }
@@ -313,12 +327,11 @@ impl<'a> Moving<'a> {
             return Err(taken_over());
         }
         let held = Instant::now();
-        (self.watch)("holding");
+        self.reached("holding");
         self.hold().await?;
-        (self.watch)("held");
-        let touched = staging.catch_up(self).await?;
-        self.remember(&touched).await?;
-        (self.watch)("caught-up");
+        self.reached("held");
+        self.catch_up(&mut staging).await?;
+        self.reached("caught-up");
         let now_ms = deployment.clock.now_ms();
         let is_whole = staging.reaches(&self.target, now_ms)?
             && staging.is_whole().await?
@@ -363,15 +376,33 @@ impl<'a> Moving<'a> {
             Step::Decided => {
                 let keys = self.keys().await?;
                 let rolls = stage::rolls(self.deployment, &self.board).await?;
-                for &partition in &self.partitions {
-                    let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
-                    self.release(partition, None, &rolls, keys).await?;
-                    (self.watch)("released");
-                }
+                self.release_all(&mut BTreeMap::new(), &rolls, &keys)
+                    .await?;
                 self.settle().await
             }
             Step::Settling => self.settle().await,
         }
+    }
+
+    /// Gives all partitions what is staged for them.
+    async fn release_all(
+        &self,
+        parts: &mut BTreeMap<Partition, Part>,
+        rolls: &Rolls,
+        keys: &BTreeMap<Partition, Vec<String>>,
+    ) -> Result<()> {
+        let mut releases = vec![];
+        for &partition in &self.partitions {
+            let part = parts.remove(&partition);
+            let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
+            let release = async move {
+                self.release(partition, part, rolls, keys).await?;
+                self.reached("released");
+                Ok(())
+            };
+            releases.push(release.boxed());
+        }
+        at_once(releases).await
     }
 
     /// Lets the board go as it was, and forgets that it was to move.
@@ -395,14 +426,23 @@ impl<'a> Moving<'a> {
         {
             return Err(taken_over());
         }
-        (self.watch)("settling");
+        self.reached("settling");
         let rolls = stage::rolls(self.deployment, &self.target).await?;
         self.confirm(&rolls).await?;
         rows::settle(self.deployment, &self.target).await?;
-        (self.watch)("settled");
+        self.reached("settled");
         self.reshard.end(db, no).await?;
         Ok(())
     }
+}
+
+/// Does something for several partitions at once.
+async fn at_once(tasks: Vec<BoxFuture<'_, Result<()>>>) -> Result<()> {
+    let mut tasks = stream::iter(tasks).buffer_unordered(PARTITIONS_AT_ONCE);
+    while let Some(done) = tasks.next().await {
+        done?;
+    }
+    Ok(())
 }
 
 fn taken_over() -> Error {

@@ -1,5 +1,6 @@
 //! A board held in its partitions by a commit each, and let go.
 
+use futures::FutureExt;
 use ranking::board_mark::BoardMark;
 use ranking::id::Partition;
 use ranking::roll::Rolls;
@@ -7,7 +8,7 @@ use ranking::store::write::Writes;
 use sea_orm::EntityTrait;
 use tokio::time::{Duration, Instant};
 
-use super::{Moving, taken_over};
+use super::{Moving, at_once, taken_over};
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
@@ -34,21 +35,19 @@ impl Moving<'_> {
 
     /// Marks all partitions, and waits until SQL has the commits: from then on recovery knows of them.
     async fn mark_all(&self, mark: BoardMark) -> Result<()> {
-        let mut marked = vec![];
-        for &partition in &self.partitions {
-            marked.push((partition, self.mark(partition, mark).await?));
-        }
-        for (partition, mut place) in marked {
-            let mut attempts = 0;
-            while !self.is_in_sql(partition, place).await? {
-                attempts += 1;
-                if attempts > MARKS_MAX {
-                    return Err(loses_commits(partition));
-                }
-                place = self.mark(partition, mark).await?;
+        let marks = self.partitions.iter();
+        let marks = marks.map(|&partition| self.mark_in_sql(partition, mark).boxed());
+        at_once(marks.collect()).await
+    }
+
+    async fn mark_in_sql(&self, partition: Partition, mark: BoardMark) -> Result<()> {
+        for _ in 0..MARKS_MAX {
+            let place = self.mark(partition, mark).await?;
+            if self.is_in_sql(partition, place).await? {
+                return Ok(());
             }
         }
-        Ok(())
+        Err(loses_commits(partition))
     }
 
     /// Makes sure that SQL has the commits that let partitions go; where Redis lost one of them, the partition is released again.

@@ -66,7 +66,7 @@ impl Moving<'_> {
         let mut staged = staged;
         for _ in 0..STAGES_MAX {
             if staged.is_none() && is_new {
-                let part = Part::make(self.deployment, &self.target, partition, rolls);
+                let part = Part::make(self.deployment, &self.target, partition, rolls, None);
                 staged = Some(part.await?);
             }
             let released = self.release_part(partition, staged.as_ref(), rolls, keys);

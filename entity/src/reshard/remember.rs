@@ -4,18 +4,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use futures::FutureExt;
+use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, Partition};
 use ranking::seen::{seen_entry, seen_mark, seen_prefix};
 use ranking::store::write::Writes;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 
-use super::{Moving, taken_over};
+use super::{Moving, at_once, taken_over};
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::home::{SeenPages, first_seq_since, seq_there};
-use crate::{commit, fence, score_event};
+use crate::{archiving, commit, fence, score_event};
 
 /// How many ids one commit sets or forgets.
 const IDS_MAX: usize = 1000;
@@ -83,6 +85,47 @@ impl Moving<'_> {
             }
         }
         Ok(())
+    }
+
+    /// As [`Self::remember_all`], for events that a partition has just accepted, in their order.
+    pub(super) async fn remember_events(
+        &self,
+        home: Partition,
+        events: &[(EventPlace, Event)],
+    ) -> Result<()> {
+        let deployment = self.deployment;
+        let (Some((first, _)), Some((last, _))) = (events.first(), events.last()) else {
+            return Ok(());
+        };
+        let (first, last) = (first.seq as i64, last.seq as i64);
+        let accepted = archiving::accepted_at_ms(&deployment.db, home, first, last).await?;
+        let mut parts: BTreeMap<Partition, Vec<Seen>> = BTreeMap::new();
+        for (place, event) in events {
+            let there = deployment
+                .store
+                .partitions()
+                .of_member(&self.target, &event.member);
+            let Some(&at_ms) = accepted.get(&(place.seq as i64)) else {
+                continue;
+            };
+            let entry = seen_entry(event, at_ms, seq_there(place.seq, home, there));
+            if let Some(entry) = entry.filter(|_| self.comes(&event.member, there)) {
+                let part = parts.entry(there).or_default();
+                part.push((deployment.dedup.bucket(at_ms), entry));
+            }
+        }
+        let mut commits = vec![];
+        for (partition, seen) in parts {
+            let commit = async move {
+                for set in seen.chunks(IDS_MAX) {
+                    let (set, forgotten) = (set.to_vec(), vec![]);
+                    self.commit_ids(partition, Ids { set, forgotten }).await?;
+                }
+                Ok(())
+            };
+            commits.push(commit.boxed());
+        }
+        at_once(commits).await
     }
 
     /// As [`Self::remember_all`], for some members.

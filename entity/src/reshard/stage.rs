@@ -1,29 +1,23 @@
 //! The standings of a board by its next number of shards, made beside the present ones: folded from the whole history, partition by partition, and kept up to it.
 //!
-//! Whose history went on since is folded anew from all of it, so that what came, was taken away or voided meanwhile needs no cases of its own.
+//! What comes meanwhile is taken in by `later`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ranking::board::Board;
-use ranking::commit::EventKind;
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use ranking::roll::Rolls;
-use ranking::store::stage::{StageChange, Stages};
-use ranking::submission::Periods;
+use ranking::store::stage::Stages;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use super::Moving;
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
 use crate::{home, score_event};
-
-/// How many members are folded anew at once.
-const MEMBERS_MAX: usize = 500;
 
 /// All that is staged, and up to where.
 #[derive(Debug)]
@@ -32,7 +26,7 @@ pub(super) struct Staging {
     /// How far the rolling windows have got in it.
     pub(super) rolls: Rolls,
     /// The seqs of the present partitions that it reaches to.
-    through: BTreeMap<Partition, i64>,
+    pub(super) through: BTreeMap<Partition, i64>,
 }
 
 /// What is staged in one partition.
@@ -54,7 +48,14 @@ impl Staging {
         let through = ends(deployment, &moving.board).await?;
         let mut parts = BTreeMap::new();
         for partition in deployment.store.partitions().of_board(&moving.target) {
-            let part = Part::make(deployment, &moving.target, partition, &rolls).await?;
+            let part = Part::make(
+                deployment,
+                &moving.target,
+                partition,
+                &rolls,
+                Some(&through),
+            );
+            let part = part.await?;
             parts.insert(partition, part);
         }
         Ok(Self {
@@ -62,112 +63,6 @@ impl Staging {
             rolls,
             through,
         })
-    }
-
-    /// Takes in what SQL has got since, and says whose history went on.
-    pub(super) async fn catch_up(&mut self, moving: &Moving<'_>) -> Result<Vec<MemberId>> {
-        let deployment = moving.deployment;
-        let ends = ends(deployment, &moving.board).await?;
-        let mut touched: BTreeSet<String> = BTreeSet::new();
-        for (partition, through_seq) in &self.through {
-            use score_event::Column::{BoardNo as No, Member, Partition as In, Seq};
-            let since: Vec<String> = score_event::Entity::find()
-                .select_only()
-                .column(Member)
-                .distinct()
-                .filter(In.eq(i32::from(partition.0)))
-                .filter(Seq.gt(*through_seq))
-                .filter(Seq.lte(ends[partition]))
-                .filter(No.eq(moving.board.no.0))
-                .into_tuple()
-                .all(&deployment.db)
-                .await?;
-            touched.extend(since);
-        }
-        let touched: Vec<String> = touched.into_iter().collect();
-        for members in touched.chunks(MEMBERS_MAX) {
-            self.fold_anew(deployment, &moving.target, members).await?;
-        }
-        self.through = ends;
-        let touched = touched.iter().map(|member| MemberId::new(member));
-        Ok(touched.collect::<ranking::Result<_>>()?)
-    }
-
-    /// Folds the whole history of members anew.
-    async fn fold_anew(
-        &mut self,
-        deployment: &Deployment,
-        target: &Board,
-        members: &[String],
-    ) -> Result<()> {
-        let of_members = score_event::Entity::find()
-            .filter(score_event::Column::BoardNo.eq(target.no.0))
-            .filter(score_event::Column::Member.is_in(members));
-        let rows = score_event::in_order(of_members, target)
-            .all(&deployment.db)
-            .await?;
-        let voided = rows.iter().filter_map(score_event::Model::voids).collect();
-        let mut replay = replay(target, voided, &self.rolls);
-        let mut periods = Periods::default();
-        let mut touched: BTreeMap<(Partition, StandingsId), (i64, BTreeSet<MemberId>)> =
-            BTreeMap::new();
-        for row in &rows {
-            let event = row.to_ranking()?;
-            replay.apply(target, row.place()?, &event)?;
-            let EventKind::Score { at_ms, .. } = event.kind else {
-                continue;
-            };
-            let there = deployment
-                .store
-                .partitions()
-                .of_member(target, &event.member);
-            // Also where it counts no more: it may have when it was staged.
-            for (id, period) in periods.standings(target, &event.segments, at_ms, &self.rolls)? {
-                let from_ms = period.present_from_ms;
-                if from_ms < target.sealed(id.window).sealing_before_ms {
-                    continue;
-                }
-                let of_place = touched.entry((there, id));
-                let (_, members) = of_place.or_insert((from_ms, BTreeSet::new()));
-                members.insert(event.member.clone());
-            }
-        }
-        let mut changes: BTreeMap<Partition, Vec<(StandingsId, i64, StageChange)>> =
-            BTreeMap::new();
-        for ((partition, id), (from_ms, members)) in touched {
-            let Some(part) = self.parts.get(&partition) else {
-                continue;
-            };
-            let mut change = StageChange {
-                key: part.stages.key(&id),
-                set: vec![],
-                gone: vec![],
-            };
-            for member in members {
-                match replay.key_of(&id, &member)? {
-                    Some(key) => change.set.push((member, key)),
-                    None => change.gone.push(member),
-                }
-            }
-            let of_part = changes.entry(partition).or_default();
-            of_part.push((id, from_ms, change));
-        }
-        for (partition, part) in &mut self.parts {
-            let Some(changes) = changes.remove(partition) else {
-                continue;
-            };
-            let (mut ids, mut of_stages) = (vec![], vec![]);
-            for (id, from_ms, change) in changes {
-                ids.push((id, from_ms));
-                of_stages.push(change);
-            }
-            let sizes = part.stages.change(&of_stages).await?;
-            for (((id, from_ms), change), size) in ids.into_iter().zip(of_stages).zip(sizes) {
-                let stage = (size > 0).then_some(change.key);
-                part.standings.insert(id, (from_ms, stage));
-            }
-        }
-        Ok(())
     }
 
     /// Whether the rolling windows have got far enough for an instant: no event of it lies beyond what is prepared.
@@ -212,19 +107,26 @@ impl Staging {
 }
 
 impl Part {
-    /// Folds the history of those who will be in a partition. Holds a state for each of their entries.
+    /// Folds the history of those who will be in a partition: of the layout before up to the seqs that are named. Holds a state for each of their entries.
     pub(super) async fn make(
         deployment: &Deployment,
         target: &Board,
         partition: Partition,
         rolls: &Rolls,
+        through: Option<&BTreeMap<Partition, i64>>,
     ) -> Result<Self> {
         let store = &deployment.store;
         let run_id = store.run_id(partition).await?.to_string();
         let stages = store.stages(partition, crate::random_id()).await?;
         let voided = score_event::voided_on(&deployment.db, target.no).await?;
         let mut replay = replay(target, voided, rolls);
-        home::each_event(deployment, target, partition, i64::MAX, |place, event| {
+        let through = |layout: usize, home: Partition| {
+            let named = through.filter(|_| layout + 1 == target.layout());
+            named
+                .and_then(|through| through.get(&home))
+                .map_or(i64::MAX, |&seq| seq)
+        };
+        home::each_event(deployment, target, partition, through, |place, event| {
             replay.apply(target, place, event)
         })
         .await?;
@@ -275,7 +177,7 @@ pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Roll
 }
 
 /// A replay of a board's history, but for its sealed periods.
-fn replay(
+pub(super) fn replay(
     board: &Board,
     voided: std::collections::HashSet<ranking::commit::EventPlace>,
     rolls: &Rolls,
@@ -290,7 +192,10 @@ fn replay(
 }
 
 /// Up to which seqs SQL has the present partitions of a board.
-async fn ends(deployment: &Deployment, board: &Board) -> Result<BTreeMap<Partition, i64>> {
+pub(super) async fn ends(
+    deployment: &Deployment,
+    board: &Board,
+) -> Result<BTreeMap<Partition, i64>> {
     let mut ends = BTreeMap::new();
     for partition in deployment.store.partitions().of_board(board) {
         ends.insert(partition, settle(deployment, partition).await? as i64);

@@ -10,7 +10,7 @@ use crate::board;
 use crate::error::Result;
 
 /// How long whoever moves a board is taken to be at it after the last sign of life, in milliseconds.
-pub const ALIVE_MS: i64 = 10_000;
+pub const ALIVE_MS: i64 = 15_000;
 
 /// A move that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
