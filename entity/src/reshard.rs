@@ -21,6 +21,7 @@
 //! Windows are not added, dropped or sealed and nothing is archived while a board moves. Boards of which something is archived do not move, and those that moved are not archived: what
 //! archived events add up to is kept by partition.
 
+mod figures;
 mod hold;
 mod later;
 mod ready;
@@ -31,7 +32,6 @@ mod stage;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -40,12 +40,11 @@ use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::roll::Rolls;
 use sea_orm::{ActiveValue::Set, ColumnTrait, QueryFilter};
-use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use crate::board;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
+pub use figures::Resharded;
 pub use ready::at_rest;
 use ready::{has_refused, ready};
 use stage::{Part, Staging};
@@ -56,51 +55,14 @@ pub use state::{Reshard, Step};
 const LEFT_MAX: usize = 100;
 const LEFT_TIME: Duration = Duration::from_millis(200);
 
-/// How often it is caught up with before the board is held, however much is left.
-const CATCH_UPS_MAX: usize = 20;
+/// How often it is caught up with before the board is held, however much is left; or until that takes hardly less time than before.
+const CATCH_UPS_MAX: usize = 10;
 
 /// How many partitions are worked on at once.
 const PARTITIONS_AT_ONCE: usize = 8;
 
 /// How often a move is begun again because something came between.
 const ATTEMPTS_MAX: usize = 5;
-
-/// What a move did.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Resharded {
-    /// How many shards the board had.
-    pub from: u16,
-    /// How many it has.
-    pub to: u16,
-    /// How many standings it has, by shard.
-    pub standings: usize,
-    /// How long nobody could write, in milliseconds.
-    pub held_ms: u64,
-    /// How long nobody could read, in milliseconds.
-    pub unread_ms: u64,
-    /// How long all of it took, in seconds.
-    pub seconds: f64,
-}
-
-impl fmt::Display for Resharded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            from,
-            to,
-            standings,
-            held_ms,
-            unread_ms,
-            seconds,
-        } = self;
-        if from == to {
-            return write!(f, "the board has {to} shards already");
-        }
-        write!(
-            f,
-            "moved from {from} to {to} shards ({standings} standings, by shard) in {seconds:.1} s; submissions waited for {held_ms} ms, reads for {unread_ms} ms"
-        )
-    }
-}
 
 /// Told of each step that is reached, by its name.
 pub type Watch<'a> = &'a (dyn Fn(&str) + Sync);
@@ -152,13 +114,8 @@ pub async fn reshard(
             continue;
         };
         let mut moving = Moving::new(deployment, row, reshard, watch)?;
-        let mut keeping = keeping(deployment, no, &moving.reshard);
-        let moved = tokio::select! {
-            biased;
-            moved = moving.go() => moved?,
-            _ = keeping.join_next() => return Err(taken_over()),
-        };
-        if let Some(moved) = moved {
+        let _alive = moving.reshard.keep_alive(deployment, no);
+        if let Some(moved) = moving.go().await? {
             return Ok(Resharded {
                 seconds: began.elapsed().as_secs_f64(),
                 ..moved
@@ -212,32 +169,8 @@ async fn take_over(deployment: &Deployment, row: board::Model, watch: Watch<'_>)
     }
     tracing::warn!(board = row.slug, step = ?reshard.step, "a board's move to another number of shards was left; it is undone, or finished where it is decided");
     let mut moving = Moving::new(deployment, row, reshard, watch)?;
-    let mut keeping = keeping(deployment, moving.row.no, &moving.reshard);
-    tokio::select! {
-        biased;
-        finished = moving.finish() => finished,
-        _ = keeping.join_next() => Err(taken_over()),
-    }
-}
-
-/// Says all the while that a move is being made, in a task of its own, however long a fold takes; it ends when the move was taken over.
-fn keeping(deployment: &Deployment, no: i64, reshard: &Reshard) -> JoinSet<()> {
-    let mut keeping = JoinSet::new();
-    keeping.spawn(keep(deployment.clone(), no, reshard.id.clone()));
-    keeping
-}
-
-async fn keep(deployment: Deployment, no: i64, id: String) {
-    loop {
-        sleep(Duration::from_millis(state::ALIVE_MS as u64 / 10)).await;
-        match Reshard::renew(&deployment.db, no, &id).await {
-            Ok(true) => {}
-            // What is at its end is at nobody's.
-            Ok(false) => return,
-            // As long as SQL does not answer, nobody can take it over.
-            Err(error) => tracing::debug!(%error, "a move cannot say that it goes on"),
-        }
-    }
+    let _alive = moving.reshard.keep_alive(deployment, moving.row.no);
+    moving.finish().await
 }
 
 impl<'a> Moving<'a> {
@@ -317,11 +250,15 @@ impl<'a> Moving<'a> {
         let new = deployment.store.partitions().of_board(&self.target);
         self.remember_all(&new).await?;
         self.reached("remembered");
+        let mut last = Duration::MAX;
         for _ in 0..CATCH_UPS_MAX {
             let began = Instant::now();
-            if self.catch_up(&mut staging).await? <= LEFT_MAX || began.elapsed() < LEFT_TIME {
+            let is_little = self.catch_up(&mut staging).await? <= LEFT_MAX;
+            let now = began.elapsed();
+            if is_little || now < LEFT_TIME || now > last / 4 * 3 {
                 break;
             }
+            last = now;
         }
         if !self.reshard.advance(&deployment.db, no, Step::Held).await? {
             return Err(taken_over());

@@ -80,6 +80,7 @@ mod repair_random;
 mod report;
 mod reshard;
 mod reshard_crashes;
+mod reshard_load;
 mod rolling;
 mod rolling_boards;
 mod schema;

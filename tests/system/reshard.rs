@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -17,16 +16,18 @@ use crate::deployment::{Deployment, Redis, Sql};
 use crate::game::{Game, Range, every_game, seeded};
 use crate::histories::{amend, check};
 use crate::history::History;
-use crate::listing::{Listing, Way, check_all_time_in_sql, check_standings};
-use crate::load::{create_board, submit_events, try_submit};
-use crate::oracle::{Board, Event, Oracle, Verdict};
+use crate::integrity::Corrupted;
+use crate::listing::{Listing, Way};
+use crate::load::{create_board, submit_durably, submit_events};
+use crate::oracle::{Board, Event};
+use crate::reshard_load::{busy_board, create_busy};
 use crate::wait::until;
 
 /// The shards that boards move through.
 const MOVES: [u16; 3] = [16, 4, 1];
 
 /// Begins a move.
-fn begin(deployment: &Deployment, slug: &str, shards: u16) -> Child {
+pub(crate) fn begin(deployment: &Deployment, slug: &str, shards: u16) -> Child {
     let shards = shards.to_string();
     let arguments = ["--json", "rebuild", "--board", slug, "--shards", &*shards];
     let mut command = deployment.analytics_command(&arguments);
@@ -35,7 +36,7 @@ fn begin(deployment: &Deployment, slug: &str, shards: u16) -> Child {
 }
 
 /// Waits until a move has ended well; its figures.
-fn end(child: Child) -> Value {
+pub(crate) fn end(child: Child) -> Value {
     let output = child.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
@@ -74,7 +75,7 @@ async fn dump(deployment: &Deployment) -> BTreeMap<String, Vec<(String, String)>
 }
 
 /// Has recovery load all partitions, and holds them against what was there.
-async fn check_recovered(deployment: &Deployment) {
+pub(crate) async fn check_recovered(deployment: &Deployment) {
     let before = dump(deployment).await;
     deployment.flush_redis().await;
     run(deployment, &["restore"]);
@@ -153,166 +154,6 @@ async fn a_board_that_moves_is_what_it_would_be_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_that_moves_is_what_it_would_be_on_postgres() {
     check_games(Sql::Postgres).await;
-}
-
-/// A board with windows of every kind and standings by region.
-pub(crate) fn busy_board() -> Board {
-    Board {
-        slug: "busy".to_owned(),
-        direction: "HIGH_FIRST",
-        policy: "SUM",
-        tie_break: "EARLIEST",
-        tick_ms: 1000,
-        decimals: 0,
-        min: 0,
-        max: 999_999_999,
-        zone: "Europe/London",
-        shards: 1,
-        windows: vec![Window::Daily, Window::Weekly],
-    }
-}
-
-/// Creates it; the rolling windows, the one that decays and the regions are left to the diff.
-pub(crate) async fn create_busy(api: &Api, board: &Board) {
-    let mut input = board.input();
-    let more = ["7d", "decay:7d"].map(|name| json!({ "name": name }));
-    input["windows"].as_array_mut().unwrap().extend(more);
-    input["segmentBy"] = json!(["region"]);
-    let create =
-        "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
-    api.data(create, json!({ "input": input })).await;
-    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(3) { "eu" } else { "us" } });
-    let members: Vec<Value> = (0..MEMBERS).map(member).collect();
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
-    api.data(upsert, json!({ "input": members })).await;
-}
-
-/// How many members the busy board has.
-const MEMBERS: usize = 150;
-
-/// Sends scores until it is stopped, again where nobody knows what became of them; those that count.
-async fn write(
-    api: &Api,
-    board: &Board,
-    name: &str,
-    stop: &AtomicBool,
-    sent: &AtomicUsize,
-) -> Vec<Event> {
-    let (mut counting, mut number) = (vec![], 0);
-    while !stop.load(Ordering::SeqCst) {
-        let batch: Vec<Event> = (0..10)
-            .map(|_| {
-                number += 1;
-                let ago_ms = rand::random_range(0..9 * 86_400_000);
-                Event {
-                    member: format!("m{}", rand::random_range(0..MEMBERS)),
-                    score: rand::random_range(1..100),
-                    at_ms: entity::now_ms() - ago_ms,
-                    id: Some(format!("{name}{number}")),
-                }
-            })
-            .collect();
-        let mut again = false;
-        while let Some(outcomes) = try_submit(api, board, &batch).await {
-            let is_known = |outcome: &_| {
-                let known = [Ok(Verdict::Applied), Ok(Verdict::Duplicate)];
-                known.contains(outcome)
-            };
-            let is_done = outcomes.iter().all(is_known);
-            assert!(
-                is_done || outcomes.iter().any(Result::is_err),
-                "{outcomes:?}"
-            );
-            if !again {
-                let is_new = |outcome: &_| *outcome != Ok(Verdict::Duplicate);
-                assert!(outcomes.iter().all(is_new), "{outcomes:?}");
-            }
-            if is_done {
-                break;
-            }
-            again = true;
-        }
-        sent.fetch_add(1, Ordering::SeqCst);
-        counting.extend(batch);
-    }
-    counting
-}
-
-/// Reads until it is stopped: the number of entries never goes down, as nobody leaves.
-async fn read(api: &Api, stop: &AtomicBool) -> usize {
-    let text = "{ board(slug: \"busy\") { standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size } } }";
-    let (mut reads, mut last) = (0, [0, 0]);
-    while !stop.load(Ordering::SeqCst) {
-        let data = api.data(text, json!({})).await;
-        let size = |name: &str| data["board"][name]["size"].as_i64().unwrap();
-        let now = [size("standings"), size("eu")];
-        assert!(now >= last && now[1] >= last[1], "{now:?} after {last:?}");
-        last = now;
-        reads += 1;
-    }
-    reads
-}
-
-async fn check_busy(sql: Sql) {
-    let deployment = Deployment::new(sql, Redis::Own).await;
-    let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
-    let board = busy_board();
-    create_busy(&apis[0], &board).await;
-    let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let moves = async {
-        for shards in [16, 4, 8, 1] {
-            let before = sent.load(Ordering::SeqCst);
-            until("there is load", async || {
-                (sent.load(Ordering::SeqCst) > before + 20).then_some(())
-            })
-            .await;
-            let mut moving = begin(&deployment, "busy", shards);
-            until("it has moved", async || moving.try_wait().unwrap()).await;
-            println!("to {shards}: {}", end(moving));
-        }
-        stop.store(true, Ordering::SeqCst);
-    };
-    let (a, b, c, reads, ()) = futures::join!(
-        write(&apis[0], &board, "a", &stop, &sent),
-        write(&apis[1], &board, "b", &stop, &sent),
-        write(&apis[1], &board, "c", &stop, &sent),
-        read(&apis[0], &stop),
-        moves,
-    );
-    let accepted = [a, b, c].concat();
-    println!(
-        "{} scores and {reads} reads beside the moves",
-        accepted.len()
-    );
-    let oracle = Oracle::of(board.clone(), accepted.clone());
-    check_standings(&apis[0], &oracle).await;
-    check_all_time_in_sql(&apis[0], &oracle).await;
-    check_diff(&deployment);
-    // What was accepted anywhere is known.
-    for batch in accepted.chunks(200) {
-        let told = submit_events(&apis[1], &board, batch).await;
-        assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate));
-    }
-    check_recovered(&deployment).await;
-    for batch in accepted.chunks(200) {
-        let told = submit_events(&apis[0], &board, batch).await;
-        assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate));
-    }
-    check_standings(&apis[1], &oracle).await;
-    run(&deployment, &["rebuild", "--board", "busy"]);
-    check_standings(&apis[0], &oracle).await;
-    check_diff(&deployment);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_or_doubled_under_load_on_sqlite() {
-    check_busy(Sql::Sqlite).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_or_doubled_under_load_on_postgres() {
-    check_busy(Sql::Postgres).await;
 }
 
 /// A walk from page to page goes on over a move: cursors say a place, and windows keep their generation.
@@ -429,4 +270,82 @@ async fn a_move_that_cannot_be_is_refused() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("are archived"), "{error}");
+}
+
+/// What was accepted before a move counts in all that reads history: the diff and what proves it, a repair, what-if, a window that is added, a window that is made anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_board_had_before_a_move_counts() {
+    for sql in [Sql::Sqlite, Sql::Postgres] {
+        let mut board = Corrupted::new(sql, 1).await;
+        reshard(&board.deployment, "b", 8);
+        let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": 7, "at": "2026-04-01T12:00:00Z" });
+        submit_durably(&board.api, "b", (0..20).map(score).collect()).await;
+        reshard(&board.deployment, "b", 2);
+        submit_durably(&board.api, "b", (10..50).map(score).collect()).await;
+        let proven = |found: &Value| {
+            let proven = &found["proven"];
+            (proven["by_digest"].clone(), proven["by_history"].clone())
+        };
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!((code, proven(&found)), (0, (json!(0), json!(2))), "{found}");
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!((code, proven(&found)), (0, (json!(2), json!(0))), "{found}");
+        let whole = board.picture().await;
+
+        // An event of the first layout, in a partition where nobody is any more, or others are.
+        let change = "UPDATE score_event SET score = score + 1 WHERE member = 'm21' AND seq = (SELECT MIN(seq) FROM score_event WHERE member = 'm21' AND generation = 1)";
+        board.sql(change).await;
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!(code, 3, "{found}");
+        board.sql(&change.replace("+ 1", "- 1")).await;
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!((code, &found["found"]), (0, &json!(0)), "{found}");
+
+        let (key, double) = board.entry("m05", "all:all").await;
+        let () = board.redis(&["ZREM", &key, "m05"]).await;
+        board.set(&key, double, "nobody").await;
+        board
+            .spoil(&[
+                "UPDATE standing SET score = score + 1 WHERE member = 'm15'",
+                "DELETE FROM standing WHERE member = 'm25'",
+            ])
+            .await;
+        let (code, found) = board.run(&["diff", "--repair"]);
+        assert_eq!((code, &found["left"]), (0, &json!(0)), "{found}");
+        assert_eq!(found["found"], 4, "{found}");
+        board.is_as(&whole).await;
+
+        let (_, found) = board.run(&["what-if", "--board", "b", "--policy", "BEST"]);
+        assert_eq!(found["entries"], 50, "{found}");
+        assert_eq!(found["top"][0]["member"], "m39", "{found}");
+
+        let update = "mutation { updateBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }, { name: \"monthly\" }, { name: \"weekly\" }] }) { board { id } } }";
+        board.api.data(update, json!({})).await;
+        let ready = "{ board(slug: \"b\") { windows { ready } } }";
+        until("the new window is filled", async || {
+            let data = board.api.data(ready, json!({})).await;
+            let windows = data["board"]["windows"].as_array().unwrap().clone();
+            let is_ready = |window: &Value| window["ready"] == true;
+            windows.iter().all(is_ready).then_some(())
+        })
+        .await;
+        check_diff(&board.deployment);
+        let whole = board.picture().await;
+        let (day, _) = board.entry("m05", "daily:2026-02-10").await;
+        let () = board.redis(&["DEL", &day]).await;
+        board
+            .spoil(&["DELETE FROM standing WHERE member = 'm25'"])
+            .await;
+        run(
+            &board.deployment,
+            &["rebuild", "--board", "b", "--window", "daily"],
+        );
+        run(&board.deployment, &["rebuild", "--board", "b"]);
+        let (code, found) = board.run(&["diff", "--full"]);
+        assert_eq!((code, &found["found"]), (0, &json!(0)), "{found}");
+        let now = board.picture().await;
+        for (key, held) in whole.iter().filter(|(key, _)| key.starts_with("laurel")) {
+            assert_eq!(now.get(key), Some(held), "{key}");
+        }
+    }
 }

@@ -13,7 +13,8 @@ use crate::history::History;
 use crate::listing::check_standings;
 use crate::load::{create_board, submit_events, try_submit};
 use crate::oracle::{Board, Event, Oracle, Verdict};
-use crate::reshard::{busy_board, check_anew, create_busy, reshard, shards_of, step};
+use crate::reshard::{check_anew, reshard, shards_of, step};
+use crate::reshard_load::{busy_board, create_busy};
 use crate::wait::until;
 
 /// Every step after which a move can end; some are taken for each partition.

@@ -6,7 +6,11 @@ use sea_orm::{
     UpdateMany,
 };
 
+use tokio::task::JoinSet;
+use tokio::time::{Duration, sleep};
+
 use crate::board;
+use crate::deployment::Deployment;
 use crate::error::Result;
 
 /// How long whoever moves a board is taken to be at it after the last sign of life, in milliseconds.
@@ -116,7 +120,7 @@ impl Reshard {
     ///
     /// # Errors
     /// What SQL says.
-    pub(super) async fn renew(db: &DatabaseConnection, no: i64, id: &str) -> Result<bool> {
+    async fn renew(db: &DatabaseConnection, no: i64, id: &str) -> Result<bool> {
         let alive = board::ActiveModel {
             reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
             ..Default::default()
@@ -129,6 +133,14 @@ impl Reshard {
             .exec(db)
             .await?;
         Ok(renewed.rows_affected == 1)
+    }
+
+    /// Says all the while that a move is being made, in a task of its own, however long a fold takes, until what is given back is dropped. Whoever lost the
+    /// move finds out by the next step or commit.
+    pub(super) fn keep_alive(&self, deployment: &Deployment, no: i64) -> JoinSet<()> {
+        let mut keeping = JoinSet::new();
+        keeping.spawn(keep_alive(deployment.clone(), no, self.id.clone()));
+        keeping
     }
 
     /// Decides: the row gets its new number of shards, in one statement; whether the board was still as it was.
@@ -197,6 +209,19 @@ impl Reshard {
             reshard: Set(Some(self.to_text())),
             reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
             ..Default::default()
+        }
+    }
+}
+
+async fn keep_alive(deployment: Deployment, no: i64, id: String) {
+    loop {
+        sleep(Duration::from_millis(ALIVE_MS as u64 / 10)).await;
+        match Reshard::renew(&deployment.db, no, &id).await {
+            Ok(true) => {}
+            // What is at its end is at nobody's.
+            Ok(false) => return,
+            // As long as SQL does not answer, nobody can take it over.
+            Err(error) => tracing::debug!(%error, "a move cannot say that it goes on"),
         }
     }
 }
