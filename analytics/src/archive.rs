@@ -24,7 +24,7 @@ use ranking::shard::shard_of;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
 use crate::events::Events;
-use crate::history::{HELD_MAX, Pages};
+use crate::history::{self, HELD_MAX, Pages};
 use crate::job::Job;
 use crate::{crash, find_boards, parquet, shown};
 use adding_up::AddingUp;
@@ -245,7 +245,9 @@ async fn write_span(
         through_seq: span.after_seq,
         done,
     };
-    let mut pages = Pages::new(board, span.partition, span.after_seq, span.through_seq);
+    let seqs = (span.after_seq, span.through_seq);
+    let of_board = history::Span::new(board, span.partition, seqs);
+    let mut pages = Pages::new(&of_board);
     while let Some(rows) = pages.next(deployment).await? {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             break;

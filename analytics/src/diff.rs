@@ -26,10 +26,10 @@ use entity::board;
 use entity::deployment::Deployment;
 use entity::persist::insert_chunked;
 use entity::recovery::settle;
-use entity::{integrity_finding, integrity_run};
+use entity::{integrity_finding, integrity_run, reshard};
 use futures::{StreamExt, stream};
 use ranking::id::Partition;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 
 use crate::find_boards;
 use crate::finding::{Finding, What, name_wrong_windows};
@@ -235,8 +235,7 @@ async fn compare(
     let mut boards = vec![];
     for row in rows {
         // As it is now: a repair may take long.
-        let living = board::living().filter(board::Column::No.eq(row.no));
-        if let Some(row) = living.one(&deployment.db).await? {
+        if let Some(row) = reshard::at_rest(deployment, row.no).await? {
             let board = row.to_ranking()?;
             let mut partitions = part::partitions(deployment, &board);
             partitions.retain(|&partition| is_meant(row.no, partition));

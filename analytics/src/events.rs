@@ -7,6 +7,7 @@ use polars::prelude::{
     IntoLazy, JoinArgs, JoinType, LazyFrame, ListBuilderTrait, ListStringChunkedBuilder, NamedFrom,
     NewChunkedArray, Series, UnionArgs, by_name, col, concat, lit,
 };
+use ranking::layout::Layouts;
 
 /// What tells events apart.
 const PLACE: [&str; 3] = ["partition", "seq", "event_index"];
@@ -147,12 +148,12 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// What counts of a board's events, a frame as [`Events`] makes.
+    /// What counts of the events of a board with those layouts, a frame as [`Events`] makes.
     ///
     /// # Errors
     /// What polars says.
-    pub fn of(events: LazyFrame, at_once_max: usize) -> Result<Self> {
-        let rows = unvoided(events)?;
+    pub fn of(events: LazyFrame, layouts: &Layouts, at_once_max: usize) -> Result<Self> {
+        let rows = unvoided(events, layouts)?;
         let figures = in_parts(
             rows.clone().select([
                 col("segment")
@@ -205,7 +206,7 @@ pub fn in_parts(frame: LazyFrame) -> Result<DataFrame> {
         .unwrap_single())
 }
 
-fn unvoided(events: LazyFrame) -> Result<LazyFrame> {
+fn unvoided(events: LazyFrame, layouts: &Layouts) -> Result<LazyFrame> {
     let place = |(target, name): (&str, &str)| col(target).alias(name);
     let voids: Vec<Expr> = TARGET.into_iter().zip(PLACE).map(place).collect();
     let is_void = col("kind").eq(lit("VOID"));
@@ -216,8 +217,14 @@ fn unvoided(events: LazyFrame) -> Result<LazyFrame> {
         let without = JoinArgs::new(JoinType::Anti);
         events = events.join(voided.lazy(), &place, &place, without);
     }
-    // Seq, then index (10 bits).
-    let order = col("seq") * lit(1024_i64) + col("event_index").cast(DataType::Int64);
+    // Layout, then seq (43 bits), then index (10 bits).
+    let layout = layouts.former.iter().map(|former| {
+        let is_later = col("generation").gt_eq(lit(i64::from(former.before)));
+        is_later.cast(DataType::Int64)
+    });
+    let layout = layout.fold(lit(0_i64), |layout, later| layout + later);
+    let place = layout * lit(1_i64 << 43) + col("seq");
+    let order = place * lit(1024_i64) + col("event_index").cast(DataType::Int64);
     let counted = |segment: Expr| {
         vec![
             col("member"),

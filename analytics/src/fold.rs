@@ -510,6 +510,7 @@ mod tests {
                         generation: 1,
                         admission: Default::default(),
                         added: Default::default(),
+                        layouts: Default::default(),
                         rules: Arc::new(rules),
                     })
                 },
@@ -593,7 +594,7 @@ mod tests {
                 replay.apply(&board, row.place().unwrap(), &row.to_ranking().unwrap()).unwrap();
                 events.push(row.clone(), 0, None);
             }
-            let events = Counted::of(events.into_frame().unwrap().lazy(), if in_parts == 0 { 0 } else { 100 }).unwrap();
+            let events = Counted::of(events.into_frame().unwrap().lazy(), &board.layouts, if in_parts == 0 { 0 } else { 100 }).unwrap();
             let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
             for &window in &board.rules.windows {
                 let open = standings(&board, window, &events, through_ms).unwrap();

@@ -2,13 +2,14 @@
 //! what comes after them in SQL. Nothing of it is held in memory but its last part.
 
 mod copy;
+mod span;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use entity::deployment::Deployment;
 use entity::recovery::settle;
-use entity::{archive_file, archive_mark, score_event};
+use entity::{archive_file, archive_mark, board, score_event};
 use polars::prelude::{
     DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom, Series, UnionArgs, col,
     concat, lit,
@@ -17,17 +18,16 @@ use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::id::{MemberId, Partition};
 use ranking::roll::Rolls;
-use ranking::shard::shard_of;
-use sea_orm::{ColumnTrait, DbBackend, QueryFilter};
+use ranking::shard::{Partitions, shard_of};
+use sea_orm::{DatabaseConnection, DbBackend, EntityTrait};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
 use crate::events::{self, AT_ONCE_MAX, Counted, Events};
 use crate::job::Job;
 use crate::{parquet, shown};
-
-/// How many rows are read from SQL at once.
-pub const ROWS_MAX: u64 = 20_000;
+use span::spans;
+pub use span::{Pages, Span};
 
 /// How many events are held in memory; more of them go to a file.
 pub const HELD_MAX: usize = 200_000;
@@ -113,18 +113,20 @@ pub async fn read_to(
             spool: &spool,
             held: Events::default(),
             parts,
+            board,
+            partitions: deployment.store.partitions(),
+            meant: heads.keys().copied().collect(),
         };
-        for (&partition, head) in &heads {
-            let after_seq = marks[&partition].archived_seq;
-            let span = (after_seq, head.seq as i64);
-            reading
-                .read(deployment, board, partition, span, job)
-                .await?;
+        for span in spans(deployment, board, &heads, &marks) {
+            reading.read(deployment, &span, job).await?;
         }
+        check_layout(&deployment.db, board).await?;
         // Rows go only after a mark has moved past them.
         if marks_of(deployment, board, heads.keys()).await? == marks {
             return Ok(History {
-                counted: block_in_place(|| Counted::of(reading.finish()?, AT_ONCE_MAX))?,
+                counted: block_in_place(|| {
+                    Counted::of(reading.finish()?, &board.layouts, AT_ONCE_MAX)
+                })?,
                 marks,
                 archived: files,
                 _spool: spool,
@@ -132,6 +134,21 @@ pub async fn read_to(
         }
     }
     bail!("the board is archived all the while; try again later")
+}
+
+/// Makes sure that a board has the numbers of shards still that are known of.
+///
+/// # Errors
+/// Where it moved; what SQL says.
+pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> {
+    let row = board::Entity::find_by_id(board.no.0).one(db).await?;
+    let layouts = row.map(|row| row.to_ranking()).transpose()?;
+    ensure!(
+        layouts.is_none_or(|later| later.layouts.former == board.layouts.former),
+        "board {} moved to another number of shards meanwhile; run it again",
+        board.no
+    );
+    Ok(())
 }
 
 /// How far the partitions of a board are archived.
@@ -249,38 +266,42 @@ struct Reading<'a> {
     spool: &'a TempDir,
     held: Events,
     parts: Vec<LazyFrame>,
+    board: &'a Board,
+    partitions: Partitions,
+    /// Who is in these.
+    meant: BTreeSet<Partition>,
 }
 
 impl Reading<'_> {
-    /// Reads the events after one seq, up to another.
-    async fn read(
-        &mut self,
-        deployment: &Deployment,
-        board: &Board,
-        partition: Partition,
-        (after_seq, through_seq): (i64, i64),
-        job: &Job,
-    ) -> Result<()> {
+    async fn read(&mut self, deployment: &Deployment, span: &Span, job: &Job) -> Result<()> {
         if deployment.db.get_database_backend() == DbBackend::Postgres {
-            let span = (after_seq, through_seq);
-            return copy::copy(&deployment.db, board, partition, span, |row| {
+            return copy::copy(&deployment.db, span, |row| {
                 job.advance(1);
-                self.push(board, row)
+                self.push(row)
             })
             .await;
         }
-        let mut pages = Pages::new(board, partition, after_seq, through_seq);
+        let mut pages = Pages::new(span);
         while let Some(rows) = pages.next(deployment).await? {
             job.advance(rows.len());
             for row in rows {
-                self.push(board, row)?;
+                self.push(row)?;
             }
         }
         Ok(())
     }
 
-    fn push(&mut self, board: &Board, row: score_event::Model) -> Result<()> {
-        let shard = shard_of(&MemberId::new(&row.member)?, board.rules.shards);
+    fn push(&mut self, row: score_event::Model) -> Result<()> {
+        let (board, member) = (self.board, MemberId::new(&row.member)?);
+        // Others were in the same partition before.
+        let is_meant = || {
+            self.meant
+                .contains(&self.partitions.of_member(board, &member))
+        };
+        if board.has_moved() && !is_meant() {
+            return Ok(());
+        }
+        let shard = shard_of(&member, board.rules.shards);
         self.held.push(row, shard, None);
         if self.held.len() < HELD_MAX {
             return Ok(());
@@ -299,49 +320,6 @@ impl Reading<'_> {
     fn finish(mut self) -> Result<LazyFrame> {
         self.parts.push(self.held.into_frame()?.lazy());
         Ok(concat(self.parts, UnionArgs::default())?)
-    }
-}
-
-/// A partition's history of a board, page by page.
-pub struct Pages<'a> {
-    board: &'a Board,
-    partition: Partition,
-    last: (i64, i32),
-    through_seq: i64,
-}
-
-impl<'a> Pages<'a> {
-    /// The events after one seq, up to another.
-    pub fn new(board: &'a Board, partition: Partition, after_seq: i64, through_seq: i64) -> Self {
-        Self {
-            board,
-            partition,
-            last: (after_seq, i32::MAX),
-            through_seq,
-        }
-    }
-
-    /// The next ones; `None` at the end.
-    ///
-    /// # Errors
-    /// What SQL says.
-    pub async fn next(
-        &mut self,
-        deployment: &Deployment,
-    ) -> Result<Option<Vec<score_event::Model>>> {
-        let rows = score_event::page_after(self.partition, self.last, ROWS_MAX)
-            .filter(score_event::Column::BoardNo.eq(self.board.no.0))
-            .filter(score_event::Column::Seq.lte(self.through_seq))
-            .all(&deployment.db)
-            .await
-            .context("the history cannot be read")?;
-        Ok(rows
-            .last()
-            .map(|row| (row.seq, row.event_index))
-            .map(|last| {
-                self.last = last;
-                rows
-            }))
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use entity::deployment::Deployment;
 use entity::{archive, recovery, roll};
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::{BoardNo, Partition};
 use ranking::key::StandingsId;
 use ranking::store::merge::Start;
 use ranking::store::read::{Placed, Standings};
@@ -72,6 +72,7 @@ impl<'a> Listing<'a> {
                     continue;
                 }
                 error if Instant::now() >= deadline => return Err(error.into()),
+                ranking::Error::BoardMoved(no) => self.find_again(no).await,
                 ranking::Error::NotLevel(partition) => {
                     recovery::recover(self.deployment, Partition(partition)).await
                 }
@@ -87,6 +88,19 @@ impl<'a> Listing<'a> {
                 Ok(()) => {}
             }
         }
+    }
+
+    /// Looks where the standings is since the board moved to another number of shards; later again where it still moves.
+    async fn find_again(&mut self, no: BoardNo) -> entity::Result<()> {
+        let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
+        let board = boards.get(&no).ok_or(ranking::Error::BoardGone)?;
+        if board.layouts.is_coming {
+            return Err(ranking::Error::BoardMoved(no).into());
+        }
+        let (id, period) = (self.standings.id.clone(), self.standings.period.clone());
+        self.standings = Standings::new(&self.deployment.store, board, id, period);
+        self.board = board.clone();
+        Ok(())
     }
 
     async fn live_page_after(&self, last: Option<&Placed>) -> ranking::Result<Vec<Placed>> {

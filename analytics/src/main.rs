@@ -5,6 +5,7 @@
 //! | [`history`], [`events`] | the events of a board as a frame, from SQL and the archive |
 //! | [`fold`] | the fold as polars expressions: events → standings |
 //! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
+//! | [`reshard`] | a board moved to another number of shards |
 //! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`], [`parquet`] | old events into files, and out of SQL |
 //! | [`restore`] | Redis from SQL and the archive |
@@ -35,6 +36,7 @@ mod out_file;
 mod parquet;
 mod rebuild;
 mod report;
+mod reshard;
 mod restore;
 mod what_if;
 
@@ -95,8 +97,11 @@ enum Command {
         #[arg(long)]
         board: String,
         /// One window only; every window by default.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "shards")]
         window: Option<Window>,
+        /// Moves the board to another number of shards while people play: a power of two up to the number of partitions.
+        #[arg(long, conflicts_with = "exclusive")]
+        shards: Option<u16>,
         /// Redis serves nobody else meanwhile: standings of any size are loaded by one command, which takes less than a second for a million entries.
         #[arg(long)]
         exclusive: bool,
@@ -306,6 +311,15 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         deployment.store.load_exclusively();
     }
     match command {
+        Command::Rebuild {
+            board,
+            shards: Some(shards),
+            ..
+        } => {
+            let board = find_board(deployment, &board).await?;
+            let moved = reshard::reshard(deployment, &board, shards).await?;
+            tell(json, &reshard::to_json(&moved), &moved.to_string());
+        }
         Command::Rebuild { board, window, .. } => {
             let board = find_board(deployment, &board).await?;
             let rebuilt = rebuild::rebuild(deployment, &board, window).boxed().await?;

@@ -15,13 +15,13 @@ use entity::board;
 use entity::deployment::Deployment;
 use entity::error::is_refused_content;
 use entity::recovery::settle;
+use entity::reshard;
 use entity::staged::{Staged, Step};
 use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::roll::Rolls;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, QueryFilter};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -164,9 +164,7 @@ async fn present(
     no: i64,
     window: Option<Window>,
 ) -> Result<(Board, BTreeSet<Window>)> {
-    let row = board::living()
-        .filter(board::Column::No.eq(no))
-        .one(&deployment.db)
+    let row = reshard::at_rest(deployment, no)
         .await?
         .context("the board was deleted")?;
     let board = row.to_ranking()?;

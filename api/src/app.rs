@@ -92,20 +92,21 @@ impl App {
         }
     }
 
-    /// Reads from Redis, or says before which instant periods have left it, where the one that is read has. Where a partition is not level,
-    /// brings it level first, or waits until whoever is at it is done; the same where a rolling window has not got to the present.
+    /// Reads from Redis. Where a partition is not level, brings it level first, or waits until whoever is at it is done; the same where a rolling
+    /// window has not got to the present.
     ///
     /// # Errors
-    /// What the read says; `UNAVAILABLE` where a partition does not become level in time.
+    /// Where what is read is elsewhere; what the read says; `UNAVAILABLE` where a partition does not become level in time.
     pub async fn read_level<'a, T>(
         &'a self,
         read: impl Fn(&'a Store) -> BoxFuture<'a, ranking::Result<T>> + Send,
-    ) -> Result<Result<T, i64>> {
+    ) -> Result<T, Unread> {
         let deadline = Instant::now() + LEVEL_TIMEOUT;
         loop {
             let error = match read(&self.deployment.store).await {
-                Ok(value) => return Ok(Ok(value)),
-                Err(ranking::Error::Sealed(before_ms)) => return Ok(Err(before_ms)),
+                Ok(value) => return Ok(value),
+                Err(ranking::Error::Sealed(before_ms)) => return Err(Unread::Sealed(before_ms)),
+                Err(error @ ranking::Error::BoardMoved(_)) => return Err(Unread::Moved(error)),
                 Err(error) => error,
             };
             if Instant::now() >= deadline {
@@ -123,11 +124,28 @@ impl App {
             match entity::recovery::recover(&self.deployment, ranking::id::Partition(partition))
                 .await
             {
-                Err(error) if !error.is_for_now() => return Err(Error::from(error)),
+                Err(error) if !error.is_for_now() => return Err(Error::from(error).into()),
                 Err(_) => sleep(Duration::from_millis(50)).await,
                 Ok(()) => {}
             }
         }
+    }
+}
+
+/// Why nothing was read from Redis.
+#[derive(Debug)]
+pub enum Unread {
+    /// The period, and all that start before this instant in Unix milliseconds, have left Redis.
+    Sealed(i64),
+    /// The board moved to another number of shards since its row was read, or is about to.
+    Moved(ranking::Error),
+    /// It failed.
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for Unread {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
     }
 }
 

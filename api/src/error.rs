@@ -45,6 +45,9 @@ pub struct Error {
 /// The result of every fallible function of this crate that answers a client.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What is said of a board that moves to another number of shards for longer than a request waits.
+const HELD: &str = "this board is moving to another number of shards; try again in a few seconds";
+
 impl Error {
     /// An error of that code.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
@@ -93,6 +96,9 @@ impl From<ranking::Error> for Error {
             ranking::Error::Invalid(message) => Self::new(ErrorCode::BadUserInput, message),
             ranking::Error::LimitExceeded(message) => Self::new(ErrorCode::LimitExceeded, message),
             ranking::Error::BoardGone => Self::new(ErrorCode::NotFound, error.to_string()),
+            ranking::Error::BoardHeld | ranking::Error::BoardMoved(_) => {
+                Self::new(ErrorCode::Unavailable, HELD)
+            }
             ranking::Error::OutOfRange(message) => Self::new(ErrorCode::ScoreOutOfRange, message),
             ranking::Error::Unavailable(_)
             | ranking::Error::NotLevel(_)

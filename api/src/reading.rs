@@ -2,6 +2,7 @@
 //!
 //! What a process knows of a board may be a moment old. Redis says of a period that has left it that it has; then the archive has it whole.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use entity::archive;
@@ -14,15 +15,21 @@ use ranking::store::Store;
 use ranking::store::history::{Began, Range};
 use ranking::store::merge::Start;
 use ranking::store::read::{Placed, Standings};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant, sleep};
 
-use crate::app::App;
+use crate::app::{App, Unread};
 use crate::error::Result;
 use crate::hot::Hot;
 use crate::metrics::METRICS;
 
 /// How many entries from the front are kept for a moment, as pages: the longest page and the two that say what comes after it.
 const HOT_ENTRIES_MAX: u64 = 1002;
+
+/// How long a read waits until a board has moved to another number of shards.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether it has.
+const MOVE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// First pages of standings, read a moment ago. A failure is for those alone who wait for it.
 pub type HotPages = Hot<PageName, Result<Arc<[Placed]>>>;
@@ -49,7 +56,9 @@ impl App {
     /// # Errors
     /// What the stores say.
     pub async fn size(&self, standings: &Standings) -> Result<u64> {
-        let live = self.live(standings, |store| store.size(standings).boxed());
+        let live = self.live(standings, |store, standings| {
+            async move { store.size(&standings).await }.boxed()
+        });
         if let Some(size) = live.await? {
             return Ok(size);
         }
@@ -68,8 +77,8 @@ impl App {
         standings: &Standings,
         members: &[MemberId],
     ) -> Result<Vec<Option<RankKey>>> {
-        let live = self.live(standings, |store| {
-            store.rank_keys(standings, members).boxed()
+        let live = self.live(standings, |store, standings| {
+            async move { store.rank_keys(&standings, members).await }.boxed()
         });
         if let Some(keys) = live.await? {
             return Ok(keys);
@@ -89,8 +98,8 @@ impl App {
         standings: &Standings,
         entries: &[Placed],
     ) -> Result<Vec<Option<u64>>> {
-        let live = self.live(standings, |store| {
-            store.positions(standings, entries).boxed()
+        let live = self.live(standings, |store, standings| {
+            async move { store.positions(&standings, entries).await }.boxed()
         });
         if let Some(positions) = live.await? {
             return Ok(positions);
@@ -113,7 +122,9 @@ impl App {
         standings: &Standings,
         members: &[MemberId],
     ) -> Result<Vec<Option<(Placed, u64)>>> {
-        let live = self.live(standings, |store| store.find(standings, members).boxed());
+        let live = self.live(standings, |store, standings| {
+            async move { store.find(&standings, members).await }.boxed()
+        });
         if let Some(found) = live.await? {
             return Ok(found);
         }
@@ -141,8 +152,8 @@ impl App {
     /// # Errors
     /// What the stores say.
     pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
-        let live = self.live(standings, |store| {
-            store.counts_below(standings, keys).boxed()
+        let live = self.live(standings, |store, standings| {
+            async move { store.counts_below(&standings, keys).await }.boxed()
         });
         if let Some(counts) = live.await? {
             return Ok(counts);
@@ -163,10 +174,10 @@ impl App {
         from: &Placed,
         limit: usize,
     ) -> Result<(u64, Vec<Placed>)> {
-        let live = self.live(standings, |store| {
+        let live = self.live(standings, |store, standings| {
             async move {
                 let start = Start::Place(from.clone());
-                store.forward(standings, &start, limit).await
+                store.forward(&standings, &start, limit).await
             }
             .boxed()
         });
@@ -189,11 +200,11 @@ impl App {
         position: u64,
         limit: usize,
     ) -> Result<Vec<Placed>> {
-        let live = self.live(standings, |store| {
+        let live = self.live(standings, |store, standings| {
             async move {
-                let split = store.split_at_position(standings, position).await?;
+                let split = store.split_at_position(&standings, position).await?;
                 let start = Start::Split(split);
-                Ok(store.forward(standings, &start, limit).await?.1)
+                Ok(store.forward(&standings, &start, limit).await?.1)
             }
             .boxed()
         });
@@ -247,13 +258,13 @@ impl App {
         before: Option<&Placed>,
         limit: usize,
     ) -> Result<(u64, Vec<Placed>)> {
-        let live = self.live(standings, |store| {
+        let live = self.live(standings, |store, standings| {
             async move {
                 let start = match before {
                     Some(place) => Start::Place(place.clone()),
-                    None => Start::Split(store.end(standings).await?),
+                    None => Start::Split(store.end(&standings).await?),
                 };
-                store.backward(standings, &start, limit).await
+                store.backward(&standings, &start, limit).await
             }
             .boxed()
         });
@@ -277,8 +288,8 @@ impl App {
         above: usize,
         below: usize,
     ) -> Result<Option<(u64, Vec<Placed>)>> {
-        let live = self.live(standings, |store| {
-            store.neighbors(standings, member, above, below).boxed()
+        let live = self.live(standings, |store, standings| {
+            async move { store.neighbors(&standings, member, above, below).await }.boxed()
         });
         if let Some(around) = live.await? {
             return Ok(around);
@@ -323,8 +334,10 @@ impl App {
             if limit == 0 {
                 return Ok(Ok(vec![]));
             }
-            self.read_level(|store| store.periods(standings, range, limit).boxed())
-                .await
+            self.read_where_it_is(standings, |store, standings| {
+                async move { store.periods(&standings, range, limit).await }.boxed()
+            })
+            .await
         };
         let archived = async |range: Range, limit: usize| match sealed_before_ms {
             ranking::seal::NEVER_MS => Ok(vec![]),
@@ -358,12 +371,43 @@ impl App {
     /// Reads from Redis; `None` where the archive has the standings.
     async fn live<'a, T>(
         &'a self,
-        standings: &Standings,
-        read: impl Fn(&'a Store) -> BoxFuture<'a, ranking::Result<T>> + Send,
+        standings: &'a Standings,
+        read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
     ) -> Result<Option<T>> {
         if standings.is_sealed() {
             return Ok(None);
         }
-        Ok(self.read_level(read).await?.ok())
+        Ok(self.read_where_it_is(standings, read).await?.ok())
+    }
+
+    /// Reads from Redis, or says before which instant periods have left it, where the one that is read has. Where the board has moved to another number
+    /// of shards since its row was read, or is about to, the row is read again.
+    async fn read_where_it_is<'a, T>(
+        &'a self,
+        standings: &'a Standings,
+        read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
+    ) -> Result<Result<T, i64>> {
+        let deadline = Instant::now() + MOVE_TIMEOUT;
+        let mut now = Cow::Borrowed(standings);
+        loop {
+            let error = match self.read_level(|store| read(store, now.clone())).await {
+                Ok(value) => return Ok(Ok(value)),
+                Err(Unread::Sealed(before_ms)) => return Ok(Err(before_ms)),
+                Err(Unread::Failed(error)) => return Err(error),
+                Err(Unread::Moved(error)) => error,
+            };
+            if Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            let no = standings.id.board;
+            let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
+            let board = boards.get(&no).ok_or(ranking::Error::BoardGone)?;
+            if board.layouts.is_coming {
+                sleep(MOVE_INTERVAL).await;
+                continue;
+            }
+            let (id, period) = (standings.id.clone(), standings.period.clone());
+            now = Cow::Owned(Standings::new(&self.deployment.store, board, id, period));
+        }
     }
 }

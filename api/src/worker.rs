@@ -136,7 +136,8 @@ async fn roll(deployment: &Deployment) -> Result<()> {
     Ok(())
 }
 
-/// Finishes what others began: boards' windows that are to be filled or dropped, past periods that are to be sealed, what deleted boards had,
+/// Finishes what others began: boards' windows that are to be filled or dropped, moves to another number of shards that were
+/// left, past periods that are to be sealed, what deleted boards had,
 /// and what SQL refused and Redis still counts.
 async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     entity::amend::void_dead_letters(deployment).await?;
@@ -146,6 +147,9 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
         if let Err(error) = entity::windows::finish(deployment, &board).await {
             failed = Some(error);
         }
+    }
+    if let Err(error) = entity::reshard::look_after(deployment).await {
+        failed = Some(error);
     }
     if let Err(error) = seal(deployment).await {
         failed = Some(error);

@@ -13,7 +13,6 @@ use ranking::key::StandingsId;
 use ranking::replay::Replay;
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
-use ranking::seen::seen_seq;
 use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
@@ -177,7 +176,7 @@ impl Change for Amending {
             }
             let forget = match (&seen, &tail.seen, self.amendment) {
                 (Some(seen), Some(value), Amendment::Void(target))
-                    if seen_seq(value)? == target.seq =>
+                    if known.is_seen_as(value, partition, target)? =>
                 {
                     Some(seen)
                 }

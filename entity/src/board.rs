@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ranking::admission::Admission;
 use ranking::board::{Added, Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
+use ranking::layout::Layouts;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
 use ranking::window::Window;
@@ -13,6 +14,7 @@ use sea_orm::entity::prelude::*;
 use sea_orm::{NotSet, Set};
 
 use crate::error::Result;
+use crate::reshard::{Reshard, Step};
 
 /// A row of `board`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -67,6 +69,12 @@ pub struct Model {
     pub purged_at_ms: Option<i64>,
     /// Scores earned before it may be archived, in Unix milliseconds; none where nothing is.
     pub archived_before_ms: Option<i64>,
+    /// The numbers of shards that it had before, as a JSON array of number and the generation that made an end of it.
+    pub former_layouts: String,
+    /// Its move to another number of shards, as [`crate::reshard`] has it; none while it stays.
+    pub reshard: Option<String>,
+    /// Until when whoever moves it is taken to be at it, in Unix milliseconds.
+    pub reshard_until_ms: Option<i64>,
 }
 
 /// None that are followed.
@@ -211,7 +219,29 @@ impl Model {
             rules: Arc::new(rules),
             admission: Admission::new(self.opens_at_ms, self.closes_at_ms, self.lateness_max_ms)?,
             added: Arc::new(added),
+            layouts: Arc::new(self.layouts()?),
         })
+    }
+
+    /// The numbers of shards that it had before, and whether the present one is still coming.
+    fn layouts(&self) -> ranking::Result<Layouts> {
+        let former = serde_json::from_str(&self.former_layouts)
+            .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))?;
+        let reshard = self.reshard()?;
+        let is_coming = reshard.is_some_and(|reshard| reshard.step == Step::Decided);
+        Ok(Layouts { former, is_coming })
+    }
+
+    /// Its move to another number of shards, where one is under way.
+    ///
+    /// # Errors
+    /// `Corrupt` where the row holds what no move writes.
+    pub fn reshard(&self) -> ranking::Result<Option<Reshard>> {
+        let parse = |text: &String| {
+            serde_json::from_str(text)
+                .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
+        };
+        self.reshard.as_ref().map(parse).transpose()
     }
 
     /// The member attributes that it has standings by.
@@ -267,6 +297,9 @@ pub fn of_rules(
         deleted_at_ms: Set(None),
         purged_at_ms: Set(None),
         archived_before_ms: Set(None),
+        former_layouts: Set("[]".to_owned()),
+        reshard: Set(None),
+        reshard_until_ms: Set(None),
     }
 }
 

@@ -214,7 +214,7 @@ fn history(
     meant: &BTreeMap<(Window, i64), Period>,
 ) -> Select<score_event::Entity> {
     use score_event::Column::{AtMs, Kind};
-    let history = score_event::of_member(board.no, member.as_str());
+    let history = score_event::history_of(board, member.as_str());
     let start_ms = meant.values().map(|period| period.start_ms).min();
     let end_ms = meant.values().filter_map(|period| period.end_ms).max();
     match start_ms.zip(end_ms).filter(|_| !concerned.all) {
@@ -274,7 +274,7 @@ pub(crate) fn cursor_lock(partition: Partition) -> sea_orm::UpdateMany<crate::lo
         .filter(Column::Partition.eq(i32::from(partition.0)))
 }
 
-/// Sets the windows of a board's row that is there and has just these: to what they are, for its lock.
+/// Sets the windows of a board's row that is there, has just these in its generation, and is not moving to another number of shards: to what they are, for its lock.
 pub(crate) fn set_windows(
     row: &crate::board::Model,
     windows: &str,
@@ -287,5 +287,7 @@ pub(crate) fn set_windows(
         })
         .filter(Column::No.eq(row.no))
         .filter(Column::DeletedAtMs.is_null())
+        .filter(Column::Generation.eq(row.generation))
+        .filter(Column::Reshard.is_null())
         .filter(Column::Windows.eq(&row.windows))
 }

@@ -13,7 +13,9 @@ use sea_orm::{
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
-use crate::{archive_file, board, dead_letter, fence, integrity_finding, integrity_proof, seal};
+use crate::{
+    archive_file, board, dead_letter, fence, integrity_finding, integrity_proof, reshard, seal,
+};
 
 /// How many rows one statement takes away: the persister writes between two of them.
 const ROWS_MAX: u64 = 5000;
@@ -66,7 +68,7 @@ pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
 /// What the stores say; call it again.
 pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
-    let partitions = deployment.store.partitions().of_board(&board);
+    let partitions = reshard::partitions(deployment, row)?;
     for &partition in &partitions {
         fence::mark(deployment, partition, board.no, BoardMark::Deleted).await?;
         settle(deployment, partition).await?;

@@ -28,6 +28,8 @@ impl Error {
             Self::Ranking(
                 ranking::Error::Unavailable(_)
                 | ranking::Error::NotLevel(_)
+                | ranking::Error::BoardHeld
+                | ranking::Error::BoardMoved(_)
                 | ranking::Error::NotRolled(_),
             )
             | Self::Unknown => true,

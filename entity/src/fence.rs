@@ -19,7 +19,7 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Says in a partition what became of a board: from that commit on, whoever writes without knowing of it is refused.
 ///
 /// # Errors
-/// `BoardGone` where the partition knows of something later; else what the stores say.
+/// `BoardGone` where the partition knows of something later; `BoardHeld` where the board is held; else what the stores say.
 pub(crate) async fn mark(
     deployment: &Deployment,
     partition: Partition,
@@ -95,6 +95,9 @@ impl Change for Marking {
             (_, BoardMark::Deleted) => false,
             (BoardMark::Deleted, _) => true,
             (BoardMark::Generation(known), BoardMark::Generation(mark)) => known > mark,
+            (BoardMark::Held(_), _) | (_, BoardMark::Held(_)) => {
+                return Err(ranking::Error::BoardHeld.into());
+            }
         };
         if is_later {
             return Err(ranking::Error::BoardGone.into());
@@ -132,7 +135,7 @@ impl Change for Dropping<'_> {
 }
 
 /// What a partition knows of a board, and a proposal that changes nothing.
-async fn look(
+pub(crate) async fn look(
     deployment: &Deployment,
     partition: Partition,
     no: BoardNo,

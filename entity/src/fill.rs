@@ -8,15 +8,11 @@ use ranking::rank_key::RankKey;
 use ranking::replay::Replay;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, QueryFilter};
 
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::staged::{Staged, Step};
-use crate::{archive_mark, score_event};
-
-/// How many events are read from SQL at once.
-const ROWS_MAX: u64 = 10_000;
+use crate::{archive_mark, home, score_event};
 
 /// How often it is staged again, before the background work does something else first.
 const STAGES_MAX: usize = 5;
@@ -94,23 +90,25 @@ async fn replay(
     staged: &Staged<'_>,
 ) -> Result<Replay> {
     let (db, seq) = (&deployment.db, staged.head().seq);
-    let voided = score_event::voided(db, partition, seq).await?;
+    let voided = match board.has_moved() {
+        true => score_event::voided_on(db, board.no).await?,
+        false => score_event::voided(db, partition, seq).await?,
+    };
     let replay = Replay::without(voided, staged.rolls().now_ms);
     let replay = replay.rolled(board.no, staged.rolls().clone());
     let mut replay = replay.only(staged.windows().iter().copied());
-    let mut last = (0, 0);
-    loop {
-        let rows = score_event::page_after(partition, last, ROWS_MAX)
-            .filter(score_event::Column::BoardNo.eq(board.no.0))
-            .filter(score_event::Column::Seq.lte(seq as i64))
-            .all(db)
-            .await?;
-        let Some(row) = rows.last() else {
-            return Ok(replay);
-        };
-        last = (row.seq, row.event_index);
-        for row in rows {
-            replay.apply(board, row.place()?, &row.to_ranking()?)?;
+    // Nothing is added to former layouts any more.
+    let is_present = |layout: usize| layout == board.layout();
+    let through = |layout, _| {
+        if is_present(layout) {
+            seq as i64
+        } else {
+            i64::MAX
         }
-    }
+    };
+    home::each_event(deployment, board, partition, through, |place, event| {
+        replay.apply(board, place, event)
+    })
+    .await?;
+    Ok(replay)
 }

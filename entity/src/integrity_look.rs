@@ -206,6 +206,13 @@ pub async fn look(
         .one(&deployment.db)
         .await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
+    if later.layouts != board.layouts {
+        return Err(ranking::Error::Unavailable(format!(
+            "board {} moved to another number of shards meanwhile; compare again",
+            board.no
+        ))
+        .into());
+    }
     let view = deployment.view().await?;
     let in_sql = InSql::read(deployment, &view, board, partition, archived, places).await;
     view.rollback().await?;

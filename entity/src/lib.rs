@@ -8,6 +8,7 @@
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
 //! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
 //! | [`staged`] | standings made anew beside the live ones, brought forward, put in place |
+//! | [`reshard`], [`home`] | a board's move to another number of shards; where the history of a partition's members lies |
 //! | [`roll`] | rolling windows moved on as time passes |
 //! | [`seal`], [`correction`], [`archive`] | past periods into SQL; what comes late for them; reads of them |
 //! | [`archiving`] | old events into files, and out of SQL |
@@ -39,6 +40,7 @@ mod fence;
 mod fill;
 mod follow;
 pub mod friendship;
+mod home;
 pub mod integrity_finding;
 pub mod integrity_look;
 pub mod integrity_proof;
@@ -49,6 +51,7 @@ pub mod member;
 pub mod persist;
 pub mod recovery;
 pub mod repair;
+pub mod reshard;
 pub mod roll;
 pub mod schedule;
 pub mod score_event;

@@ -28,8 +28,10 @@ use tokio::time::sleep;
 
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
+use crate::home::SeenPages;
 use crate::persist::{Progress, is_still, one_transaction, persist, persist_commits};
-use crate::{board, commit, log_cursor, score_event, standing};
+use crate::reshard::Step;
+use crate::{board, commit, home, log_cursor, score_event, standing};
 
 /// How many rows are read from SQL at once.
 const ROWS_MAX: u64 = 10_000;
@@ -242,7 +244,11 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         writes.mark_roll(keys, partition, no, &series, mark);
     }
     recovery.apply(&writes).await?;
-    load_seen(deployment, partition, recovery).await?;
+    load_seen(deployment, partition, recovery, &boards).await?;
+    let moved = boards.values().filter(|board| board.has_moved());
+    for board in moved {
+        load_seen_of(deployment, partition, recovery, board).await?;
+    }
     Ok(recovery
         .finish(cursor.seq as u64, &cursor.commit_id)
         .await?)
@@ -318,14 +324,24 @@ async fn load_marks(
                 writes.mark_seal(keys, partition, name, mark);
             }
         }
-        if row.deleted_at_ms.is_none() && row.generation == 1 {
+        let no = BoardNo(row.no);
+        if row.deleted_at_ms.is_none()
+            && let Some(former) = row.to_ranking()?.layouts.former.last()
+        {
+            writes.mark_layout(keys, partition, no, former.before);
+        }
+        let reshard = row.reshard()?;
+        let is_held = reshard.is_some_and(|reshard| reshard.step == Step::Held);
+        if row.deleted_at_ms.is_none() && row.generation == 1 && !is_held {
             continue;
         }
+        let generation = row.generation.unsigned_abs();
         let mark = match row.deleted_at_ms {
             Some(_) => BoardMark::Deleted,
-            None => BoardMark::Generation(row.generation.unsigned_abs()),
+            None if is_held => BoardMark::Held(generation + 1),
+            None => BoardMark::Generation(generation),
         };
-        writes.mark_board(keys, partition, BoardNo(row.no), mark);
+        writes.mark_board(keys, partition, no, mark);
     }
     Ok(recovery.apply(&writes).await?)
 }
@@ -365,7 +381,8 @@ async fn load_standings(
         let Some(row) = rows.last() else { break };
         last = Some((row.board_no, row.segment.clone(), row.member.clone()));
         for row in rows {
-            let Some(board) = boards.get(&BoardNo(row.board_no)) else {
+            let board = boards.get(&BoardNo(row.board_no));
+            let Some(board) = board.filter(|board| !board.has_moved()) else {
                 continue;
             };
             let id = StandingsId::all_time(board, row.segment);
@@ -375,12 +392,24 @@ async fn load_standings(
             ));
         }
     }
-    let mut replay = Replay::without(
-        score_event::voided(&deployment.db, partition, i64::MAX as u64).await?,
-        now_ms,
-    )
-    .skipping_unfit()
-    .skipping_before(sealed_before_ms(boards));
+    let moved = || boards.values().filter(|board| board.has_moved());
+    let mut voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
+    for board in moved() {
+        voided.extend(score_event::voided_on(&deployment.db, board.no).await?);
+        home::each_standing(deployment, board, partition, |row| {
+            let id = StandingsId::all_time(board, row.segment);
+            let entry = (
+                MemberId::new(&row.member)?,
+                Some(RankKey::from_i64(row.rank_key)?),
+            );
+            all_time.entry(id).or_default().push(entry);
+            Ok(())
+        })
+        .await?;
+    }
+    let mut replay = Replay::without(voided, now_ms)
+        .skipping_unfit()
+        .skipping_before(sealed_before_ms(boards));
     // Archived events are of no period that is loaded, so that some of them may be gone does not matter.
     let mut last = (0, 0);
     loop {
@@ -390,10 +419,18 @@ async fn load_standings(
         let Some(row) = rows.last() else { break };
         last = (row.seq, row.event_index);
         for row in rows {
-            if let Some(board) = boards.get(&BoardNo(row.board_no)) {
+            let board = boards.get(&BoardNo(row.board_no));
+            if let Some(board) = board.filter(|board| !board.has_moved()) {
                 replay.apply(board, row.place()?, &row.to_ranking()?)?;
             }
         }
+    }
+    for board in moved() {
+        let all = |_, _| i64::MAX;
+        home::each_event(deployment, board, partition, all, |place, event| {
+            replay.apply(board, place, event)
+        })
+        .await?;
     }
     let all_time = all_time.into_iter().map(|(id, entries)| StandingsChange {
         id,
@@ -423,11 +460,39 @@ fn sealed_before_ms(
     })
 }
 
-/// The event ids that are still within the dedup window.
+/// The event ids of a board that moved which are still within the dedup window.
+async fn load_seen_of(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+    board: &Board,
+) -> Result<()> {
+    let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
+    let voided = score_event::voided_on(&deployment.db, board.no).await?;
+    for home in deployment.store.partitions().homes(board, partition) {
+        let mut pages = SeenPages::new(deployment, board, home, &voided, since_ms);
+        while let Some(seen) = pages.next().await? {
+            let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
+            for seen in seen.into_iter().filter(|seen| seen.there == partition) {
+                buckets.entry(seen.bucket).or_default().push(seen.entry);
+            }
+            for (bucket, seen) in buckets {
+                let mut writes = Writes::default();
+                let key = deployment.store.keys().seen(partition, bucket);
+                writes.set_seen(&key, &seen, deployment.dedup);
+                recovery.apply(&writes).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The event ids that are still within the dedup window, but for those of boards that moved.
 async fn load_seen(
     deployment: &Deployment,
     partition: Partition,
     recovery: &Recovery,
+    boards: &HashMap<BoardNo, Board>,
 ) -> Result<()> {
     let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
     let voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
@@ -458,7 +523,8 @@ async fn load_seen(
             .await?;
         let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
         for row in rows {
-            if voided.contains(&row.place()?) {
+            let board = boards.get(&BoardNo(row.board_no));
+            if voided.contains(&row.place()?) || board.is_some_and(Board::has_moved) {
                 continue;
             }
             let accepted_at_ms = commits

@@ -4,7 +4,7 @@
 mod entries;
 mod rows;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
@@ -12,16 +12,16 @@ use ranking::key::StandingsId;
 use ranking::seal::SealName;
 use ranking::store::history::Tail;
 use ranking::store::write::Writes;
-use sea_orm::TransactionTrait;
+use sea_orm::{ColumnTrait, QueryFilter, TransactionTrait};
 use tokio::time::{Duration, Instant};
 
 use crate::amend::seal_names;
-use crate::board;
 use crate::change::{Change, Proposal, carry_out};
 use crate::correction::{cursor_lock, set_windows};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::integrity_look::{Archived, Places};
+use crate::{board, reshard};
 use entries::Mending;
 use rows::mend_in;
 
@@ -155,12 +155,25 @@ impl Change for Dropping<'_> {
             .map(|foreign| foreign.key.clone())
             .collect();
         let (mut writes, mut dropped) = (Writes::default(), 0);
+        let id = |key: &String| store.keys().parse_standings(partition, key);
+        // After the head: a board may have moved to another number of shards meanwhile.
+        let nos = names.iter().filter_map(id).map(|id| id.board);
+        let mut boards = BTreeMap::new();
+        for no in nos.collect::<BTreeSet<BoardNo>>() {
+            let row = board::living().filter(board::Column::No.eq(no.0));
+            if let Some(row) = row.one(&deployment.db).await? {
+                let is_here = reshard::partitions(deployment, &row)?.contains(&partition);
+                let is_there = row.reshard.is_some() && is_here;
+                let board = row.to_ranking()?;
+                let present = store.partitions().of_board(&board);
+                boards.insert(no, is_there || present.contains(&partition));
+            }
+        }
         for (foreign, kind) in self.keys.iter().zip(store.types(&names).await?) {
-            let is_named = store
-                .keys()
-                .parse_standings(partition, &foreign.key)
-                .is_some();
-            if kind != "none" && (foreign.is_gone || !is_named || kind != "zset") {
+            let id = id(&foreign.key);
+            let has_board = id.as_ref().and_then(|id| boards.get(&id.board));
+            let is_gone = foreign.is_gone && has_board != Some(&true);
+            if kind != "none" && (is_gone || id.is_none() || kind != "zset") {
                 writes.drop_key(&foreign.key);
                 dropped += 1;
             }

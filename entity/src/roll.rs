@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::batch::part_id;
 use ranking::board::Board;
+use ranking::board_mark::BoardMark;
 use ranking::commit::Head;
 use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
@@ -319,6 +320,9 @@ impl Change for Carrying<'_> {
                 outcome,
             };
             let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
+            if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
+                return Err(ranking::Error::BoardHeld.into());
+            }
             // A walk is good for one run, and of what was carried on an earlier one a part may be lost.
             if mark != Some(self.mark) || snapshot.head.run_id != self.run_id {
                 return Ok(nothing(snapshot.head, false));

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
+use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::{Expr, SimpleExpr};
 use sea_orm::{Condition, QueryOrder, QuerySelect};
 
 /// A row of `score_event`.
@@ -181,7 +183,56 @@ pub async fn voided(
     Ok(voids.iter().filter_map(Model::voids).collect())
 }
 
-/// A member's history on a board, in its order.
+/// The events that a board's history voids, wherever.
+///
+/// # Errors
+/// What SQL says.
+pub async fn voided_on(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+) -> Result<HashSet<EventPlace>, DbErr> {
+    let voids = Entity::find()
+        .filter(Column::BoardNo.eq(board.0))
+        .filter(Column::VoidSeq.is_not_null())
+        .all(db)
+        .await?;
+    Ok(voids.iter().filter_map(Model::voids).collect())
+}
+
+/// The place in order of an event's layout, where the board had several: seqs are in order within one.
+#[must_use]
+pub fn layout_order(board: &Board) -> Option<SimpleExpr> {
+    let former = board.layouts.former.iter();
+    let since = former.map(|former| {
+        let before = former.before;
+        format!(r#"CASE WHEN "generation" >= {before} THEN 1 ELSE 0 END"#)
+    });
+    let sum: Vec<String> = since.collect();
+    (!sum.is_empty()).then(|| Expr::cust(format!("({})", sum.join(" + "))))
+}
+
+/// Events of a board in the order of their members' histories.
+#[must_use]
+pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
+    let events = match layout_order(board) {
+        Some(layout) => events.order_by_asc(layout),
+        None => events,
+    };
+    events
+        .order_by_asc(Column::Seq)
+        .order_by_asc(Column::EventIndex)
+}
+
+/// A member's history on a board, in its order, whatever numbers of shards the board had.
+#[must_use]
+pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
+    let of_member = Entity::find()
+        .filter(Column::BoardNo.eq(board.no.0))
+        .filter(Column::Member.eq(member));
+    in_order(of_member, board)
+}
+
+/// A member's events on a board, in the order of their seqs: that of its history as long as they are in one partition. See [`history_of`].
 #[must_use]
 pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
     Entity::find()

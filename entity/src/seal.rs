@@ -259,11 +259,9 @@ struct Due {
 /// What is to be done next for a board, if there is something.
 async fn due(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Option<Due>> {
     let (board, windows) = (row.to_ranking()?, row.window_rows()?);
-    // What is being filled or dropped comes first.
-    if windows
-        .iter()
-        .any(|window| window.state != WindowState::Whole)
-    {
+    // What is being filled or dropped comes first, and so does a move to another number of shards.
+    let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
+    if !windows.iter().all(is_whole) || row.reshard.is_some() {
         return Ok(None);
     }
     for (index, window) in windows.iter().enumerate() {

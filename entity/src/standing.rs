@@ -36,7 +36,7 @@ pub struct Model {
     pub score: i64,
     /// The rank key; smaller is better.
     pub rank_key: i64,
-    /// The partition that the member is in.
+    /// The partition that the member is in; where its board just got another number of shards, the one that it was in before.
     pub partition: i32,
     /// The commit that changed it last.
     pub seq: i64,
@@ -132,7 +132,7 @@ pub(crate) async fn fold_onto(
             }
         }
     }
-    insert_chunked::<Entity, _>(transaction, upserts, Some(change())).await
+    insert_chunked::<Entity, _>(transaction, upserts, Some(replace())).await
 }
 
 /// The rows that a member's whole history adds up to, as of a commit that the transaction has.
@@ -169,7 +169,7 @@ async fn refold(
 ) -> Result<Vec<(String, State)>, DbErr> {
     let mark = archive_mark::of(transaction, board.no, partition).await?;
     let archived = archived_entry::of_members(transaction, &mark, [member]).await?;
-    let rows = score_event::of_member(board.no, member)
+    let rows = score_event::history_of(board, member)
         .filter(score_event::Column::Seq.gt(mark.archived_seq))
         .all(transaction)
         .await?;
@@ -191,14 +191,6 @@ async fn refold(
         tracing::error!(board = %board.no, member, %error, "a history cannot be folded; look at its rows of score_event");
     }
     Ok(replay.into_states(Window::All))
-}
-
-/// How a row changes the one of the same member, who stays in its partition.
-fn change() -> OnConflict {
-    use Column::{BoardNo, Member, RankKey, Score, Segment, Seq};
-    OnConflict::columns([BoardNo, Segment, Member])
-        .update_columns([Score, RankKey, Seq])
-        .to_owned()
 }
 
 /// How a row replaces the one of the same member.

@@ -102,10 +102,8 @@ pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
         .await?
     {
         let windows = row.window_rows()?;
-        if windows
-            .iter()
-            .any(|window| window.state != WindowState::Whole)
-        {
+        let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
+        if !windows.iter().all(is_whole) && row.reshard.is_none() {
             unfinished.push(row);
         }
     }
@@ -152,7 +150,7 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     }
 }
 
-/// Writes a board's windows, unless somebody changed them meanwhile.
+/// Writes a board's windows, unless somebody changed the board meanwhile.
 async fn put_windows(
     deployment: &Deployment,
     row: &board::Model,

@@ -7,6 +7,7 @@ mod m20261121_000004_standing_member;
 mod m20261121_000005_archive;
 mod m20261121_000006_job_lease;
 mod m20261121_000007_proof;
+mod m20261121_000008_reshard;
 mod m20261121_000009_standing_partition;
 
 pub use sea_orm_migration::MigratorTrait;
@@ -27,6 +28,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000005_archive::Migration),
             Box::new(m20261121_000006_job_lease::Migration),
             Box::new(m20261121_000007_proof::Migration),
+            Box::new(m20261121_000008_reshard::Migration),
             Box::new(m20261121_000009_standing_partition::Migration),
         ]
     }

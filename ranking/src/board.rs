@@ -10,6 +10,7 @@ use crate::decay::CODE_MAX;
 use crate::error::{Error, Result};
 use crate::fold::State;
 use crate::id::BoardNo;
+use crate::layout::Layouts;
 use crate::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
 use crate::seal::Sealed;
@@ -142,7 +143,7 @@ pub struct Rules {
 pub struct Board {
     /// Its number.
     pub no: BoardNo,
-    /// Goes up when a window is added or dropped: whoever writes has to know.
+    /// Goes up when a window is added or dropped, or the number of shards changes: whoever writes has to know.
     pub generation: u32,
     /// Its rules.
     pub rules: Arc<Rules>,
@@ -150,6 +151,8 @@ pub struct Board {
     pub admission: Admission,
     /// The windows that were added to it; the others came with it.
     pub added: Arc<BTreeMap<Window, Added>>,
+    /// The numbers of shards that it had before.
+    pub layouts: Arc<Layouts>,
 }
 
 /// A window that was added to a board.

@@ -17,6 +17,12 @@ pub enum Error {
     /// The caller's fault: the board was deleted, or laid out anew, since the caller learnt of it.
     #[error("this board was deleted or changed a moment ago")]
     BoardGone,
+    /// The board is moving to another number of shards: try again in a moment.
+    #[error("this board is moving to another number of shards; try again in a few seconds")]
+    BoardHeld,
+    /// The board has another number of shards than the reader knows, or is about to: read its row again, then the standings.
+    #[error("board {0} moved to another number of shards a moment ago; read it again")]
+    BoardMoved(BoardNo),
     /// Redis cannot be reached, is loading, or is out of memory: try again later.
     #[error("{0}")]
     Unavailable(String),

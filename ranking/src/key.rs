@@ -4,7 +4,8 @@
 //! laurel:{3}:head                         the partition's last commit: "<seq> <commit id> <layout of these keys> <run id>"
 //! laurel:{3}:log                          stream of commits on their way to SQL; entry ids <seq>-0
 //! laurel:{3}:seen:<bucket>                hash: event ids accepted in one dedup span → what they were
-//! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "deleted"; 12.1:daily → how far it is sealed
+//! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "held 7" for one to come, or "deleted";
+//!                                               12.1:daily → how far it is sealed; 12:layout → the generation of its number of shards, where it is not 1
 //! laurel:{3}:periods:12.1:region%3Aeu:daily   sorted set: label of a period that had an entry → its start in Unix ms
 //! laurel:{3}:rolls:12                     hash: series of a rolling window, as 1:region%3Aeu:7d → how far it has got: "<start in Unix ms> ready"
 //! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
@@ -197,6 +198,12 @@ impl KeySpace {
     pub fn any_standings_pattern(&self, board: Option<BoardNo>) -> String {
         let board = board.map_or_else(String::new, |no| format!("{no}."));
         format!("{}:{{*}}:z:{board}*", self.prefix)
+    }
+
+    /// The pattern of the keys of a board's lists of periods in every partition.
+    #[must_use]
+    pub fn any_periods_pattern(&self, board: BoardNo) -> String {
+        format!("{}:{{*}}:periods:{board}.*", self.prefix)
     }
 
     /// The partition that a key of ours lies in.

@@ -11,7 +11,7 @@
 //! | [`rank_key`] | score and tie-break as one 62-bit number that a Redis double carries exactly |
 //! | [`fold`] | how an event meets the state that is there |
 //! | [`roll`] | what the next standings of a rolling window take over from the present ones |
-//! | [`shard`] | which partition and shard a member is in |
+//! | [`shard`], [`layout`] | which partition and shard a member is in, and was in before |
 //! | [`key`] | every Redis key, drawn |
 //! | [`commit`] | commits and their form in the log |
 //! | [`submission`], [`batch`], [`seen`] | a batch of scores folded onto what Redis held at one moment; the event ids that it knew |
@@ -32,6 +32,7 @@ pub mod error;
 pub mod fold;
 pub mod id;
 pub mod key;
+pub mod layout;
 pub mod private_redis;
 pub mod rank_key;
 pub mod replay;

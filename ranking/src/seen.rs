@@ -32,15 +32,36 @@ pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(Strin
     Some((field, seen.to_text()))
 }
 
-/// The seq of the commit that accepted an event id, from the value that a seen hash has for it.
+/// What the fields of a board's event ids begin with.
+#[must_use]
+pub fn seen_prefix(board: BoardNo) -> String {
+    format!("{board}\n")
+}
+
+/// A field of a seen hash that is no event id: as long as it is there, nothing of the hash was lost since it was put there.
+#[must_use]
+pub fn seen_mark(board: BoardNo, name: &str) -> String {
+    // No member is the empty text.
+    format!("{board}\n\n{name}")
+}
+
+/// Whether the value that a seen hash has for an event id is of the commit of that seq in this partition; one of another partition is told by the instant
+/// of its acceptance, in Unix milliseconds.
 ///
 /// # Errors
 /// `Corrupt` where it is no such value.
-pub fn seen_seq(value: &str) -> Result<u64> {
-    Ok(Seen::parse(value)?.seq)
+pub fn seen_is_of(value: &str, seq: u64, accepted_at_ms: i64) -> Result<bool> {
+    let seen = Seen::parse(value)?;
+    Ok(match seen.seq {
+        ELSEWHERE => seen.accepted_at_ms == accepted_at_ms,
+        own => own == seq,
+    })
 }
 
-/// What an event id was accepted as: `<raw score> <at or -> <accepted at> <seq>`.
+/// The seq that is noted of an event id which another partition accepted, before its board moved to another number of shards. SQL has it.
+pub const ELSEWHERE: u64 = 0;
+
+/// What an event id was accepted as: `<raw score> <at or -> <accepted at> <seq>`, the seq being 0 where another partition accepted it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) score: i64,

@@ -43,11 +43,13 @@ impl Partitions {
     /// The partition of a board's shard. The hash is frozen: stored data depends on it.
     #[must_use]
     pub fn of(self, board: &Board, shard: u16) -> Partition {
-        let step = u64::from(self.0 / board.rules.shards);
-        Partition(
-            (hash_of_board(board.no).wrapping_add(u64::from(shard) * step) % u64::from(self.0))
-                as u16,
-        )
+        self.place(board.no, board.rules.shards, shard)
+    }
+
+    pub(crate) fn place(self, no: BoardNo, shards: u16, shard: u16) -> Partition {
+        let step = u64::from(self.0 / shards);
+        let place = hash_of_board(no).wrapping_add(u64::from(shard) * step);
+        Partition((place % u64::from(self.0)) as u16)
     }
 
     /// The partitions that a board's shards lie in, each once.
@@ -103,6 +105,7 @@ mod tests {
             generation: 1,
             admission: Default::default(),
             added: Default::default(),
+            layouts: Default::default(),
             rules: Arc::new(Rules::new(RulesInput { shards, ..input() }).unwrap()),
         }
     }

@@ -1,13 +1,14 @@
 //! Redis: the servers, the scripts, and what an answer means.
 //!
 //! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], rolling in [`roll`],
-//! seals in [`seal`], the integrity diff's in [`integrity`], loads in [`stage`], the form that sorted sets are dumped in in [`payload`]; which server has a partition, and how a command gets there, in `cluster` and `route`. A partition is *level* while its head carries
+//! seals in [`seal`], the integrity diff's in [`integrity`], loads in [`stage`], a board's event ids in `ids`, the form that sorted sets are dumped in in [`payload`]; which server has a partition, and how a command gets there, in `cluster` and `route`. A partition is *level* while its head carries
 //! the run id of the server that answers. Every connection belongs to one run of a server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover, a move to another server or a flush is noticed by the first read after it.
 
 pub mod batch;
 mod cluster;
 pub mod history;
+mod ids;
 pub mod integrity;
 pub mod merge;
 mod node;

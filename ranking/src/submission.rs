@@ -56,7 +56,7 @@ pub enum Verdict {
     },
     /// Its event id was accepted before, in the commit of that number.
     Duplicate {
-        /// The commit's seq.
+        /// The commit's seq; [`ELSEWHERE`](crate::seen::ELSEWHERE) where it is in another partition, and in SQL.
         seq: u64,
     },
     /// It was refused; nothing of it is written.

@@ -107,6 +107,7 @@ fn board(no: i64, shards: u16) -> Board {
         generation: 1,
         admission: Default::default(),
         added: Default::default(),
+        layouts: Default::default(),
         rules: Arc::new(rules.unwrap()),
     }
 }

@@ -165,7 +165,7 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
 pub(crate) async fn check_all_time_in_sql(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     let select = format!(
-        "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no FROM board WHERE slug = '{slug}') ORDER BY rank_key, member"
+        "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no FROM board WHERE slug = '{slug}') AND segment = '' ORDER BY rank_key, member"
     );
     let all = oracle
         .standings()

@@ -7,31 +7,52 @@ use serde_json::json;
 
 use crate::api::Api;
 use crate::deployment::{Deployment, Redis, Sql};
-use crate::game::{Range, every_game, seeded};
+use crate::game::{Game, Range, every_game, seeded};
 use crate::integrity::Corrupted;
 use crate::load::{create_board, submit_events};
+use crate::reshard::reshard;
 
 /// How often each board is spoilt.
 const ROUNDS: usize = 3;
 
 #[tokio::test]
 async fn random_damage_is_found_and_repaired_on_sqlite() {
-    check(Sql::Sqlite, 4).await;
+    check(Sql::Sqlite, &[4]).await;
+}
+
+#[tokio::test]
+async fn random_damage_of_boards_that_moved_is_found_and_repaired_on_sqlite() {
+    check(Sql::Sqlite, &[4, 1, 8]).await;
+}
+
+#[tokio::test]
+async fn random_damage_of_boards_that_moved_is_found_and_repaired_on_postgres() {
+    check(Sql::Postgres, &[1, 4]).await;
 }
 
 #[tokio::test]
 async fn random_damage_is_found_and_repaired_on_postgres() {
-    check(Sql::Postgres, 1).await;
+    check(Sql::Postgres, &[1]).await;
 }
 
-async fn check(sql: Sql, shards: u16) {
+/// Boards that have had these numbers of shards.
+async fn check(sql: Sql, shards: &[u16]) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let games = every_game(&mut rng, shards, Range::Wide, 30);
-    for game in &games {
-        create_board(&api, &game.board).await;
-        submit_events(&api, &game.board, &game.events).await;
+    let mut games = every_game(&mut rng, shards[0], Range::Wide, 30);
+    if shards.len() > 1 {
+        games.truncate(6);
+    }
+    for Game { board, events } in &games {
+        create_board(&api, board).await;
+        let mut parts = events.chunks(events.len().div_ceil(shards.len()));
+        for (place, &shards) in shards.iter().enumerate() {
+            if place > 0 {
+                reshard(&deployment, &board.slug, shards);
+            }
+            submit_events(&api, board, parts.next().unwrap()).await;
+        }
     }
     let mut board = Corrupted::of(deployment, api).await;
     assert_eq!(board.run(&["diff"]).0, 0);

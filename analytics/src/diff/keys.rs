@@ -13,6 +13,7 @@ use ranking::window::Window;
 use sea_orm::EntityTrait;
 
 use crate::finding::{Finding, Kind, What};
+use crate::history::check_layout;
 
 /// The keys of boards.
 pub(super) struct Keys {
@@ -58,6 +59,8 @@ impl Keys {
             foreign,
         };
         for (row, board, _) in boards {
+            // Before the keys that a move brings to other partitions are taken for nobody's.
+            check_layout(&deployment.db, board).await?;
             let of_board = by_board.remove(&board.no).unwrap_or_default();
             keys.take(deployment, row, board, of_board)?;
         }

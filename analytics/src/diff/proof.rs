@@ -189,6 +189,7 @@ fn layout(row: &board::Model, mark: &archive_mark::Model) -> String {
         &row.windows,
     ];
     let mut lines: Vec<String> = rules.into_iter().cloned().collect();
+    lines.push(row.former_layouts.clone());
     lines.push(format!(
         "{} {} {} {} {} {} {} {:?}",
         row.tick_ms,

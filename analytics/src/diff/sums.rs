@@ -3,7 +3,7 @@
 //! Sums are made of halves of 32 bits, so that they cannot overflow below 2³¹ rows, and of products of a row's numbers (modulo a prime of 16 bits) with a number
 //! made of its member: so two members' scores that were swapped are another sum.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use entity::deployment::Deployment;
@@ -78,6 +78,18 @@ async fn live(
         r#"WHERE "standings_no" IN (SELECT "no" FROM "sealed_period" WHERE "board_no" = {no})"#
     );
     let sealed = of_sealed.sums(&view, &of_periods).await?;
+    // What was accepted while the board had other numbers of shards.
+    let mut former: BTreeMap<Partition, String> = BTreeMap::new();
+    if board.has_moved() {
+        let since = board.layout_since();
+        for home in deployment.store.partitions().of_history(board) {
+            let earlier = format!(
+                r#"WHERE "partition" = {home} AND "generation" < {since} AND "board_no" = {no}"#
+            );
+            let events = of_events.sums(&view, &earlier).await?;
+            former.extend(events.into_values().map(|line| (home, line)));
+        }
+    }
     let mut all = BTreeMap::new();
     for &partition in partitions {
         let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
@@ -88,11 +100,14 @@ async fn live(
         let here = format!(r#"{of_standing} AND "partition" = {partition}"#);
         let later =
             format!(r#"WHERE "partition" = {partition} AND "seq" > {mark} AND "board_no" = {no}"#);
-        let lines = vec![
+        let mut lines = vec![
             line(&STANDING.sums(&view, &here).await?, partition),
             line(&sealed, partition),
             line(&of_events.sums(&view, &later).await?, partition),
         ];
+        let homes = deployment.store.partitions().homes(board, partition);
+        let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
+        lines.extend(homes.iter().filter_map(|home| former.get(home).cloned()));
         all.insert(partition, (cursor, lines));
     }
     view.rollback().await?;

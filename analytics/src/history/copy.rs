@@ -3,29 +3,33 @@
 use anyhow::{Context, Result, bail};
 use entity::score_event;
 use futures::StreamExt;
-use ranking::board::Board;
-use ranking::id::Partition;
 use sea_orm::DatabaseConnection;
 use sea_orm::sqlx::postgres::PgPoolCopyExt;
+
+use super::Span;
 
 /// The columns, in the order of the fields of a line.
 const COLUMNS: &str = r#""partition", "seq", "event_index", "board_no", "generation", "member", "kind", "score", "at_ms", "at_sent", "event_id", "segments", "void_partition", "void_seq", "void_index""#;
 
-/// Gives the events after one seq, up to another, in their order.
+/// Gives the events of a span in their order.
 ///
 /// # Errors
 /// What PostgreSQL says; what `take` says.
 pub(super) async fn copy(
     db: &DatabaseConnection,
-    board: &Board,
-    partition: Partition,
-    (after_seq, through_seq): (i64, i64),
+    span: &Span,
     mut take: impl FnMut(score_event::Model) -> Result<()>,
 ) -> Result<()> {
-    let no = board.no;
+    let Span {
+        partition,
+        board: no,
+        seqs: (after_seq, through_seq),
+        generations,
+    } = span;
+    let (since, before) = (generations.start, generations.end);
     // Numbers alone: COPY takes no parameters.
     let sql = format!(
-        r#"COPY (SELECT {COLUMNS} FROM "score_event" WHERE "partition" = {partition} AND "seq" > {after_seq} AND "seq" <= {through_seq} AND "board_no" = {no} ORDER BY "seq", "event_index") TO STDOUT"#
+        r#"COPY (SELECT {COLUMNS} FROM "score_event" WHERE "partition" = {partition} AND "seq" > {after_seq} AND "seq" <= {through_seq} AND "board_no" = {no} AND "generation" >= {since} AND "generation" < {before} ORDER BY "seq", "event_index") TO STDOUT"#
     );
     let pool = db.get_postgres_connection_pool();
     let mut parts = pool

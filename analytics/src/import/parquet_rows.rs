@@ -215,6 +215,7 @@ mod tests {
             rules: Arc::new(rules),
             admission: Default::default(),
             added: Default::default(),
+            layouts: Default::default(),
         };
         let arguments = Arguments {
             board: Some("b".to_owned()),

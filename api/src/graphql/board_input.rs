@@ -239,6 +239,9 @@ fn changes(
     if let Some(windows) = windows
         && let Some(change) = windows::change(row, windows)?
     {
+        if row.reshard.is_some() {
+            return Err(ranking::Error::BoardHeld.into());
+        }
         let mut later = row.clone();
         later.windows = windows_text(&change.windows);
         later.generation = change.generation.try_into().unwrap_or(i32::MAX);
@@ -272,7 +275,7 @@ fn changes(
 fn is_still(row: &board::Model) -> Condition {
     use board::Column::{
         ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs,
-        Windows,
+        Reshard, Windows,
     };
     let mut still = Condition::all()
         .add(No.eq(row.no))
@@ -290,7 +293,10 @@ fn is_still(row: &board::Model) -> Condition {
             None => column.is_null(),
         });
     }
-    still
+    still.add(match &row.reshard {
+        Some(reshard) => Reshard.eq(reshard),
+        None => Reshard.is_null(),
+    })
 }
 
 /// Deletes a board: it is gone for readers and writers when this returns; so is what it had, unless there is very much of it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use entity::{commit, dead_letter};
 use ranking::id::Partition;
+use ranking::seen::ELSEWHERE;
 use ranking::submission::Verdict;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Instant, sleep};
@@ -29,6 +30,8 @@ pub(super) async fn confirm(
     let own = placed.commit;
     let seq_of = |verdict: &Verdict| match verdict {
         Verdict::Accepted { seq, .. } => Some(*seq),
+        // SQL has what another partition accepted before the board moved.
+        Verdict::Duplicate { seq: ELSEWHERE } => None,
         Verdict::Duplicate { seq } => Some(*seq),
         Verdict::Rejected(_) => None,
     };

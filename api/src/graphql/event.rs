@@ -2,7 +2,7 @@
 
 mod total;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +10,11 @@ use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use entity::amend::{Amended, Amendment, amend};
 use entity::{archive_file, board as board_row, commit, score_event};
+use ranking::board::Board as RankingBoard;
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, Order, QueryFilter, QueryOrder};
 use tokio::time::Instant;
 
 use super::board::{self, Board};
@@ -154,19 +156,24 @@ pub(super) async fn events_page(
         Page::Backward { limit, before } => (*limit, before, false),
     };
     use score_event::Column::{BoardNo, EventIndex, Member as Of, Seq};
+    let layout = score_event::layout_order(&board.board);
     let mark = mark_of(ctx, &board, member).await?;
     let mut select = score_event::Entity::find()
         .filter(BoardNo.eq(board.row.no))
         .filter(Of.eq(member))
         .filter(Seq.gt(mark.archived_seq));
     if let Some(cursor) = cursor {
-        select = select.filter(beyond(cursor, forward)?);
+        select = select.filter(beyond(&board.board, cursor, forward)?);
+    }
+    let order = match forward {
+        true => Order::Desc,
+        false => Order::Asc,
+    };
+    if let Some(layout) = layout {
+        select = select.order_by(layout, order.clone());
     }
     for column in [Seq, EventIndex] {
-        select = match forward {
-            true => select.order_by_desc(column),
-            false => select.order_by_asc(column),
-        };
+        select = select.order_by(column, order.clone());
     }
     let (mut rows, more) = first_rows(db, select, limit).await?;
     let (has_previous, has_next) = match forward {
@@ -182,7 +189,7 @@ pub(super) async fn events_page(
     };
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for event in complete(ctx, &board, rows).await? {
-        let cursor = cursor_of(&event.row);
+        let cursor = cursor_of(&board.board, &event.row);
         connection.edges.push(Edge::new(PageCursor(cursor), event));
     }
     Ok(Some(connection))
@@ -214,7 +221,7 @@ pub(super) async fn find(
     Ok(complete(ctx, &board, vec![row]).await?.pop())
 }
 
-/// Events with what other rows say of them: when they were accepted, whether they were voided.
+/// Events of a member with what other rows say of them: when they were accepted, whether they were voided.
 async fn complete(
     ctx: &Context<'_>,
     board: &Arc<KnownBoard>,
@@ -224,27 +231,35 @@ async fn complete(
         return Ok(vec![]);
     };
     let db = &app(ctx).deployment.db;
+    let mut seqs: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
+    for row in &rows {
+        seqs.entry(row.partition).or_default().push(row.seq);
+    }
+    let mut accepted: HashMap<(i32, i64), i64> = HashMap::new();
+    for (partition, seqs) in seqs {
+        let commits = commit::Entity::find()
+            .filter(commit::Column::Partition.eq(partition))
+            .filter(commit::Column::Seq.is_in(seqs))
+            .all(db)
+            .await?;
+        accepted.extend(
+            commits
+                .into_iter()
+                .map(|commit| ((partition, commit.seq), commit.accepted_at_ms)),
+        );
+    }
+    // A void is in the partition that the member was in by then.
     let seqs = rows.iter().map(|row| row.seq);
-    let commits = commit::Entity::find()
-        .filter(commit::Column::Partition.eq(first.partition))
-        .filter(commit::Column::Seq.is_in(seqs))
-        .all(db)
-        .await?;
-    let accepted: HashMap<i64, i64> = commits
-        .into_iter()
-        .map(|commit| (commit.seq, commit.accepted_at_ms))
-        .collect();
-    let seqs = rows.iter().map(|row| row.seq);
-    let voids = score_event::Entity::find()
-        .filter(score_event::Column::Partition.eq(first.partition))
+    let voids = score_event::of_member(board.board.no, &first.member)
         .filter(score_event::Column::VoidSeq.is_in(seqs))
         .all(db)
         .await?;
     let voided: HashSet<EventPlace> = voids.iter().filter_map(score_event::Model::voids).collect();
     let event = |row: score_event::Model| {
+        let place = (row.partition, row.seq);
         Ok(ScoreEvent {
             board: board.clone(),
-            accepted_at_ms: accepted.get(&row.seq).copied().unwrap_or_default(),
+            accepted_at_ms: accepted.get(&place).copied().unwrap_or_default(),
             voided: voided.contains(&row.place()?),
             row,
         })
@@ -253,12 +268,13 @@ async fn complete(
 }
 
 /// An event's place in its member's history, as a page cursor carries it.
-fn cursor_of(row: &score_event::Model) -> String {
-    format!("{}.{}", row.seq, row.event_index)
+fn cursor_of(board: &RankingBoard, row: &score_event::Model) -> String {
+    let layout = board.layout_of(row.generation.unsigned_abs());
+    format!("{layout}.{}.{}", row.seq, row.event_index)
 }
 
 /// The events beyond a page cursor: older ones forward, newer ones back.
-fn beyond(cursor: &str, forward: bool) -> crate::error::Result<Condition> {
+fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Result<Condition> {
     let no_cursor = || {
         Error::bad_input("this is no page cursor of a history; take one from pageInfo or an edge")
     };
@@ -266,20 +282,24 @@ fn beyond(cursor: &str, forward: bool) -> crate::error::Result<Condition> {
         .split('.')
         .map(|part| part.parse().map_err(|_| no_cursor()))
         .collect::<crate::error::Result<_>>()?;
-    let [seq, index] = parts[..] else {
+    let [layout, seq, index] = parts[..] else {
         return Err(no_cursor());
     };
     let places = [
-        (score_event::Column::Seq, seq),
-        (score_event::Column::EventIndex, index),
+        (
+            score_event::layout_order(board).unwrap_or_else(|| Expr::val(0)),
+            layout,
+        ),
+        (Expr::col(score_event::Column::Seq), seq),
+        (Expr::col(score_event::Column::EventIndex), index),
     ];
     let mut beyond = Condition::any();
     for last in 0..places.len() {
         let mut same = Condition::all();
         for (column, value) in &places[..last] {
-            same = same.add(column.eq(*value));
+            same = same.add(column.clone().eq(*value));
         }
-        let (column, value) = places[last];
+        let (column, value) = places[last].clone();
         beyond = beyond.add(same.add(match forward {
             true => column.lt(value),
             false => column.gt(value),

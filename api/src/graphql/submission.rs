@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_graphql::{Context, Enum, InputObject, Object, Result, SimpleObject};
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
+use tokio::time::{Instant, sleep};
 
 use super::board_input::no_board;
 use super::durable;
@@ -23,6 +25,15 @@ use crate::metrics::METRICS;
 
 /// How far a client's clock may be ahead of ours, in milliseconds; a time within it is taken as now.
 const SKEW_MS: i64 = 2000;
+
+/// How long scores wait while their board moves to another number of shards.
+const HELD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether it has.
+const HELD_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often scores are sent on because their board is another one than was known.
+const GONE_MAX: usize = 3;
 
 /// What an answer waits for.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,24 +199,41 @@ pub(super) async fn submit(
         .ok_or_else(|| no_board(&input.board))?;
     check_member_token(principal, &board, &input.scores)?;
     let mut outcomes = place(app, state, &board, &input, 0..input.scores.len()).await;
-    let gone = |(_, outcome): &(usize, Outcome)| {
-        matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardGone)))
+    let held = |(_, outcome): &(usize, Outcome)| {
+        matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardHeld)))
     };
-    if outcomes.iter().any(gone) {
-        // Another process deleted it or changed its windows a moment ago. What was accepted stays accepted, whatever comes of the rest.
-        app.boards.changed(&input.board);
+    let gone = |outcome: &(usize, Outcome)| {
+        let is_gone = matches!(outcome.1, Ok(Verdict::Rejected(ranking::Error::BoardGone)));
+        is_gone || held(outcome)
+    };
+    let deadline = Instant::now() + HELD_TIMEOUT;
+    let mut left = GONE_MAX;
+    // Another process deleted it, changed its windows or is moving it to another number of shards. What was accepted stays accepted, whatever comes of the rest.
+    while outcomes.iter().any(gone) {
+        if outcomes.iter().any(held) {
+            if Instant::now() >= deadline {
+                break;
+            }
+            sleep(HELD_INTERVAL).await;
+        } else if left > 0 {
+            left -= 1;
+            app.boards.changed(&input.board);
+        } else {
+            break;
+        }
         let other = super::board::find(app, state, &input.board).await;
         let is_allowed =
             |other: &Arc<KnownBoard>| check_member_token(principal, other, &input.scores).is_ok();
-        if let Some(other) = other.ok().flatten().filter(is_allowed) {
-            let again: Vec<usize> = outcomes
-                .extract_if(.., |outcome| gone(outcome))
-                .map(|(index, _)| index)
-                .collect();
-            outcomes.extend(place(app, state, &other, &input, again).await);
-            outcomes.sort_unstable_by_key(|(index, _)| *index);
-            board = other;
-        }
+        let Some(other) = other.ok().flatten().filter(is_allowed) else {
+            break;
+        };
+        let again: Vec<usize> = outcomes
+            .extract_if(.., |outcome| gone(outcome))
+            .map(|(index, _)| index)
+            .collect();
+        outcomes.extend(place(app, state, &other, &input, again).await);
+        outcomes.sort_unstable_by_key(|(index, _)| *index);
+        board = other;
     }
     state.loaders.clear().await;
     let result = |(index, outcome): (usize, Outcome)| {

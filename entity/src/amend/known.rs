@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventPlace};
 use ranking::id::{MemberId, Partition};
-use ranking::seen::seen_field;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use ranking::seen::{ELSEWHERE, seen_field, seen_is_of};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
 use super::{Amending, Amendment};
 use crate::deployment::Deployment;
@@ -39,10 +39,15 @@ impl Amending {
         let cursor = follow::present(deployment, partition).await?;
         let mark = archive_mark::of(db, self.board.no, partition).await?;
         let archived = archived_entry::of_members(db, &mark, [self.member.as_str()]).await?;
-        let rows = score_event::of_member(self.board.no, self.member.as_str())
-            .filter(score_event::Column::Partition.eq(cursor.partition))
-            .filter(score_event::Column::Seq.gt(mark.archived_seq))
-            .filter(score_event::Column::Seq.lte(cursor.seq))
+        use score_event::Column::{Partition as In, Seq};
+        let here = Condition::all()
+            .add(In.eq(cursor.partition))
+            .add(Seq.gt(mark.archived_seq))
+            .add(Seq.lte(cursor.seq));
+        // What came before the board had another number of shards is in SQL, and nothing is added to it.
+        let before = self.board.has_moved().then(|| In.ne(cursor.partition));
+        let rows = score_event::history_of(&self.board, self.member.as_str())
+            .filter(Condition::any().add(here).add_option(before))
             .all(db)
             .await?;
         let mut events = Vec::with_capacity(rows.len());
@@ -59,7 +64,8 @@ impl Amending {
                 refused.insert(place);
             }
         }
-        events.sort_by_key(|(place, _)| (place.seq, place.index));
+        let layout = |event: &Event| self.board.layout_of(event.generation);
+        events.sort_by_key(|(place, event)| (layout(event), place.seq, place.index));
         let mut seen = None;
         if let Amendment::Void(target) = self.amendment
             && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)
@@ -82,6 +88,19 @@ impl Amending {
 }
 
 impl Known {
+    /// Whether what a partition remembers of an event id is the event that is voided.
+    pub(super) fn is_seen_as(
+        &self,
+        value: &str,
+        partition: Partition,
+        target: EventPlace,
+    ) -> ranking::Result<bool> {
+        let accepted_at_ms = self.seen.as_ref().map_or(0, |(at_ms, _)| *at_ms);
+        let is_here = target.partition == partition;
+        let seq = if is_here { target.seq } else { ELSEWHERE };
+        seen_is_of(value, seq, accepted_at_ms)
+    }
+
     pub(super) fn extend(
         &mut self,
         board: &Board,

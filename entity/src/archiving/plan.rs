@@ -25,6 +25,17 @@ pub async fn plan(
     before_ms: i64,
 ) -> Result<std::result::Result<Plan, String>> {
     let board = row.to_ranking()?;
+    if row.reshard.is_some() {
+        return Ok(Err(
+            "it is moving to another number of shards; archive it afterwards".to_owned(),
+        ));
+    }
+    if board.has_moved() {
+        return Ok(Err(
+            "it had another number of shards before; boards that never moved are archived"
+                .to_owned(),
+        ));
+    }
     let now_ms = deployment.clock.now_ms();
     let mut before_ms = before_ms.min(now_ms - deployment.dedup.window_ms);
     if let Some(lateness_ms) = row.lateness_max_ms {

@@ -18,6 +18,7 @@ use sea_orm::{
 use super::{Archived, Held, Places, Spot, home_member, text_of};
 use crate::deployment::Deployment;
 use crate::error::Result;
+use crate::home::is_up_to;
 use crate::{archive_mark, archived_entry, score_event, sealed_entry, sealed_period, standing};
 
 /// How many members one SELECT asks for: SQLite has 32,766 parameters.
@@ -112,7 +113,8 @@ impl InSql {
             .filter(Seq.gt(self.archived_seq))
             .all(view)
             .await?;
-        later.sort_unstable_by_key(|row| (row.seq, row.event_index));
+        let layout = |row: &score_event::Model| board.layout_of(row.generation.unsigned_abs());
+        later.sort_unstable_by_key(|row| (layout(row), row.seq, row.event_index));
         for member in members {
             let events = archived.events.get(member).cloned().unwrap_or_default();
             self.events.insert(member.clone(), events);
@@ -213,7 +215,7 @@ impl InSql {
     ) -> Result<Folded> {
         let text = std::str::from_utf8(member).unwrap_or_default();
         let events = self.events.get(text).map_or(&[][..], Vec::as_slice);
-        let end = events.partition_point(|(place, _)| place.seq <= seq);
+        let end = events.partition_point(|event| is_up_to(board, event, seq));
         fold(board, text, &events[..end], self.archived_seq, rolls, spots)
     }
 }

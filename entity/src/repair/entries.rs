@@ -12,7 +12,7 @@ use ranking::seal::SealName;
 use ranking::store::history::Tail;
 use ranking::store::integrity::Asked;
 use ranking::store::write::Writes;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, Select};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
 use super::{Truth, proposal};
 use crate::amend::seal_names;
@@ -21,7 +21,7 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::integrity_look::{Held, Places, Spot, asked, fold, home_member, is_on_its_way, text_of};
 use crate::roll::mark_new;
-use crate::{archive_mark, follow, log_cursor, score_event, standing};
+use crate::{archive_mark, follow, home, log_cursor, score_event, standing};
 
 /// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
 const READS_MAX: usize = 20;
@@ -141,11 +141,10 @@ impl Mending<'_> {
     }
 
     fn of_members(&self) -> Select<score_event::Entity> {
-        score_event::Entity::find()
+        let of_members = score_event::Entity::find()
             .filter(score_event::Column::BoardNo.eq(self.board.no.0))
-            .filter(score_event::Column::Member.is_in(self.members()))
-            .order_by_asc(score_event::Column::Seq)
-            .order_by_asc(score_event::Column::EventIndex)
+            .filter(score_event::Column::Member.is_in(self.members()));
+        score_event::in_order(of_members, self.board)
     }
 
     /// What SQL has of the members, up to its cursor; `None` where that moved meanwhile, and has to be still.
@@ -182,9 +181,8 @@ impl Mending<'_> {
         }
         let rows = self
             .of_members()
-            .filter(score_event::Column::Partition.eq(cursor.partition))
+            .filter(home::up_to(self.board, partition, cursor.seq))
             .filter(score_event::Column::Seq.gt(archived.mark.archived_seq))
-            .filter(score_event::Column::Seq.lte(cursor.seq))
             .all(&deployment.db)
             .await?;
         for row in rows {

@@ -14,7 +14,7 @@ use sea_orm::{ColumnTrait, QueryFilter};
 use super::{CHANGED_MAX, Staged};
 use crate::amend::replayed;
 use crate::error::Result;
-use crate::{archive_mark, archived_entry, follow, log_cursor, score_event};
+use crate::{archive_mark, archived_entry, follow, home, log_cursor, score_event};
 
 /// How many events are read from SQL at once.
 const ROWS_MAX: u64 = 5000;
@@ -347,10 +347,9 @@ impl Staged<'_> {
         let mut mark = archive_mark::of(db, no, partition).await?;
         let (archived, rows) = loop {
             let archived = archived_entry::of_members(db, &mark, [member.as_str()]).await?;
-            let rows = score_event::of_member(no, member.as_str())
-                .filter(score_event::Column::Partition.eq(i32::from(partition.0)))
+            let rows = score_event::history_of(self.board, member.as_str())
+                .filter(home::up_to(self.board, partition, source.sql_seq))
                 .filter(score_event::Column::Seq.gt(mark.archived_seq))
-                .filter(score_event::Column::Seq.lte(source.sql_seq))
                 .all(db)
                 .await?;
             // Rows go only after a mark has moved past them.

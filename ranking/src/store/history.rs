@@ -180,6 +180,20 @@ impl Store {
         Ok(found)
     }
 
+    /// The names of all standings and lists of periods that partitions have of a board. `SCAN` on all servers: several round trips, O(keys of the servers).
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn all_board_keys(&self, board: BoardNo) -> Result<Vec<(Partition, String)>> {
+        let mut keys = self.all_standings_keys(Some(board)).await?;
+        let pattern = self.keys().any_periods_pattern(board);
+        for partitions in self.inner.cluster.map().await?.by_server() {
+            let lists = self.scan(partitions[0], &pattern).await?.into_iter();
+            keys.extend(lists.filter_map(|key| Some((self.keys().partition_of(&key)?, key))));
+        }
+        Ok(keys)
+    }
+
     /// The names of a board's lists of periods in a partition. `SCAN`: several round trips, O(keys of the server).
     ///
     /// # Errors

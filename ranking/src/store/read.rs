@@ -4,7 +4,8 @@
 //! entries before it in each shard; pages are merged from there, forward or back. Positions are 0-based.
 //! S shards are read in one pipeline for each server that has some; each read adds a `GET` of the heads, so that no answer comes from a partition
 //! that is not level; of a rolling window how far it has got is read with them; and, after them, how far the window's periods have left Redis,
-//! so that none is taken for empty: such reads say `Sealed`.
+//! so that none is taken for empty: such reads say `Sealed`. Last of all each partition is asked which layout of the board it has: where that is not the
+//! reader's, what was read may be a part of it, and the read says `BoardMoved`. No reader knows of a layout before all partitions have it.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use redis::{FromRedisValue, Pipeline};
 
 use super::history::Range;
 use super::merge::{Start, Way};
-use super::write::keys_of;
+use super::write::{keys_of, layout_field};
 use super::{Store, decode};
 use crate::board::{Board, Rules};
 use crate::error::{Error, Result};
@@ -45,6 +46,8 @@ pub struct Standings {
     /// Periods of its window that became the present one before it are read from the archive, as far as whoever asks knows. In Unix milliseconds.
     pub sealed_before_ms: i64,
     pub(super) partitions: Vec<Partition>,
+    /// The generation that the board's number of shards came in; `None` while it is coming.
+    layout_since: Option<u32>,
 }
 
 /// A member and the key it has.
@@ -81,6 +84,7 @@ impl Standings {
             id,
             period,
             partitions,
+            layout_since: (!board.layouts.is_coming).then(|| board.layout_since()),
         }
     }
 
@@ -594,16 +598,19 @@ impl<'a> Reads<'a> {
 
     pub(super) async fn send<T: FromRedisValue>(mut self) -> Result<Vec<T>> {
         let seal = SealName::of(&self.standings.id);
+        let no = self.standings.id.board;
+        let moved = || Error::BoardMoved(no);
+        let layout_since = self.standings.layout_since.ok_or_else(moved)?;
         // Last: whatever the reads before missed as it was dropped, this sees.
-        for &partition in seal.iter().flat_map(|_| &self.standings.partitions) {
+        for &partition in &self.standings.partitions {
             let marks = self.store.keys().board_marks(partition);
-            let field = seal.map(SealName::field);
-            self.pipe.cmd("HGET").arg(marks).arg(field);
+            let command = self.pipe.cmd("HMGET").arg(marks).arg(layout_field(no));
+            command.arg(seal.map(SealName::field));
         }
         let mut answered = self.store.read_many(&self.pipe).await?;
         let mut answers = std::mem::take(&mut answered.values);
         let shards = self.standings.partitions.len();
-        let seals = answers.split_off(answers.len() - seal.map_or(0, |_| shards));
+        let last_marks = answers.split_off(answers.len() - shards);
         let mut rest = answers.split_off(shards);
         let marks = match self.standings.id.window.rolling() {
             Some(_) => {
@@ -622,9 +629,17 @@ impl<'a> Reads<'a> {
             let mark = mark.as_deref().map(RollMark::parse).transpose()?;
             self.standings.check_rolled(mark)?;
         }
-        for mark in seals {
-            let mark: Option<String> = decode(Some(mark))?;
-            let dropped_before_ms = SealMark::parse(mark.as_deref())?.dropped_before_ms;
+        for marks in last_marks {
+            let marks: Vec<Option<String>> = decode(Some(marks))?;
+            let layout = marks.first().and_then(Option::as_deref);
+            let layout: u32 = layout
+                .map_or(Ok(1), str::parse)
+                .map_err(|_| Error::corrupt(format!("board {no} has a layout of no generation")))?;
+            if layout != layout_since {
+                return Err(moved());
+            }
+            let mark = marks.get(1).and_then(Option::as_deref);
+            let dropped_before_ms = SealMark::parse(mark)?.dropped_before_ms;
             let is_gone = match self.lists {
                 true => self.standings.sealed_before_ms < dropped_before_ms,
                 false => self.standings.period.present_from_ms < dropped_before_ms,

@@ -38,7 +38,7 @@ impl Dedup {
 
     /// The buckets that may hold an id which still counts, newest first. The next day's is among them: another process, whose clock is
     /// ahead or whose batch overtook this one at midnight, may have written to it.
-    fn buckets(self, now_ms: i64) -> impl Iterator<Item = i64> {
+    pub fn buckets(self, now_ms: i64) -> impl Iterator<Item = i64> {
         (self.bucket(now_ms - self.window_ms)..=self.bucket(now_ms) + 1).rev()
     }
 
@@ -136,6 +136,12 @@ impl Writes {
         mark: BoardMark,
     ) {
         let args = vec![no.to_string(), mark.to_text()];
+        self.push("HSET", &keys.board_marks(partition), args);
+    }
+
+    /// Marks which generation a board's number of shards came in: `HSET`.
+    pub fn mark_layout(&mut self, keys: &KeySpace, partition: Partition, no: BoardNo, since: u32) {
+        let args = vec![layout_field(no), since.to_string()];
         self.push("HSET", &keys.board_marks(partition), args);
     }
 
@@ -237,6 +243,11 @@ impl Writes {
         }
         argv
     }
+}
+
+/// The field of a board's layout in the hash of marks.
+pub(super) fn layout_field(no: BoardNo) -> String {
+    format!("{no}:layout")
 }
 
 /// A partition's log, read from the cursor.

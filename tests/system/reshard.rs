@@ -1,0 +1,351 @@
+//! Boards that move to other numbers of shards while people play: nothing is lost, doubled or misplaced.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use ranking::window::Window;
+use serde_json::{Value, json};
+
+use crate::amendments::check_diff;
+use crate::api::Api;
+use crate::archive::{age, archive, run, seal};
+use crate::deployment::{Deployment, Redis, Sql};
+use crate::game::{Game, Range, every_game, seeded};
+use crate::histories::{amend, check};
+use crate::history::History;
+use crate::integrity::Corrupted;
+use crate::listing::{Listing, Way};
+use crate::load::{create_board, submit_durably, submit_events};
+use crate::oracle::{Board, Event};
+use crate::reshard_load::{busy_board, create_busy};
+use crate::wait::until;
+
+/// The shards that boards move through.
+const MOVES: [u16; 3] = [16, 4, 1];
+
+/// Begins a move.
+pub(crate) fn begin(deployment: &Deployment, slug: &str, shards: u16) -> Child {
+    let shards = shards.to_string();
+    let arguments = ["--json", "rebuild", "--board", slug, "--shards", &*shards];
+    let mut command = deployment.analytics_command(&arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits until a move has ended well; its figures.
+pub(crate) fn end(child: Child) -> Value {
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Moves a board at rest.
+pub(crate) fn reshard(deployment: &Deployment, slug: &str, shards: u16) -> Value {
+    end(begin(deployment, slug, shards))
+}
+
+/// All sorted sets of standings, with their members and doubles; but for those of rolling windows, of which there are more as days pass.
+async fn dump(deployment: &Deployment) -> BTreeMap<String, Vec<(String, String)>> {
+    let mut redis = deployment.redis().await;
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("laurel:{*}:z:*")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    let mut sets = BTreeMap::new();
+    for key in keys {
+        if key.contains(":7d:") {
+            continue;
+        }
+        let entries: Vec<(String, String)> = redis::cmd("ZRANGE")
+            .arg(&key)
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES")
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        sets.insert(key, entries);
+    }
+    sets
+}
+
+/// Has recovery load all partitions, and holds them against what was there.
+pub(crate) async fn check_recovered(deployment: &Deployment) {
+    let before = dump(deployment).await;
+    deployment.flush_redis().await;
+    run(deployment, &["restore"]);
+    assert_eq!(dump(deployment).await, before);
+}
+
+pub(crate) async fn shards_of(deployment: &Deployment, slug: &str) -> i64 {
+    let select = format!("SELECT CAST(shards AS BIGINT) FROM board WHERE slug = '{slug}'");
+    deployment.number(&select).await
+}
+
+/// Sends a batch, and takes something back.
+pub(crate) async fn step(rng: &mut StdRng, api: &Api, history: &mut History, batch: &[Event]) {
+    let told = submit_events(api, &history.board, batch).await;
+    let expected: Vec<_> = batch.iter().map(|event| history.submit(event)).collect();
+    assert_eq!(told, expected, "{batch:?} to {:?}", history.board);
+    amend(rng, api, history).await;
+}
+
+/// Games in which a board moves again and again; every verdict on the way, and all that is held at the end, are those of the oracle.
+async fn check_games(sql: Sql) {
+    let mut rng = seeded();
+    let deployment = Deployment::new(sql, Redis::Own).await;
+    let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
+    let mut games = every_game(&mut rng, 1, Range::Wide, 600);
+    games.extend(every_game(&mut rng, 1, Range::Narrow, 600));
+    games.shuffle(&mut rng);
+    for game in games.iter().take(3) {
+        create_board(&apis[0], &game.board).await;
+        let mut history = History::new(game.board.clone());
+        let slug = game.board.slug.clone();
+        let mut batches = game.events.chunks(5).enumerate();
+        for shards in MOVES {
+            for (number, batch) in batches.by_ref().take(4) {
+                step(&mut rng, &apis[number % 2], &mut history, batch).await;
+            }
+            let before = history.items().len();
+            let mut moving = begin(&deployment, &slug, shards);
+            let mut beside = 0;
+            while moving.try_wait().unwrap().is_none() {
+                let Some((number, batch)) = batches.next() else {
+                    break;
+                };
+                step(&mut rng, &apis[number % 2], &mut history, batch).await;
+                beside += 1;
+            }
+            println!("{slug} to {shards}: {} beside {beside} steps", end(moving));
+            assert_eq!(shards_of(&deployment, &slug).await, i64::from(shards));
+            check(&apis[0], &history).await;
+            // Ids of before the move, that count and that do not.
+            let again = &game.events[..before.min(30)];
+            for batch in again.chunks(5) {
+                step(&mut rng, &apis[1], &mut history, batch).await;
+            }
+            check(&apis[1], &history).await;
+            check_diff(&deployment);
+        }
+        check_anew(&deployment, &apis[0], &history).await;
+    }
+}
+
+/// Recovery and rebuild make the same again.
+pub(crate) async fn check_anew(deployment: &Deployment, api: &Api, history: &History) {
+    check_recovered(deployment).await;
+    check(api, history).await;
+    run(deployment, &["rebuild", "--board", &history.board.slug]);
+    check(api, history).await;
+    check_diff(deployment);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_moves_is_what_it_would_be_on_sqlite() {
+    check_games(Sql::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_moves_is_what_it_would_be_on_postgres() {
+    check_games(Sql::Postgres).await;
+}
+
+/// A walk from page to page goes on over a move: cursors say a place, and windows keep their generation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_walk_goes_on_over_a_move() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let board = busy_board();
+    create_busy(&api, &board).await;
+    let event = |number: usize| Event {
+        member: format!("m{number}"),
+        score: 1 + number as i64 / 7,
+        at_ms: entity::now_ms() - 1000 * number as i64,
+        id: None,
+    };
+    let events: Vec<Event> = (0..60).map(event).collect();
+    submit_events(&api, &board, &events).await;
+    let listing = Listing {
+        slug: "busy".to_owned(),
+        window: Window::All,
+        period: "all".to_owned(),
+    };
+    let before = listing.walk(&api, 7, Way::Forward).await;
+    let text =
+        "query($after: String) { board(slug: \"busy\") { standings { top(first: 7, after: $after) {
+        pageInfo { hasNextPage endCursor } nodes { rank member { key } } } } } }";
+    let (mut cursor, mut walked, mut moves) =
+        (Value::Null, vec![], [16, 2, 8, 1].into_iter().cycle());
+    loop {
+        let data = api.data(text, json!({ "after": cursor })).await;
+        let top = &data["board"]["standings"]["top"];
+        for node in top["nodes"].as_array().unwrap() {
+            let key = node["member"]["key"].as_str().unwrap().to_owned();
+            walked.push((node["rank"].as_i64().unwrap(), key));
+        }
+        if top["pageInfo"]["hasNextPage"] == false {
+            break;
+        }
+        cursor = top["pageInfo"]["endCursor"].clone();
+        if walked.len().is_multiple_of(14) {
+            reshard(&deployment, "busy", moves.next().unwrap());
+        }
+    }
+    let expected: Vec<(i64, String)> = before
+        .into_iter()
+        .map(|row| (row.rank, row.member))
+        .collect();
+    assert_eq!(walked, expected);
+}
+
+/// What cannot be, or cannot be now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_cannot_be_is_refused() {
+    let mut rng = seeded();
+    let deployment: Arc<Deployment> = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let Game { board, events } = every_game(&mut rng, 2, Range::Wide, 20).swap_remove(0);
+    create_board(&api, &board).await;
+    submit_events(&api, &board, &events[..10]).await;
+    let refused = |arguments: &[&str], words: &str| {
+        let rebuild = ["rebuild", "--board", &*board.slug];
+        let output = deployment.analytics(&[&rebuild, arguments].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(0));
+        assert!(error.contains(words), "{error}");
+    };
+    refused(
+        &["--shards", "3"],
+        "a power of two from 1 to 16 is accepted",
+    );
+    refused(
+        &["--shards", "32"],
+        "a power of two from 1 to 16 is accepted",
+    );
+    refused(
+        &["--shards", "0"],
+        "a power of two from 1 to 16 is accepted",
+    );
+    refused(
+        &["--shards", "4", "--window", "daily"],
+        "cannot be used with",
+    );
+    let told = deployment.analytics(&["rebuild", "--board", &board.slug, "--shards", "2"]);
+    let said = String::from_utf8_lossy(&told.stdout);
+    assert!(
+        told.status.success() && said.contains("2 shards already"),
+        "{said}"
+    );
+
+    // Seals before and after: what is sealed stays where it is.
+    seal(&api, &board).await;
+    reshard(&deployment, &board.slug, 8);
+    submit_events(&api, &board, &events[10..]).await;
+    check_diff(&deployment);
+    age(&deployment, 100).await;
+    let archived = archive(&deployment, &["--board", &board.slug]);
+    assert!(
+        archived["skipped"]
+            .to_string()
+            .contains("another number of shards"),
+        "{archived}"
+    );
+
+    let other = Board {
+        slug: "archived".to_owned(),
+        ..board.clone()
+    };
+    create_board(&api, &other).await;
+    submit_events(&api, &other, &events).await;
+    seal(&api, &other).await;
+    age(&deployment, 100).await;
+    archive(&deployment, &["--board", "archived"]);
+    let output = deployment.analytics(&["rebuild", "--board", "archived", "--shards", "8"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("are archived"), "{error}");
+}
+
+/// What was accepted before a move counts in all that reads history: the diff and what proves it, a repair, what-if, a window that is added, a window that is made anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_board_had_before_a_move_counts() {
+    for sql in [Sql::Sqlite, Sql::Postgres] {
+        let mut board = Corrupted::new(sql, 1).await;
+        reshard(&board.deployment, "b", 8);
+        let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": 7, "at": "2026-04-01T12:00:00Z" });
+        submit_durably(&board.api, "b", (0..20).map(score).collect()).await;
+        reshard(&board.deployment, "b", 2);
+        submit_durably(&board.api, "b", (10..50).map(score).collect()).await;
+        let proven = |found: &Value| {
+            let proven = &found["proven"];
+            (proven["by_digest"].clone(), proven["by_history"].clone())
+        };
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!((code, proven(&found)), (0, (json!(0), json!(2))), "{found}");
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!((code, proven(&found)), (0, (json!(2), json!(0))), "{found}");
+        let whole = board.picture().await;
+
+        // An event of the first layout, in a partition where nobody is any more, or others are.
+        let change = "UPDATE score_event SET score = score + 1 WHERE member = 'm21' AND seq = (SELECT MIN(seq) FROM score_event WHERE member = 'm21' AND generation = 1)";
+        board.sql(change).await;
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!(code, 3, "{found}");
+        board.sql(&change.replace("+ 1", "- 1")).await;
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!((code, &found["found"]), (0, &json!(0)), "{found}");
+
+        let (key, double) = board.entry("m05", "all:all").await;
+        let () = board.redis(&["ZREM", &key, "m05"]).await;
+        board.set(&key, double, "nobody").await;
+        board
+            .spoil(&[
+                "UPDATE standing SET score = score + 1 WHERE member = 'm15'",
+                "DELETE FROM standing WHERE member = 'm25'",
+            ])
+            .await;
+        let (code, found) = board.run(&["diff", "--repair"]);
+        assert_eq!((code, &found["left"]), (0, &json!(0)), "{found}");
+        assert_eq!(found["found"], 4, "{found}");
+        board.is_as(&whole).await;
+
+        let (_, found) = board.run(&["what-if", "--board", "b", "--policy", "BEST"]);
+        assert_eq!(found["entries"], 50, "{found}");
+        assert_eq!(found["top"][0]["member"], "m39", "{found}");
+
+        let update = "mutation { updateBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }, { name: \"monthly\" }, { name: \"weekly\" }] }) { board { id } } }";
+        board.api.data(update, json!({})).await;
+        let ready = "{ board(slug: \"b\") { windows { ready } } }";
+        until("the new window is filled", async || {
+            let data = board.api.data(ready, json!({})).await;
+            let windows = data["board"]["windows"].as_array().unwrap().clone();
+            let is_ready = |window: &Value| window["ready"] == true;
+            windows.iter().all(is_ready).then_some(())
+        })
+        .await;
+        check_diff(&board.deployment);
+        let whole = board.picture().await;
+        let (day, _) = board.entry("m05", "daily:2026-02-10").await;
+        let () = board.redis(&["DEL", &day]).await;
+        board
+            .spoil(&["DELETE FROM standing WHERE member = 'm25'"])
+            .await;
+        run(
+            &board.deployment,
+            &["rebuild", "--board", "b", "--window", "daily"],
+        );
+        run(&board.deployment, &["rebuild", "--board", "b"]);
+        let (code, found) = board.run(&["diff", "--full"]);
+        assert_eq!((code, &found["found"]), (0, &json!(0)), "{found}");
+        let now = board.picture().await;
+        for (key, held) in whole.iter().filter(|(key, _)| key.starts_with("laurel")) {
+            assert_eq!(now.get(key), Some(held), "{key}");
+        }
+    }
+}
