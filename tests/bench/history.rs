@@ -94,6 +94,9 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
         let raw = load_sorted(&stores, members).await;
         let random = load_random(&stores, members.div_ceil(10)).await
             * (members as f64 / members.div_ceil(10) as f64);
+        println!(
+            "polars {polars:.1} s, DuckDB {duckdb:.1} s, RESTORE {raw:.1} s, random ZADD {random:.1} s"
+        );
         for board in &boards {
             let (slug, shards) = (slug(board), board.rules.shards);
             let rebuilt = analytics(&stores, &["rebuild", "--board", &slug]).await;
