@@ -278,7 +278,7 @@ async fn compare(
                 };
                 let mut compared = Compared::default();
                 let (findings, proven) = (&mut compared.findings, &mut compared.proven);
-                compared.checked = match &proving {
+                compared.checked = match proving {
                     None => standings_only::compare(&part, findings).await?,
                     Some(proving) => {
                         let may_be_proven = !arguments.full && scope.is_none();

@@ -155,20 +155,8 @@ impl Partitions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::{RulesInput, tests::input};
-    use crate::id::BoardNo;
+    use crate::shard::tests::board;
     use proptest::prelude::*;
-
-    fn board(no: i64, shards: u16) -> Board {
-        Board {
-            no: BoardNo(no),
-            generation: 1,
-            admission: Default::default(),
-            added: Default::default(),
-            layouts: Default::default(),
-            rules: Arc::new(Rules::new(RulesInput { shards, ..input() }).unwrap()),
-        }
-    }
 
     #[test]
     fn an_event_is_of_the_layout_of_its_generation() {

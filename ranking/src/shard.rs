@@ -94,12 +94,13 @@ fn hash_of_board(no: BoardNo) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::board::{Rules, RulesInput, tests::input};
     use std::sync::Arc;
 
-    fn board(no: i64, shards: u16) -> Board {
+    /// A board of so many shards.
+    pub(crate) fn board(no: i64, shards: u16) -> Board {
         Board {
             no: BoardNo(no),
             generation: 1,

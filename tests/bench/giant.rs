@@ -2,8 +2,7 @@
 
 use crate::Scale;
 use crate::figures::Figures;
-use crate::history::{analytics, create, fill, run, text};
-use crate::peers;
+use crate::history::{analytics, create, fill, python, run, text};
 use crate::stores::Stores;
 
 /// How many members the board has, and events of each.
@@ -17,8 +16,7 @@ const SHARDS: u16 = 256;
 pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let members = scale.of(MEMBERS, 10_000);
     let stores = Stores::open(SHARDS).await;
-    let python = peers::python("history", "polars==2.1.0 duckdb==2.0.0 xxhash==4.1.0").await;
-    let python = python.expect("polars comes from PyPI");
+    let python = python().await;
     let events = stores.dir().join("events.parquet");
     let counts = [members, EVENTS_OF_MEMBER].map(|count| count.to_string());
     run(

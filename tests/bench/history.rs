@@ -60,8 +60,7 @@ const SUBMIT: &str = "mutation($slug: ID!, $scores: [ScoreInput!]!) { submitScor
 pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let members = scale.of(MEMBERS, 10_000);
     let stores = Stores::open(PARTITIONS).await;
-    let python = peers::python("history", "polars==2.1.0 duckdb==2.0.0 xxhash==4.1.0").await;
-    let python = python.expect("polars and duckdb come from PyPI");
+    let python = python().await;
     let events = stores.dir().join("events.parquet");
     let [count, events_count] =
         [members, members * EVENTS_OF_MEMBER].map(|count| count.to_string());
@@ -136,6 +135,12 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
         beside_writers(&stores, &boards[0], members, figures).await;
     }
     stores.close().await;
+}
+
+/// A Python that has polars and DuckDB.
+pub(crate) async fn python() -> PathBuf {
+    let python = peers::python("history", "polars==2.1.0 duckdb==2.0.0 xxhash==4.1.0").await;
+    python.expect("polars and duckdb come from PyPI")
 }
 
 /// What a run of the program said and took.

@@ -17,12 +17,11 @@ pub(crate) fn analytics() -> Command {
     command(ANALYTICS.get_or_init(|| build("analytics")))
 }
 
-/// The repository's root.
+/// The repository's root, as cargo says it now: where checkouts share a target directory this may have been built in another one.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).parent().unwrap().to_owned()
 }
 
 /// Sends a signal to a process.

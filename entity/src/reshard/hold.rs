@@ -74,6 +74,26 @@ impl Moving<'_> {
         Ok(())
     }
 
+    /// A proposal for a partition that changes nothing.
+    ///
+    /// # Errors
+    /// Where the move is another one's by now; `BoardGone` where the partition knows of something later.
+    pub(super) async fn look(&self, partition: Partition) -> Result<Proposal<()>> {
+        let (known, proposal) = fence::look(self.deployment, partition, self.board.no).await?;
+        // After the head: whoever takes a move over says so first, and then moves each head.
+        self.check_still().await?;
+        if known != self.held() && known.check(&self.board).is_err() {
+            return Err(ranking::Error::BoardGone.into());
+        }
+        Ok(proposal)
+    }
+
+    /// Makes sure that nobody took the move over.
+    pub(super) async fn check_still(&self) -> Result<()> {
+        let is_still = self.reshard.is_still(&self.deployment.db, self.row.no);
+        is_still.await?.then_some(()).ok_or_else(taken_over)
+    }
+
     /// The mark of a partition in which the board is held.
     pub(super) fn held(&self) -> BoardMark {
         BoardMark::Held(self.target.generation)
@@ -117,19 +137,7 @@ impl Change for Marking<'_> {
         partition: Partition,
     ) -> Result<Proposal<()>> {
         let moving = self.moving;
-        let (known, proposal) = fence::look(deployment, partition, moving.board.no).await?;
-        // After the head: whoever takes a move over says so first, and then moves each head.
-        if !moving
-            .reshard
-            .is_still(&deployment.db, moving.row.no)
-            .await?
-        {
-            return Err(taken_over());
-        }
-        let is_ours = known == moving.held();
-        if !is_ours && known.check(&moving.board).is_err() {
-            return Err(ranking::Error::BoardGone.into());
-        }
+        let proposal = moving.look(partition).await?;
         let mut writes = Writes::default();
         writes.mark_board(
             deployment.store.keys(),

@@ -10,12 +10,13 @@ use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 
+use super::Moving;
 use super::stage::Part;
-use super::{Moving, taken_over};
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::roll::mark_rolled;
+use crate::score_event;
 
 /// How many keys one commit drops, or puts in place.
 const KEYS_MAX: usize = 500;
@@ -66,7 +67,9 @@ impl Moving<'_> {
         let mut staged = staged;
         for _ in 0..STAGES_MAX {
             if staged.is_none() && is_new {
-                let part = Part::make(self.deployment, &self.target, partition, rolls, None);
+                let (deployment, target) = (self.deployment, &self.target);
+                let voided = score_event::voided_on(&deployment.db, target.no).await?;
+                let part = Part::make(deployment, target, partition, rolls, &voided, None);
                 staged = Some(part.await?);
             }
             let released = self.release_part(partition, staged.as_ref(), rolls, keys);
@@ -170,13 +173,7 @@ impl Change for Releasing<'_> {
             _ => return Err(ranking::Error::BoardGone.into()),
         }
         // After the head: whoever takes a move over says so first.
-        if !moving
-            .reshard
-            .is_still(&deployment.db, moving.row.no)
-            .await?
-        {
-            return Err(taken_over());
-        }
+        moving.check_still().await?;
         if self.part.is_some() && tail.seen.is_none() {
             proposal.outcome = Released::Forgetful;
             return Ok(proposal);

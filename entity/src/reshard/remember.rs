@@ -12,12 +12,12 @@ use ranking::store::write::Writes;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 
-use super::{Moving, at_once, taken_over};
+use super::{Moving, at_once};
 use crate::change::{Change, Proposal, carry_out};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::home::{SeenPages, first_seq_since, seq_there};
-use crate::{archiving, commit, fence, score_event};
+use crate::{archiving, commit, score_event};
 
 /// How many ids one commit sets or forgets.
 const IDS_MAX: usize = 1000;
@@ -38,6 +38,13 @@ struct Ids {
     forgotten: Vec<(i64, String)>,
 }
 
+impl Ids {
+    fn to_set(set: Vec<Seen>) -> Self {
+        let forgotten = vec![];
+        Self { set, forgotten }
+    }
+}
+
 impl Moving<'_> {
     /// Has partitions remember the ids of those who come, and no other ones of theirs: one that they were in before may. They get a mark first, which goes
     /// with the ids where recovery loads the partition meanwhile.
@@ -51,17 +58,19 @@ impl Moving<'_> {
                     let member = self.member_of(field);
                     member.is_none_or(|member| self.comes(&member, partition))
                 });
-                let old: Vec<(i64, String)> = old.map(|field| (bucket, field)).collect();
-                for forgotten in old.chunks(IDS_MAX) {
-                    let forgotten = forgotten.to_vec();
-                    let set = vec![];
-                    self.commit_ids(partition, Ids { set, forgotten }).await?;
-                }
+                let forgotten = old.map(|field| (bucket, field)).collect();
+                self.commit_ids(
+                    partition,
+                    Ids {
+                        set: vec![],
+                        forgotten,
+                    },
+                )
+                .await?;
             }
             let (bucket, mark) = self.ids_mark();
             let set = vec![(bucket, (mark, String::new()))];
-            let forgotten = vec![];
-            self.commit_ids(partition, Ids { set, forgotten }).await?;
+            self.commit_ids(partition, Ids::to_set(set)).await?;
         }
         let voided = score_event::voided_on(&deployment.db, self.board.no).await?;
         for home in self.homes() {
@@ -77,10 +86,7 @@ impl Moving<'_> {
                     }
                 }
                 for (partition, seen) in parts {
-                    for set in seen.chunks(IDS_MAX) {
-                        let (set, forgotten) = (set.to_vec(), vec![]);
-                        self.commit_ids(partition, Ids { set, forgotten }).await?;
-                    }
+                    self.commit_ids(partition, Ids::to_set(seen)).await?;
                 }
             }
         }
@@ -114,18 +120,10 @@ impl Moving<'_> {
                 part.push((deployment.dedup.bucket(at_ms), entry));
             }
         }
-        let mut commits = vec![];
-        for (partition, seen) in parts {
-            let commit = async move {
-                for set in seen.chunks(IDS_MAX) {
-                    let (set, forgotten) = (set.to_vec(), vec![]);
-                    self.commit_ids(partition, Ids { set, forgotten }).await?;
-                }
-                Ok(())
-            };
-            commits.push(commit.boxed());
-        }
-        at_once(commits).await
+        let commits = parts.into_iter();
+        let commits =
+            commits.map(|(partition, seen)| self.commit_ids(partition, Ids::to_set(seen)).boxed());
+        at_once(commits.collect()).await
     }
 
     /// As [`Self::remember_all`], for some members.
@@ -151,14 +149,7 @@ impl Moving<'_> {
             }
         }
         for (partition, ids) in ids {
-            for set in ids.set.chunks(IDS_MAX) {
-                let (set, forgotten) = (set.to_vec(), vec![]);
-                self.commit_ids(partition, Ids { set, forgotten }).await?;
-            }
-            for forgotten in ids.forgotten.chunks(IDS_MAX) {
-                let (set, forgotten) = (vec![], forgotten.to_vec());
-                self.commit_ids(partition, Ids { set, forgotten }).await?;
-            }
+            self.commit_ids(partition, ids).await?;
         }
         Ok(())
     }
@@ -251,17 +242,27 @@ impl Moving<'_> {
         present.into_iter().flat_map(of_partition).collect()
     }
 
+    /// Has a partition remember ids, and then forget others.
     async fn commit_ids(&self, partition: Partition, ids: Ids) -> Result<()> {
-        let mut remembering = Remembering { moving: self, ids };
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
-        carry_out(self.deployment, partition, &mut remembering, deadline).await?;
+        let set = ids.set.chunks(IDS_MAX).map(|set| (set, &[][..]));
+        let forgotten = ids.forgotten.chunks(IDS_MAX);
+        for (set, forgotten) in set.chain(forgotten.map(|forgotten| (&[][..], forgotten))) {
+            let mut remembering = Remembering {
+                moving: self,
+                set,
+                forgotten,
+            };
+            let deadline = Instant::now() + COMMIT_TIMEOUT;
+            carry_out(self.deployment, partition, &mut remembering, deadline).await?;
+        }
         Ok(())
     }
 }
 
 struct Remembering<'a> {
     moving: &'a Moving<'a>,
-    ids: Ids,
+    set: &'a [Seen],
+    forgotten: &'a [(i64, String)],
 }
 
 impl Change for Remembering<'_> {
@@ -272,29 +273,17 @@ impl Change for Remembering<'_> {
         deployment: &Deployment,
         partition: Partition,
     ) -> Result<Proposal<()>> {
-        let moving = self.moving;
-        let (known, proposal) = fence::look(deployment, partition, moving.board.no).await?;
-        // After the head, as ever.
-        if !moving
-            .reshard
-            .is_still(&deployment.db, moving.row.no)
-            .await?
-        {
-            return Err(taken_over());
-        }
-        if known != moving.held() && known.check(&moving.board).is_err() {
-            return Err(ranking::Error::BoardGone.into());
-        }
+        let proposal = self.moving.look(partition).await?;
         let keys = deployment.store.keys();
         let mut writes = Writes::default();
         let mut by_bucket: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
-        for (bucket, entry) in &self.ids.set {
+        for (bucket, entry) in self.set {
             by_bucket.entry(*bucket).or_default().push(entry.clone());
         }
         for (bucket, seen) in by_bucket {
             writes.set_seen(&keys.seen(partition, bucket), &seen, deployment.dedup);
         }
-        for (bucket, field) in &self.ids.forgotten {
+        for (bucket, field) in self.forgotten {
             writes.forget_seen(&keys.seen(partition, *bucket), field);
         }
         Ok(proposal.writing(writes, deployment.clock.now_ms()))

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use ranking::board::Board;
 use ranking::id::MemberId;
+use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
+    ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
 };
 use tokio::time::{Duration, sleep};
 
@@ -35,35 +36,10 @@ pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()>
         .await?;
     for segment in segments {
         use standing::Column::{BoardNo, Member, Partition, Segment};
-        let mut last = None;
-        loop {
-            let mut page = standing::Entity::find()
-                .select_only()
-                .columns([Member, Partition])
-                .filter(BoardNo.eq(board.no.0))
-                .filter(Segment.eq(&segment));
-            if let Some(last) = last.take() {
-                page = page.filter(Member.gt::<String>(last));
-            }
-            let page = page.order_by_asc(Member).limit(ROWS_MAX).into_tuple();
-            let rows: Vec<(String, i32)> = page.all(db).await?;
-            let Some((member, _)) = rows.last() else {
-                break;
-            };
-            last = Some(member.clone());
-            for (there, members) in moved(deployment, board, rows)? {
-                let row = standing::ActiveModel {
-                    partition: Set(there),
-                    ..Default::default()
-                };
-                let update = standing::Entity::update_many()
-                    .set(row)
-                    .filter(BoardNo.eq(board.no.0))
-                    .filter(Segment.eq(&segment))
-                    .filter(Member.is_in(members));
-                patiently(deployment, &update).await?;
-            }
-        }
+        let of_segment = Condition::all().add(BoardNo.eq(board.no.0));
+        let of_segment = of_segment.add(Segment.eq(segment));
+        settle_list::<standing::Entity>(deployment, board, &of_segment, [Member, Partition])
+            .await?;
     }
     let sealed: Vec<i64> = sealed_period::Entity::find()
         .select_only()
@@ -74,35 +50,41 @@ pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()>
         .await?;
     for no in sealed {
         use sealed_entry::Column::{Member, Partition, StandingsNo};
-        let mut last = None;
-        loop {
-            let mut page = sealed_entry::Entity::find()
-                .select_only()
-                .columns([Member, Partition])
-                .filter(StandingsNo.eq(no));
-            if let Some(last) = last.take() {
-                page = page.filter(Member.gt::<String>(last));
-            }
-            let page = page.order_by_asc(Member).limit(ROWS_MAX).into_tuple();
-            let rows: Vec<(String, i32)> = page.all(db).await?;
-            let Some((member, _)) = rows.last() else {
-                break;
-            };
-            last = Some(member.clone());
-            for (there, members) in moved(deployment, board, rows)? {
-                let row = sealed_entry::ActiveModel {
-                    partition: Set(there),
-                    ..Default::default()
-                };
-                let update = sealed_entry::Entity::update_many()
-                    .set(row)
-                    .filter(StandingsNo.eq(no))
-                    .filter(Member.is_in(members));
-                patiently(deployment, &update).await?;
-            }
-        }
+        let of_no = Condition::all().add(StandingsNo.eq(no));
+        settle_list::<sealed_entry::Entity>(deployment, board, &of_no, [Member, Partition]).await?;
     }
     Ok(())
+}
+
+/// Tells the rows of one standings, each of another member, by the columns that have the member and the partition.
+async fn settle_list<E: EntityTrait>(
+    deployment: &Deployment,
+    board: &Board,
+    which: &Condition,
+    [member, partition]: [E::Column; 2],
+) -> Result<()> {
+    let mut last = None;
+    loop {
+        let after = last.take().map(|last: String| member.gt(last));
+        let page = E::find()
+            .select_only()
+            .columns([member, partition])
+            .filter(which.clone().add_option(after))
+            .order_by_asc(member)
+            .limit(ROWS_MAX)
+            .into_tuple();
+        let rows: Vec<(String, i32)> = page.all(&deployment.db).await?;
+        let Some((name, _)) = rows.last() else {
+            return Ok(());
+        };
+        last = Some(name.clone());
+        for (there, members) in moved(deployment, board, rows)? {
+            let update = E::update_many()
+                .col_expr(partition, Expr::value(there))
+                .filter(which.clone().add(member.is_in(members)));
+            patiently(deployment, &update).await?;
+        }
+    }
 }
 
 /// Members whose rows name another partition than they are in, by that.

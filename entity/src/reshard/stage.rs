@@ -2,9 +2,10 @@
 //!
 //! What comes meanwhile is taken in by `later`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use ranking::board::Board;
+use ranking::commit::EventPlace;
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
@@ -46,6 +47,7 @@ impl Staging {
         let rolls = rolls(deployment, &moving.board).await?;
         // First: what comes after these seqs is caught up with.
         let through = ends(deployment, &moving.board).await?;
+        let voided = score_event::voided_on(&deployment.db, moving.board.no).await?;
         let mut parts = BTreeMap::new();
         for partition in deployment.store.partitions().of_board(&moving.target) {
             let part = Part::make(
@@ -53,6 +55,7 @@ impl Staging {
                 &moving.target,
                 partition,
                 &rolls,
+                &voided,
                 Some(&through),
             );
             let part = part.await?;
@@ -113,13 +116,13 @@ impl Part {
         target: &Board,
         partition: Partition,
         rolls: &Rolls,
+        voided: &HashSet<EventPlace>,
         through: Option<&BTreeMap<Partition, i64>>,
     ) -> Result<Self> {
         let store = &deployment.store;
         let run_id = store.run_id(partition).await?.to_string();
         let stages = store.stages(partition, crate::random_id()).await?;
-        let voided = score_event::voided_on(&deployment.db, target.no).await?;
-        let mut replay = replay(target, voided, rolls);
+        let mut replay = replay(target, voided.clone(), rolls);
         let through = |layout: usize, home: Partition| {
             let named = through.filter(|_| layout + 1 == target.layout());
             named
@@ -177,11 +180,7 @@ pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Roll
 }
 
 /// A replay of a board's history, but for its sealed periods.
-pub(super) fn replay(
-    board: &Board,
-    voided: std::collections::HashSet<ranking::commit::EventPlace>,
-    rolls: &Rolls,
-) -> Replay {
+pub(super) fn replay(board: &Board, voided: HashSet<EventPlace>, rolls: &Rolls) -> Replay {
     let sealed = |&window: &Window| {
         let before_ms = board.sealed(window).sealing_before_ms;
         ((board.no, window), before_ms)
