@@ -15,6 +15,22 @@ const PLACE: [&str; 3] = ["partition", "seq", "event_index"];
 /// What names an event that is voided.
 const TARGET: [&str; 3] = ["void_partition", "void_seq", "void_index"];
 
+/// What of an event a fold looks at.
+const FOLDED: [&str; 12] = [
+    "partition",
+    "seq",
+    "event_index",
+    "generation",
+    "member",
+    "kind",
+    "score",
+    "at_ms",
+    "segments",
+    "void_partition",
+    "void_seq",
+    "void_index",
+];
+
 /// Events, being gathered: one row each, with all that `score_event` has of it, its shard, and when it was accepted.
 #[derive(Default)]
 pub struct Events {
@@ -131,8 +147,9 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
     Ok(rows)
 }
 
-/// As many events are worked out at once, which is faster for few; more of them in parts, so that memory does not grow with them.
-pub const AT_ONCE_MAX: usize = 200_000;
+/// So many events are held in memory and worked out at once, which is faster; more of them are read in parts each time, so that memory does not grow
+/// with them.
+pub const AT_ONCE_MAX: usize = 4_000_000;
 
 /// What of events is folded.
 #[derive(Clone)]
@@ -144,6 +161,12 @@ pub struct Counted {
     pub count: usize,
     /// The first and the last instant that a score was earned at, in Unix milliseconds; `None` where there is none.
     pub span_ms: Option<(i64, i64)>,
+    /// Whether a member was removed, so that scores before it do not count.
+    pub has_removals: bool,
+    /// Whether all events are among them: none is voided, or a void.
+    pub is_all: bool,
+    /// Whether one counts in more segments than everyone.
+    pub has_segments: bool,
     engine: Engine,
 }
 
@@ -153,7 +176,40 @@ impl Counted {
     /// # Errors
     /// What polars says.
     pub fn of(events: LazyFrame, layouts: &Layouts, at_once_max: usize) -> Result<Self> {
-        let rows = unvoided(events, layouts)?;
+        let events = events.select(FOLDED.map(col));
+        let height = in_parts(
+            events
+                .clone()
+                .select([col("seq").count().cast(DataType::Int64)]),
+        )?;
+        let height = height
+            .column("seq")?
+            .i64()?
+            .get(0)
+            .unwrap_or(0)
+            .unsigned_abs() as usize;
+        let (engine, events) = match height <= at_once_max {
+            true => (Engine::InMemory, in_parts(events)?.lazy()),
+            false => (Engine::Streaming, events),
+        };
+        let is_there = |condition: Expr, name: &str| condition.any(true).alias(name);
+        let figures = in_parts(events.clone().select([
+            is_there(is_kind("VOID"), "voids"),
+            is_there(is_kind("REMOVAL"), "removals"),
+            is_there(in_segments(), "segments"),
+        ]))?;
+        let figure = |name: &str| -> Result<_> { Ok(figures.column(name)?.bool()?.get(0)) };
+        let is_there = |name: &str| -> Result<_> { Ok(figure(name)? == Some(true)) };
+        let has_segments = is_there("segments")?;
+        let is_all = !is_there("voids")?;
+        let events = match is_all {
+            true => events,
+            false => unvoided(events)?,
+        };
+        let mut rows = rows_of(events, layouts, has_segments)?;
+        if matches!(engine, Engine::InMemory) {
+            rows = rows.collect()?.lazy();
+        }
         let figures = in_parts(
             rows.clone().select([
                 col("segment")
@@ -166,15 +222,13 @@ impl Counted {
             ]),
         )?;
         let figure = |name: &str| -> Result<_> { Ok(figures.column(name)?.i64()?.get(0)) };
-        let count = figure("count")?.unwrap_or(0).unsigned_abs() as usize;
-        let engine = match count <= at_once_max {
-            true => Engine::InMemory,
-            false => Engine::Streaming,
-        };
         Ok(Self {
             rows,
-            count,
+            count: figure("count")?.unwrap_or(0).unsigned_abs() as usize,
             span_ms: figure("first")?.zip(figure("last")?),
+            has_removals: is_there("removals")?,
+            is_all,
+            has_segments,
             engine,
         })
     }
@@ -184,6 +238,14 @@ impl Counted {
         Self {
             rows: self.rows.clone().filter(condition),
             ..*self
+        }
+    }
+
+    /// The scores that count: those after their member's last removal.
+    pub fn scores(&self) -> LazyFrame {
+        match self.has_removals {
+            true => unremoved(self.rows.clone()),
+            false => self.rows.clone(),
         }
     }
 
@@ -206,17 +268,44 @@ pub fn in_parts(frame: LazyFrame) -> Result<DataFrame> {
         .unwrap_single())
 }
 
-fn unvoided(events: LazyFrame, layouts: &Layouts) -> Result<LazyFrame> {
+fn is_kind(kind: &str) -> Expr {
+    col("kind").eq(lit(kind))
+}
+
+fn in_segments() -> Expr {
+    col("segments").list().len().gt(lit(0))
+}
+
+/// The rows that do not stand before their member's last removal, without removals.
+pub fn unremoved(rows: LazyFrame) -> LazyFrame {
+    let removed = rows
+        .clone()
+        .filter(col("removal"))
+        .group_by([col("member")])
+        .agg([col("order").max().alias("removed")]);
+    let scores = rows.filter(col("removal").not());
+    scores
+        .join(
+            removed,
+            [col("member")],
+            [col("member")],
+            JoinArgs::new(JoinType::Left),
+        )
+        .filter(col("removed").is_null().or(col("order").gt(col("removed"))))
+}
+
+/// The events that are not voided, and no voids.
+fn unvoided(events: LazyFrame) -> Result<LazyFrame> {
     let place = |(target, name): (&str, &str)| col(target).alias(name);
     let voids: Vec<Expr> = TARGET.into_iter().zip(PLACE).map(place).collect();
-    let is_void = col("kind").eq(lit("VOID"));
-    let voided = in_parts(events.clone().filter(is_void.clone()).select(voids))?;
-    let mut events = events.filter(is_void.not());
-    if voided.height() > 0 {
-        let place = PLACE.map(col);
-        let without = JoinArgs::new(JoinType::Anti);
-        events = events.join(voided.lazy(), &place, &place, without);
-    }
+    let voided = in_parts(events.clone().filter(is_kind("VOID")).select(voids))?;
+    let place = PLACE.map(col);
+    let without = JoinArgs::new(JoinType::Anti);
+    let events = events.filter(is_kind("VOID").not());
+    Ok(events.join(voided.lazy(), &place, &place, without))
+}
+
+fn rows_of(events: LazyFrame, layouts: &Layouts, has_segments: bool) -> Result<LazyFrame> {
     // Layout, then seq (43 bits), then index (10 bits).
     let layout = layouts.former.iter().map(|former| {
         let is_later = col("generation").gt_eq(lit(i64::from(former.before)));
@@ -229,23 +318,25 @@ fn unvoided(events: LazyFrame, layouts: &Layouts) -> Result<LazyFrame> {
         vec![
             col("member"),
             segment.alias("segment"),
-            col("kind").eq(lit("REMOVAL")).alias("removal"),
+            is_kind("REMOVAL").alias("removal"),
             col("score"),
             col("at_ms"),
             col("seq"),
             order.clone().alias("order"),
         ]
     };
+    let of_everyone = events.clone().select(counted(lit("")));
+    if !has_segments {
+        return Ok(of_everyone);
+    }
     let options = ExplodeOptions {
         empty_as_null: false,
         keep_nulls: false,
     };
     let of_segments = events
-        .clone()
-        .filter(col("segments").list().len().gt(lit(0)))
+        .filter(in_segments())
         .explode(by_name(["segments"], true, false), options)
         .select(counted(col("segments")));
-    let of_everyone = events.select(counted(lit("")));
     Ok(concat([of_everyone, of_segments], UnionArgs::default())?)
 }
 

@@ -1,13 +1,13 @@
 //! The fold as polars expressions: the events of a board → the standings of a window. It says what `ranking`'s fold says; a property
 //! test at the foot of this file holds the two equal. Period boundaries come from `ranking` and are joined in: no zone arithmetic here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
 use polars::prelude::{
-    Column, DataFrame, Expr, Field, Int64Chunked, IntoColumn, IntoLazy, JoinArgs, JoinType,
-    LazyFrame, NamedFrom, Schema, Series, SortMultipleOptions, StringChunked, UnionArgs, col,
+    Column, DataFrame, DataType, Expr, Field, Int64Chunked, IntoColumn, IntoLazy, LazyFrame,
+    NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, StringChunked, UnionArgs, col,
     concat, lit, when,
 };
 use ranking::board::{Board, Direction, Policy, TieBreak};
@@ -63,6 +63,22 @@ impl Sorted {
     /// The standings, by segment and then by time.
     pub fn runs(&self) -> &[Run] {
         &self.runs
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The rows of everybody, by segment and member; of a window without periods.
+    pub fn places(&self) -> HashMap<(&str, &str), usize> {
+        let mut places = HashMap::with_capacity(self.len());
+        for Run { id, rows, .. } in &self.runs {
+            for row in rows.clone() {
+                places.insert((id.segment.as_str(), self.member(row)), row);
+            }
+        }
+        places
     }
 
     /// Who is in a row.
@@ -139,10 +155,9 @@ pub fn folded(
     through_ms: i64,
     which: Which,
 ) -> Result<Folded> {
-    let counted = counted(events.rows.clone());
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
-    let mut with_period = in_periods(with_tick(counted, board), &periods);
+    let mut with_period = in_periods(with_tick(events.scores(), board), &periods);
     let sealed_ms = board.sealed(window).sealing_before_ms;
     let kept_from = |periods: &[Period]| {
         let kept = periods.partition_point(|period| period.present_from_ms < sealed_ms);
@@ -152,9 +167,10 @@ pub fn folded(
         // What is sealed is not even folded.
         with_period = with_period.filter(kept_from(&periods));
     }
+    let mut by = by(events, &periods);
     let mut folded = match window.half_life() {
         Some(half_life) => decayed(events, with_period, half_life)?,
-        None => fold(with_period, board),
+        None => fold(with_period, board, &by),
     };
     if let Some(rolling) = window.rolling() {
         periods = rolling_periods(board, window, &periods, through_ms)?;
@@ -163,38 +179,27 @@ pub fn folded(
             .collect();
         let inside = concat(parts, UnionArgs::default())?;
         let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
-        folded = fold(inside, board);
+        by = self::by(events, &periods);
+        folded = fold(inside, board, &by);
     }
     if which == Which::Open {
         folded = folded.filter(kept_from(&periods));
     }
-    let first_ticks = DataFrame::new_infer_height(vec![
-        column("period", (0..periods.len() as i64).collect()),
-        column(
-            "first_tick",
-            periods
-                .iter()
-                .map(|period| board.rules.first_tick(period))
-                .collect(),
-        ),
-    ])?;
+    let first_ticks = periods.iter().map(|period| board.rules.first_tick(period));
+    let first_ticks: Vec<i64> = first_ticks.collect();
+    let first_tick = of_each(move |place| first_ticks.get(usize::try_from(place).ok()?).copied());
+    let folded = folded.with_column(col("period").map(first_tick, as_it_is).alias("first_tick"));
     let key = match which {
         Which::Open => key(board, window, col("score"), col("tick") - col("first_tick")),
         Which::Every => nearest_key(board, window),
     };
-    let keyed = folded
-        .join(
-            first_ticks.lazy(),
-            [col("period")],
-            [col("period")],
-            JoinArgs::new(JoinType::Left),
-        )
-        .with_column(key.alias("key"));
     let wanted = ["member", "segment", "period", "key", "score", "seq"].map(col);
-    let sorted = keyed.select(wanted).sort(
-        ["segment", "period", "key", "member"],
-        SortMultipleOptions::default(),
-    );
+    by.retain(|name| *name != "member");
+    by.extend(["key", "member"]);
+    let sorted = folded
+        .with_column(key.alias("key"))
+        .select(wanted)
+        .sort(by, SortMultipleOptions::default());
     let mut frame = events.collect(sorted)?;
     frame.rechunk_mut();
     Ok(Folded { frame, periods })
@@ -206,33 +211,15 @@ pub fn folded(
 /// As [`standings`].
 pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
     let periods = periods(board, Window::All, events.span_ms)?;
-    let counted = in_periods(with_tick(counted(events.rows.clone()), board), &periods);
+    let counted = in_periods(with_tick(events.scores(), board), &periods);
     let wanted = ["member", "segment", "score", "tick"].map(col);
-    Ok(fold(counted, board).select(wanted))
+    Ok(fold(counted, board, &by(events, &periods)).select(wanted))
 }
 
 fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
     // Times are not negative: integer division is the floor.
     let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
     events.with_column(tick.alias("tick"))
-}
-
-/// The scores that count: those after their member's last removal.
-pub fn counted(events: LazyFrame) -> LazyFrame {
-    let removed = events
-        .clone()
-        .filter(col("removal"))
-        .group_by([col("member")])
-        .agg([col("order").max().alias("removed")]);
-    let scores = events.filter(col("removal").not());
-    scores
-        .join(
-            removed,
-            [col("member")],
-            [col("member")],
-            JoinArgs::new(JoinType::Left),
-        )
-        .filter(col("removed").is_null().or(col("order").gt(col("removed"))))
 }
 
 /// Every period from the first event's to the last one's, in their order.
@@ -274,21 +261,51 @@ fn column(name: &str, values: Vec<i64>) -> Column {
     Series::new(name.into(), values).into()
 }
 
+/// What is worked out of each number of a column.
+fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> PolarsResult<Column> {
+    move |numbers: Column| {
+        let found = numbers.i64()?.iter();
+        let found: Int64Chunked = found.map(|number| of(number?)).collect();
+        Ok(found.with_name(numbers.name().clone()).into_column())
+    }
+}
+
+fn as_it_is(_: &Schema, field: &Field) -> PolarsResult<Field> {
+    Ok(field.clone())
+}
+
 /// Adds each event's period: its place in the list. By bisection, as a join would have to sort all events.
 fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
     let starts: Vec<i64> = periods.iter().map(|period| period.start_ms).collect();
-    let place = move |at_ms: Column| {
-        let begun = |at_ms: i64| starts.partition_point(|&start_ms| start_ms <= at_ms) as i64;
-        let places = at_ms.i64()?.iter();
-        let places: Int64Chunked = places.map(|at_ms| Some(begun(at_ms?) - 1)).collect();
-        Ok(places.with_name(at_ms.name().clone()).into_column())
+    let place = match starts.len() {
+        0 | 1 => first_place(),
+        _ => {
+            let place = of_each(move |at_ms| {
+                Some(starts.partition_point(|&start_ms| start_ms <= at_ms) as i64 - 1)
+            });
+            col("at_ms").map(place, as_it_is)
+        }
     };
-    let as_it_is = |_: &Schema, field: &Field| Ok(field.clone());
-    events.with_column(col("at_ms").map(place, as_it_is).alias("period"))
+    events.with_column(place.alias("period"))
+}
+
+/// The place of the one period that there is: polars takes a small number for one of 32 bits.
+fn first_place() -> Expr {
+    lit(0_i64).cast(DataType::Int64)
+}
+
+/// What states are told apart by: where there is but one segment, or one period, nobody has to look at it.
+fn by(events: &Counted, periods: &[Period]) -> Vec<&'static str> {
+    let segment = events.has_segments.then_some("segment");
+    let period = (periods.len() > 1).then_some("period");
+    [segment, period, Some("member")]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// One row a member, segment and period: its state. States are folded as events are.
-fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
+fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
     let rules = &board.rules;
     let best = |scores: Expr| match rules.direction {
         Direction::HighFirst => scores.max(),
@@ -306,13 +323,20 @@ fn fold(events: LazyFrame, board: &Board) -> LazyFrame {
             tick.max(),
         ),
     };
-    events
-        .group_by([col("member"), col("segment"), col("period")])
+    let states = events
+        .group_by(by.iter().copied().map(col).collect::<Vec<_>>())
         .agg([
             state_score.alias("score"),
             state_tick.alias("tick"),
             col("seq").max(),
-        ])
+        ]);
+    let the_one = [("segment", lit("")), ("period", first_place())];
+    let the_one = the_one.into_iter().filter(|(name, _)| !by.contains(name));
+    states.with_columns(
+        the_one
+            .map(|(name, one)| one.alias(name))
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// As [`fold`], where scores decay: row by row in the order of acceptance, as everybody adds them up, since sums are rounded.

@@ -59,8 +59,6 @@ pub struct Rebuilt {
     later: usize,
     /// How often somebody else's commit came before ours.
     beaten: usize,
-    /// Rows of `standing` that were read, as sums did not agree.
-    compared: usize,
     /// Members whose rows of `standing` were not as history says.
     mended: usize,
     reading_s: f64,
@@ -79,12 +77,11 @@ impl Rebuilt {
             entries,
             later,
             beaten,
-            compared,
             mended,
             ..
         } = self;
         serde_json::json!({
-            "events": events, "standings": standings, "entries": entries, "laterEvents": later, "beaten": beaten, "comparedRows": compared, "mendedMembers": mended,
+            "events": events, "standings": standings, "entries": entries, "laterEvents": later, "beaten": beaten, "mendedMembers": mended,
             "readingSeconds": self.reading_s, "foldingSeconds": self.folding_s, "loadingSeconds": self.loading_s,
             "puttingSeconds": self.putting_s, "seconds": self.seconds,
         })
@@ -97,7 +94,6 @@ impl Rebuilt {
             entries: self.entries + other.entries,
             later: self.later + other.later,
             beaten: self.beaten + other.beaten,
-            compared: self.compared + other.compared,
             mended: self.mended + other.mended,
             reading_s: self.reading_s + other.reading_s,
             folding_s: self.folding_s + other.folding_s,
@@ -308,9 +304,7 @@ async fn stage_and_put(
         load(staged, &sorted, &mut rebuilt, job).await?;
         rebuilt.loading_s += began.elapsed().as_secs_f64();
         if staged.windows().contains(&Window::All) && sorted.window() == Window::All {
-            let mended = rows::mend(deployment, board, partition, head.seq, &sorted).await?;
-            rebuilt.mended += mended.members;
-            rebuilt.compared += mended.compared;
+            rebuilt.mended += rows::mend(deployment, board, partition, head.seq, &sorted).await?;
             crash::here("rows-written");
         }
     }

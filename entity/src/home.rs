@@ -1,18 +1,18 @@
 //! The history of those who are in a partition of a board: since the board had other numbers of shards, parts of it lie in other partitions.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
+use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, Partition};
 use ranking::seen::{ELSEWHERE, seen_entry};
-use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 
+use crate::blocks::{Block, Columns};
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::{archiving, commit, score_event, standing};
+use crate::{archiving, commit, score_event};
 
 /// How many rows are read from SQL at once.
 const ROWS_MAX: u64 = 10_000;
@@ -90,38 +90,22 @@ pub(crate) async fn each_standing(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,
-    mut take: impl FnMut(standing::Model) -> ranking::Result<()>,
+    mut take: impl FnMut(&Block, usize) -> ranking::Result<()>,
 ) -> Result<()> {
-    use standing::Column::{BoardNo as No, Member, Partition as In, Segment};
     let partitions = deployment.store.partitions();
     let homes = partitions.homes(board, partition);
-    let homes: Vec<i32> = homes.iter().map(|(_, home)| home.0.into()).collect();
-    let of_board = Condition::all().add(No.eq(board.no.0)).add(In.is_in(homes));
-    let mut last: Option<(String, String)> = None;
-    loop {
-        let mut select = standing::Entity::find().filter(of_board.clone());
-        if let Some((segment, member)) = last.take() {
-            let after = Condition::all()
-                .add(Segment.eq(segment.clone()))
-                .add(Member.gt(member));
-            select = select.filter(Condition::any().add(Segment.gt(segment)).add(after));
-        }
-        let rows = select
-            .order_by_asc(Segment)
-            .order_by_asc(Member)
-            .limit(ROWS_MAX)
-            .all(&deployment.db)
-            .await?;
-        let Some(row) = rows.last() else {
-            return Ok(());
-        };
-        last = Some((row.segment.clone(), row.member.clone()));
-        for row in rows {
-            if partitions.of_member(board, &MemberId::new(&row.member)?) == partition {
-                take(row)?;
+    let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
+    for home in homes {
+        let mut blocks = Columns::of_standing(home, Some(board.no)).read(&deployment.db);
+        while let Some(block) = blocks.try_next().await? {
+            for (row, member) in block.texts[1].iter().enumerate() {
+                if partitions.of_member(board, &MemberId::new(member)?) == partition {
+                    take(&block, row)?;
+                }
             }
         }
     }
+    Ok(())
 }
 
 /// An event id that a home accepted, as the partition that its member is in now is to remember it.

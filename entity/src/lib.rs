@@ -3,6 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | one per table | the entity |
+//! | [`blocks`] | many rows at once |
 //! | [`deployment`] | the settings that say where the stores are, and the stores opened |
 //! | [`change`] | a change of a partition, carried out whatever happens on the way |
 //! | [`submit`], [`amend`] | a batch of scores; what takes back |
@@ -27,6 +28,7 @@ pub mod archive_file;
 pub mod archive_mark;
 pub mod archived_entry;
 pub mod archiving;
+pub mod blocks;
 pub mod board;
 mod change;
 pub mod commit;

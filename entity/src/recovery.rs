@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::board_mark::BoardMark;
 use ranking::commit::ROOT_COMMIT;
@@ -26,12 +27,13 @@ use sea_orm::{
 };
 use tokio::time::sleep;
 
+use crate::blocks::{Block, Columns};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::home::SeenPages;
 use crate::persist::{Progress, is_still, one_transaction, persist, persist_commits};
 use crate::reshard::Step;
-use crate::{board, commit, home, log_cursor, score_event, standing};
+use crate::{board, commit, home, log_cursor, score_event};
 
 /// How many rows are read from SQL at once.
 const ROWS_MAX: u64 = 10_000;
@@ -354,56 +356,22 @@ async fn load_standings(
     now_ms: i64,
 ) -> Result<Vec<StandingsChange>> {
     let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
-    let mut last: Option<(i64, String, String)> = None;
-    loop {
-        use standing::Column::{BoardNo as No, Member, Partition as In, Segment};
-        let mut select = standing::Entity::find().filter(In.eq(i32::from(partition.0)));
-        if let Some((no, segment, member)) = last.take() {
-            let after_member = Condition::all()
-                .add(No.eq(no))
-                .add(Segment.eq(segment.clone()))
-                .add(Member.gt(member));
-            let after_segment = Condition::all().add(No.eq(no)).add(Segment.gt(segment));
-            select = select.filter(
-                Condition::any()
-                    .add(No.gt(no))
-                    .add(after_segment)
-                    .add(after_member),
-            );
-        }
-        let rows = select
-            .order_by_asc(No)
-            .order_by_asc(Segment)
-            .order_by_asc(Member)
-            .limit(ROWS_MAX)
-            .all(&deployment.db)
-            .await?;
-        let Some(row) = rows.last() else { break };
-        last = Some((row.board_no, row.segment.clone(), row.member.clone()));
-        for row in rows {
-            let board = boards.get(&BoardNo(row.board_no));
-            let Some(board) = board.filter(|board| !board.has_moved()) else {
-                continue;
-            };
-            let id = StandingsId::all_time(board, row.segment);
-            all_time.entry(id).or_default().push((
-                MemberId::new(&row.member)?,
-                Some(RankKey::from_i64(row.rank_key)?),
-            ));
+    let mut blocks = Columns::of_standing(partition, None).read(&deployment.db);
+    while let Some(block) = blocks.try_next().await? {
+        let of_board = |no: &Option<i64>| boards.get(&BoardNo((*no)?));
+        for (row, no) in block.numbers[3].iter().enumerate() {
+            if let Some(board) = of_board(no).filter(|board| !board.has_moved()) {
+                add_entry(&mut all_time, board, &block, row)?;
+            }
         }
     }
+    drop(blocks);
     let moved = || boards.values().filter(|board| board.has_moved());
     let mut voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
     for board in moved() {
         voided.extend(score_event::voided_on(&deployment.db, board.no).await?);
-        home::each_standing(deployment, board, partition, |row| {
-            let id = StandingsId::all_time(board, row.segment);
-            let entry = (
-                MemberId::new(&row.member)?,
-                Some(RankKey::from_i64(row.rank_key)?),
-            );
-            all_time.entry(id).or_default().push(entry);
-            Ok(())
+        home::each_standing(deployment, board, partition, |block, row| {
+            add_entry(&mut all_time, board, block, row)
         })
         .await?;
     }
@@ -446,6 +414,23 @@ async fn load_standings(
             .sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
     }
     Ok(standings)
+}
+
+/// Adds a row of `standing` to the entries.
+fn add_entry(
+    all_time: &mut BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>>,
+    board: &Board,
+    block: &Block,
+    row: usize,
+) -> ranking::Result<()> {
+    let key = block.numbers[1][row].unwrap_or(-1);
+    let entry = (
+        MemberId::new(&block.texts[1][row])?,
+        Some(RankKey::from_i64(key)?),
+    );
+    let id = StandingsId::all_time(board, block.texts[0][row].clone());
+    all_time.entry(id).or_default().push(entry);
+    Ok(())
 }
 
 /// Before which instant periods of windows are not made from events: those in the archive, and `all`, which may have lost events to files.

@@ -9,6 +9,7 @@ mod m20261121_000006_job_lease;
 mod m20261121_000007_proof;
 mod m20261121_000008_reshard;
 mod m20261121_000009_standing_partition;
+mod m20261121_000010_archived_entry_partition;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -30,6 +31,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000007_proof::Migration),
             Box::new(m20261121_000008_reshard::Migration),
             Box::new(m20261121_000009_standing_partition::Migration),
+            Box::new(m20261121_000010_archived_entry_partition::Migration),
         ]
     }
 }

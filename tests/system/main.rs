@@ -25,6 +25,7 @@ mod api;
 mod archive;
 mod archive_crashes;
 mod archive_refusals;
+mod blocks;
 mod board_ends;
 mod board_lives;
 mod board_races;

@@ -24,11 +24,11 @@ use super::findings::Findings;
 use super::rows::{Rows, Walk};
 use super::second_look::Suspects;
 use super::sets::{Digest, Part as SetPart, Sets};
+use super::sums::{Hashed, Sum};
 use crate::finding::{Finding, Kind, What};
 use crate::fold::{Which, folded};
 use crate::history::{self, History, through_ms};
 use crate::job::Job;
-pub(super) use in_sql::standings;
 
 /// The partitions that a board's entries lie in.
 pub(super) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
@@ -67,8 +67,8 @@ pub(super) struct Part<'a> {
 pub(super) struct Compared {
     /// How many entries history adds up to.
     pub(super) entries: usize,
-    /// The digest of what Redis had, where all agreed at first sight.
-    pub(super) redis: Option<String>,
+    /// The digest of what Redis had, and the rows in SQL, where all agreed at first sight.
+    pub(super) seen: Option<(String, Hashed)>,
 }
 
 impl Part<'_> {
@@ -83,7 +83,7 @@ impl Part<'_> {
         let through_ms = through_ms(&BTreeMap::from([(partition, rolls.clone())]), rolls.now_ms);
         let mut suspects = Suspects::new(deployment, board, partition);
         let (mut digest, mut entries) = (Digest::default(), 0);
-        let mut ids = BTreeSet::new();
+        let (mut ids, mut standing) = (BTreeSet::new(), Sum::default());
         let found_before = findings.count;
         let mut left: BTreeSet<&String> = self.keys.iter().collect();
         let is_whole = |window: &&Window| board.is_whole(**window);
@@ -112,7 +112,8 @@ impl Part<'_> {
             entries += rows.len();
             ids.extend(rows.lists().cloned());
             if window == Window::All {
-                self.compare_standing(&rows, &mut suspects, findings)
+                standing = self
+                    .compare_standing(&rows, &mut suspects, findings)
                     .await?;
             }
             if has_sealed {
@@ -143,14 +144,17 @@ impl Part<'_> {
             findings,
         )
         .await?;
-        super::archived::compare(self, &history, &mut suspects, findings).await?;
+        let archived = super::archived::compare(self, &history, &mut suspects, findings).await?;
         let lists = self.compare_lists(&ids, findings).await?;
         let agrees = !suspects.has_had_some && findings.count == found_before;
         suspects.end(findings).await?;
         let marks = marks_text(&rolls);
         Ok(Compared {
             entries,
-            redis: agrees.then(|| digest.finish(&[lists, marks].concat())),
+            seen: agrees.then(|| {
+                let redis = digest.finish(&[lists, marks].concat());
+                (redis, Hashed { standing, archived })
+            }),
         })
     }
 

@@ -14,7 +14,7 @@ use super::files;
 use super::findings::Findings;
 use super::part::Part;
 use super::sets::digest;
-use super::sums::{Sums, sums};
+use super::sums::{Hashed, Sums, sums};
 
 /// How many partitions were proven clean, and how.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +50,8 @@ pub(super) struct Proving {
 }
 
 impl Proving {
-    /// Reads it: what is changed from here on by hand is either compared, or another sum the next time.
+    /// Reads it: what is changed from here on by hand is either compared, or another sum the next time. So are rows that are compared: of just those the
+    /// hashes are kept.
     ///
     /// # Errors
     /// What SQL says.
@@ -102,7 +103,7 @@ impl Proving {
         }
         let compared = part.compare(findings).await?;
         let entries = compared.entries as u64;
-        if let (Some(redis), Some(sums)) = (compared.redis, self.sums.get(&partition))
+        if let (Some((redis, rows)), Some(sums)) = (compared.seen, self.sums.get(&partition))
             && is_unchanged(part, sums.cursor.seq).await?
         {
             let proof = integrity_proof::Model {
@@ -112,7 +113,7 @@ impl Proving {
                 commit_id: sums.cursor.commit_id.clone(),
                 layout: self.layouts[&partition].clone(),
                 redis,
-                sql: sums.digest.clone(),
+                sql: sums.digest(&rows),
                 files,
                 entries: compared.entries as i64,
                 proven_at_ms: entity::now_ms(),
@@ -139,7 +140,6 @@ impl Proving {
             return Ok(None);
         };
         let is_same = proof.layout == self.layouts[&partition]
-            && proof.sql == sums.digest
             && proof.files == files
             && proof.seq <= sums.cursor.seq;
         if !is_same || !leads_on(part, &proof).await? || !is_unchanged(part, proof.seq).await? {
@@ -149,6 +149,10 @@ impl Proving {
             &format!("{}: digesting partition {partition}", part.row.slug),
             proof.entries.unsigned_abs() as usize,
         );
+        let rows = Hashed::read(part.deployment, board, partition).await?;
+        if proof.sql != sums.digest(&rows) {
+            return Ok(None);
+        }
         let Some(redis) = part.digest().await? else {
             return Ok(None);
         };

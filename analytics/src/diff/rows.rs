@@ -1,6 +1,6 @@
 //! A window's standings in one partition, in the order of keys and members: what a store's entries are compared with one by one, in the same order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use anyhow::{Context, Result};
@@ -55,7 +55,7 @@ impl Rows {
     }
 
     /// Those of lists.
-    pub(super) fn of_lists(lists: Vec<(StandingsId, List)>) -> Self {
+    pub(super) fn of_lists(lists: impl IntoIterator<Item = (StandingsId, List)>) -> Self {
         let mut rows = Self::default();
         let mut members = vec![];
         for (id, entries) in lists {
@@ -70,6 +70,28 @@ impl Rows {
         rows.members =
             StringChunked::from_iter_values("member".into(), members.iter().map(String::as_str));
         rows
+    }
+
+    /// Where everybody is in lists of one window without periods, by segment and member.
+    pub(super) fn places(&self) -> HashMap<(&str, &str), usize> {
+        let mut places = HashMap::with_capacity(self.len());
+        for (id, rows) in &self.lists {
+            for row in rows.clone() {
+                places.insert(
+                    (
+                        id.segment.as_str(),
+                        self.members.get(row).unwrap_or_default(),
+                    ),
+                    row,
+                );
+            }
+        }
+        places
+    }
+
+    /// The key and the score in a row.
+    pub(super) fn held(&self, row: usize) -> (i64, i64) {
+        (self.keys[row], self.scores[row])
     }
 
     /// How many entries there are.

@@ -1,6 +1,9 @@
 //! Redis against the rows of `standing` alone: a cheap look at "all" that reads no history.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context, Result};
+use entity::blocks::Columns;
 use entity::integrity_look::{Held, Places, Spot, look_at_standings};
 use futures::StreamExt;
 use ranking::key::StandingsId;
@@ -8,7 +11,7 @@ use ranking::rank_key::RankKey;
 use ranking::window::Window;
 
 use super::findings::Findings;
-use super::part::{Part, standings};
+use super::part::Part;
 use super::rows::{List, Rows};
 use super::second_look::chunks;
 use super::sets::{Part as SetPart, Sets};
@@ -28,28 +31,39 @@ pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
         ),
         0,
     );
-    let mut lists: Vec<(StandingsId, List)> = vec![];
+    let mut lists: BTreeMap<StandingsId, List> = BTreeMap::new();
     let mut suspects = Places::new();
     let mut suspect = |member: &[u8], id: &StandingsId| {
         let spots = suspects.entry(member.to_vec()).or_default();
         spots.insert(Spot::Entry(id.clone()));
     };
-    let mut there = standings(deployment, board, partition).await?;
-    while let Some(row) = there.next().await {
-        let row = row.context("the standings in SQL cannot be read")?;
-        let id = StandingsId::all_time(board, row.segment.clone());
-        if !matches!(Held::of_row(board, row.score, row.rank_key), Held::Key(..)) {
-            suspect(row.member.as_bytes(), &id);
-        }
-        match lists.last_mut() {
-            Some((last, entries)) if *last == id => {
-                entries.push((row.member, row.rank_key, row.score))
+    let mut there = Columns::of_standing(partition, Some(board.no)).read(&deployment.db);
+    while let Some(block) = there.next().await {
+        let block = block.context("the standings in SQL cannot be read")?;
+        let (texts, numbers) = (block.texts, block.numbers);
+        let rows = texts[0]
+            .iter()
+            .zip(&texts[1])
+            .zip(&numbers[0])
+            .zip(&numbers[1]);
+        for (((segment, member), score), key) in rows {
+            let (score, key) = score.zip(*key).context("a column holds null")?;
+            let id = StandingsId::all_time(board, segment.clone());
+            if !matches!(Held::of_row(board, score, key), Held::Key(..)) {
+                suspect(member.as_bytes(), &id);
             }
-            _ => lists.push((id, vec![(row.member, row.rank_key, row.score)])),
+            lists
+                .entry(id)
+                .or_default()
+                .push((member.clone(), key, score));
         }
     }
+    drop(there);
+    for list in lists.values_mut() {
+        list.sort_unstable_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
+    }
     let rows = Rows::of_lists(lists);
-    let mut missing: std::collections::BTreeSet<StandingsId> = rows.lists().cloned().collect();
+    let mut missing: BTreeSet<StandingsId> = rows.lists().cloned().collect();
     let named = |key: &String| deployment.store.keys().parse_standings(partition, key);
     let is_all = |key: &&String| named(key).is_some_and(|id| id.window == Window::All);
     let keys: Vec<String> = part.keys.iter().filter(is_all).cloned().collect();

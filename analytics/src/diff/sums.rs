@@ -1,16 +1,22 @@
-//! Counts and sums of a board's rows in SQL, by partition: what the cheap proof compares instead of the rows themselves.
+//! What a board's rows in SQL add up to, by partition: what the cheap proof compares instead of history.
 //!
-//! Sums are made of halves of 32 bits, so that they cannot overflow below 2³¹ rows, and of products of a row's numbers (modulo a prime of 16 bits) with a number
+//! Rows of `standing` and `archived_entry` are hashed. Those of sealed standings and of events, of which nothing else is read here, are summed up by SQL: sums are made of halves of 32 bits, so that they cannot overflow below 2³¹ rows, and of products of a row's numbers (modulo a prime of 16 bits) with a number
 //! made of its member: so two members' scores that were swapped are another sum.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use anyhow::{Context, Result};
+use entity::blocks::{Block, Columns};
 use entity::deployment::Deployment;
 use entity::{archive_mark, log_cursor};
+use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::id::Partition;
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, EntityTrait, Statement};
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, EntityTrait, Statement,
+};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::sets::digest;
 
@@ -19,11 +25,90 @@ use super::sets::digest;
 pub(super) struct Sums {
     /// SQL's cursor of the partition.
     pub(super) cursor: log_cursor::Model,
-    /// A digest of the counts and sums.
-    pub(super) digest: String,
+    /// What its rows of sealed standings and of events add up to.
+    lines: Vec<String>,
 }
 
-/// The sums of a board in some partitions: all of one moment, but for what archived events add up to, which changes with the archive's mark alone.
+/// What rows add up to, in whatever order they come.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    count: usize,
+    /// The sum of the rows' hashes.
+    hashes: u128,
+}
+
+/// What is kept of the rows that are read one by one.
+pub(super) struct Hashed {
+    /// Of `standing`.
+    pub(super) standing: Sum,
+    /// Of `archived_entry`.
+    pub(super) archived: Sum,
+}
+
+impl Hashed {
+    /// Reads the rows of a board in a partition.
+    pub(super) async fn read(
+        deployment: &Deployment,
+        board: &Board,
+        partition: Partition,
+    ) -> Result<Self> {
+        let db = &deployment.db;
+        let mark = archive_mark::of(db, board.no, partition).await?;
+        let standing = Columns::of_standing(partition, Some(board.no));
+        let archived = Columns::of_archived(partition, board.no, mark.archived_seq);
+        Ok(Self {
+            standing: Sum::of(standing, db).await?,
+            archived: Sum::of(archived, db).await?,
+        })
+    }
+}
+
+impl Sum {
+    async fn of(columns: Columns, db: &DatabaseConnection) -> Result<Self> {
+        let mut sum = Self::default();
+        let mut blocks = columns.read(db);
+        while let Some(block) = blocks.try_next().await? {
+            sum.add(&block);
+        }
+        Ok(sum)
+    }
+
+    /// Adds rows.
+    pub(super) fn add(&mut self, block: &Block) {
+        let mut bytes = vec![];
+        for row in 0..block.len() {
+            bytes.clear();
+            for column in &block.texts {
+                bytes.extend((column[row].len() as u64).to_le_bytes());
+                bytes.extend(column[row].as_bytes());
+            }
+            for column in &block.numbers {
+                bytes.push(column[row].is_some().into());
+                bytes.extend(column[row].unwrap_or_default().to_le_bytes());
+            }
+            self.hashes = self.hashes.wrapping_add(xxh3_128(&bytes));
+        }
+        self.count += block.len();
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:032x}", self.count, self.hashes)
+    }
+}
+
+impl Sums {
+    /// A digest of all of it.
+    pub(super) fn digest(&self, hashed: &Hashed) -> String {
+        let Hashed { standing, archived } = hashed;
+        let mut lines = self.lines.clone();
+        lines.extend([standing.to_string(), archived.to_string()]);
+        digest(&lines)
+    }
+}
+
+/// The cursors of a board's partitions, and what players and seals change, but for rows that are read one by one: of one moment.
 ///
 /// # Errors
 /// What SQL says.
@@ -32,34 +117,18 @@ pub(super) async fn sums(
     board: &Board,
     partitions: &[Partition],
 ) -> Result<BTreeMap<Partition, Sums>> {
-    let (live, archived) = tokio::try_join!(
-        live(deployment, board, partitions),
-        archived(deployment, board)
-    )?;
-    let sums = live.into_iter().map(|(partition, (cursor, mut lines))| {
-        lines.push(line(&archived, partition));
-        let digest = digest(&lines);
-        (partition, Sums { cursor, digest })
-    });
-    Ok(sums.collect())
-}
-
-/// Cursors, and the sums of what players and seals change.
-async fn live(
-    deployment: &Deployment,
-    board: &Board,
-    partitions: &[Partition],
-) -> Result<BTreeMap<Partition, (log_cursor::Model, Vec<String>)>> {
     let no = board.no;
     let of_sealed = Table {
         name: "sealed_entry",
+        numbers: &["score", "rank_key"],
+        member: "member",
         besides: &[("standings_no", 1)],
         texts: &[],
-        ..STANDING
     };
     let of_events = Table {
         name: "score_event",
         numbers: &["score", "at_ms"],
+        member: "member",
         besides: &[
             ("seq", 1024),
             ("event_index", 1),
@@ -67,12 +136,7 @@ async fn live(
             ("void_index", 7),
         ],
         texts: &["kind", "segments"],
-        ..STANDING
     };
-    let of_standing = format!(
-        r#"{} WHERE "board_no" = {no}"#,
-        deployment.by_index("standing_partition")
-    );
     let view = deployment.view().await?;
     let of_periods = format!(
         r#"WHERE "standings_no" IN (SELECT "no" FROM "sealed_period" WHERE "board_no" = {no})"#
@@ -97,52 +161,24 @@ async fn live(
             .await?;
         let Some(cursor) = cursor else { continue };
         let mark = archive_mark::of(&view, no, partition).await?.archived_seq;
-        let here = format!(r#"{of_standing} AND "partition" = {partition}"#);
         let later =
             format!(r#"WHERE "partition" = {partition} AND "seq" > {mark} AND "board_no" = {no}"#);
         let mut lines = vec![
-            line(&STANDING.sums(&view, &here).await?, partition),
             line(&sealed, partition),
             line(&of_events.sums(&view, &later).await?, partition),
         ];
         let homes = deployment.store.partitions().homes(board, partition);
         let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
         lines.extend(homes.iter().filter_map(|home| former.get(home).cloned()));
-        all.insert(partition, (cursor, lines));
+        all.insert(partition, Sums { cursor, lines });
     }
     view.rollback().await?;
     Ok(all)
 }
 
-/// The sums of what archived events add up to.
-async fn archived(deployment: &Deployment, board: &Board) -> Result<BTreeMap<i32, String>> {
-    let of_archived = Table {
-        name: "archived_entry",
-        numbers: &["score", "tick"],
-        besides: &[("events", 1), ("through_seq", 31)],
-        ..STANDING
-    };
-    let view = deployment.view().await?;
-    let through = format!(
-        r#"AS e WHERE "board_no" = {no} AND "through_seq" <= (SELECT m."archived_seq" FROM "archive_mark" AS m WHERE m."board_no" = {no} AND m."partition" = e."partition")"#,
-        no = board.no
-    );
-    let sums = of_archived.sums(&view, &through).await?;
-    view.rollback().await?;
-    Ok(sums)
-}
-
 fn line(of: &BTreeMap<i32, String>, partition: Partition) -> String {
     of.get(&i32::from(partition.0)).cloned().unwrap_or_default()
 }
-
-const STANDING: Table<'_> = Table {
-    name: "standing",
-    numbers: &["score", "rank_key"],
-    member: "member",
-    besides: &[("seq", 1)],
-    texts: &["segment"],
-};
 
 /// A table whose rows are counted and summed up.
 #[derive(Clone, Copy)]

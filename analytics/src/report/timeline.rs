@@ -10,7 +10,7 @@ use ranking::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use serde::Serialize;
 
-use crate::fold::counted;
+use crate::events::unremoved;
 
 /// How many periods are shown at most, unless there are more months.
 const PERIODS_MAX: i64 = 400;
@@ -84,7 +84,7 @@ impl Timeline {
     /// What polars says; where an event's time is in no period.
     pub(super) fn new(board: &Board, events: &DataFrame, top: &[&str]) -> Result<Self> {
         let by_time = SortMultipleOptions::default();
-        let events = counted(events.clone().lazy()).sort(["at_ms"], by_time);
+        let events = unremoved(events.clone().lazy()).sort(["at_ms"], by_time);
         let events = events.collect()?;
         let member = events.column("member")?.str()?;
         let (score, at_ms) = (

@@ -3,70 +3,65 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use entity::deployment::Deployment;
+use entity::blocks::Columns;
 use entity::integrity_look::{Held, Spot};
 use entity::{sealed_entry, sealed_period};
 use futures::StreamExt;
-use ranking::board::Board;
-use ranking::id::Partition;
 use ranking::key::StandingsId;
 use ranking::window::Window;
-use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryResult, Statement, StreamTrait, Value,
-};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Statement, Value};
 
 use super::Part;
 use crate::diff::findings::Findings;
 use crate::diff::rows::{Rows, Walk};
 use crate::diff::second_look::Suspects;
-
-/// After how many rows progress is told.
-const ADVANCE_ROWS: usize = 1000;
+use crate::diff::sums::Sum;
 
 impl Part<'_> {
-    /// Compares the table of standings.
+    /// Compares the table of standings; what was compared of it.
     pub(super) async fn compare_standing(
         &self,
         rows: &Rows,
         suspects: &mut Suspects<'_>,
         findings: &mut Findings,
-    ) -> Result<()> {
+    ) -> Result<Sum> {
         let board = self.board;
         self.job
             .stage(&format!("{}: comparing SQL", self.row.slug), rows.len());
-        let mut there = standings(self.deployment, board, self.partition).await?;
-        let mut left: BTreeSet<&StandingsId> = rows.lists().collect();
-        let mut id = StandingsId::all_time(board, String::new());
-        let mut walk = rows.walk(&id);
-        let mut count = 0;
-        while let Some(row) = there.next().await {
-            let row = row.context("the standings in SQL cannot be read")?;
-            if row.segment != id.segment {
-                left.remove(&id);
-                walk.end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
-                suspects.look_again_if_many(findings).await?;
-                id = StandingsId::all_time(board, row.segment.clone());
-                walk = rows.walk(&id);
+        let spot = |segment: &str| Spot::Entry(StandingsId::all_time(board, segment.to_owned()));
+        let places = rows.places();
+        let mut is_there = vec![false; rows.len()];
+        let mut sum = Sum::default();
+        let mut there =
+            Columns::of_standing(self.partition, Some(board.no)).read(&self.deployment.db);
+        while let Some(block) = there.next().await {
+            let block = block.context("the standings in SQL cannot be read")?;
+            sum.add(&block);
+            let (segments, members) = (&block.texts[0], &block.texts[1]);
+            let (scores, keys) = (&block.numbers[0], &block.numbers[1]);
+            for row in 0..block.len() {
+                let (segment, member) = (segments[row].as_str(), members[row].as_str());
+                let place = places.get(&(segment, member)).copied();
+                let expected = place.map(|place| {
+                    is_there[place] = true;
+                    rows.held(place)
+                });
+                let there = keys[row].zip(scores[row]);
+                let is_held = there.is_some_and(|(key, score)| {
+                    matches!(Held::of_row(board, score, key), Held::Key(..))
+                });
+                if !is_held || there != expected {
+                    suspects.add(member.as_bytes(), spot(segment));
+                }
             }
-            count += 1;
-            if count % ADVANCE_ROWS == 0 {
-                self.job.advance(ADVANCE_ROWS);
-            }
-            let mut lost = |member: &str| suspects.add(member.as_bytes(), Spot::Entry(id.clone()));
-            let is_held = matches!(Held::of_row(board, row.score, row.rank_key), Held::Key(..));
-            let score = Some(row.score);
-            if !walk.meets(row.rank_key, score, row.member.as_bytes(), &mut lost) || !is_held {
-                suspects.add(row.member.as_bytes(), Spot::Entry(id.clone()));
-            }
-        }
-        left.remove(&id);
-        walk.end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
-        for id in left {
-            rows.walk(id)
-                .end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
+            self.job.advance(block.len());
             suspects.look_again_if_many(findings).await?;
         }
-        Ok(())
+        for ((segment, member), _) in places.into_iter().filter(|(_, place)| !is_there[*place]) {
+            suspects.add(member.as_bytes(), spot(segment));
+            suspects.look_again_if_many(findings).await?;
+        }
+        Ok(sum)
     }
 
     /// Compares a window's sealed standings.
@@ -165,41 +160,4 @@ impl Part<'_> {
         }
         Ok(())
     }
-}
-
-/// What is compared of a row of `standing`.
-pub struct Row {
-    /// The segment.
-    pub segment: String,
-    /// The member's key.
-    pub member: String,
-    /// The score, in units.
-    pub score: i64,
-    /// The rank key.
-    pub rank_key: i64,
-}
-
-/// The rows of `standing` of a board's partition, in the order of segments, keys and members.
-pub async fn standings<'a>(
-    deployment: &'a Deployment,
-    board: &Board,
-    partition: Partition,
-) -> Result<impl futures::Stream<Item = Result<Row, DbErr>> + Unpin + 'a> {
-    let db = &deployment.db;
-    let sql = format!(
-        r#"SELECT "segment", "member", "score", "rank_key" FROM "standing" {} WHERE "partition" = $1 AND "board_no" = $2 ORDER BY "segment", "rank_key", "member""#,
-        deployment.by_index("standing_partition")
-    );
-    let values: [Value; 2] = [i32::from(partition.0).into(), board.no.0.into()];
-    let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-    let row = |row: QueryResult| {
-        Ok(Row {
-            segment: row.try_get_by_index(0)?,
-            member: row.try_get_by_index(1)?,
-            score: row.try_get_by_index(2)?,
-            rank_key: row.try_get_by_index(3)?,
-        })
-    };
-    let rows = db.stream_raw(statement).await?;
-    Ok(rows.map(move |found| found.and_then(row)))
 }
