@@ -13,7 +13,7 @@ const ROWS_MAX: usize = 20_000;
 pub struct Columns {
     /// The table.
     table: &'static str,
-    /// The index that SQLite finds the rows by.
+    /// The index that SQLite finds the rows by: it knows no numbers of rows, and would go through a whole board to have them in an order.
     index: &'static str,
     /// What tells the rows apart, in the order that this index has them in.
     order: &'static [&'static str],

@@ -354,16 +354,6 @@ impl Deployment {
         Ok(view)
     }
 
-    /// What a table's name is followed by where its rows are to be found by an index: SQLite, which knows no numbers of rows, else goes through a whole
-    /// board to have them in an order. Others choose well by themselves.
-    #[must_use]
-    pub fn by_index(&self, index: &str) -> String {
-        match self.db.get_database_backend() {
-            DbBackend::Sqlite => format!(r#"INDEXED BY "{index}""#),
-            _ => String::new(),
-        }
-    }
-
     /// Starts the private Redis again if it died; nothing where Redis is somebody else's.
     pub async fn revive_redis(&self) {
         if let Some(redis) = &self.private_redis
