@@ -1,7 +1,7 @@
 //! The fold as polars expressions: the events of a board → the standings of a window. It says what `ranking`'s fold says; a property
-//! test at the foot of this file holds the two equal. Period boundaries come from `ranking` and are joined in: no zone arithmetic here.
+//! test at the foot of this file holds the two equal. Period boundaries come from `ranking`: no zone arithmetic here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
@@ -16,6 +16,7 @@ use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::window::{HalfLife, Period, Window};
 
+use crate::awaited::Awaited;
 use crate::events::Counted;
 
 /// An entry that history adds up to.
@@ -65,20 +66,11 @@ impl Sorted {
         &self.runs
     }
 
-    /// How many rows there are.
-    pub fn len(&self) -> usize {
-        self.members.len()
-    }
-
-    /// The rows of everybody, by segment and member; of a window without periods.
-    pub fn places(&self) -> HashMap<(&str, &str), usize> {
-        let mut places = HashMap::with_capacity(self.len());
-        for Run { id, rows, .. } in &self.runs {
-            for row in rows.clone() {
-                places.insert((id.segment.as_str(), self.member(row)), row);
-            }
-        }
-        places
+    /// Who is in it; of a window without periods.
+    pub fn awaited(&self) -> Awaited<'_> {
+        let segments = self.runs.iter();
+        let segments = segments.map(|run| (run.id.segment.as_str(), run.rows.clone()));
+        Awaited::new(self.members.len(), segments, |row| self.member(row))
     }
 
     /// Who is in a row.
@@ -167,7 +159,7 @@ pub fn folded(
         // What is sealed is not even folded.
         with_period = with_period.filter(kept_from(&periods));
     }
-    let mut by = by(events, &periods);
+    let mut by = told_apart_by(events, &periods);
     let mut folded = match window.half_life() {
         Some(half_life) => decayed(events, with_period, half_life)?,
         None => fold(with_period, board, &by),
@@ -179,7 +171,7 @@ pub fn folded(
             .collect();
         let inside = concat(parts, UnionArgs::default())?;
         let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
-        by = self::by(events, &periods);
+        by = told_apart_by(events, &periods);
         folded = fold(inside, board, &by);
     }
     if which == Which::Open {
@@ -213,7 +205,7 @@ pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
     let periods = periods(board, Window::All, events.span_ms)?;
     let counted = in_periods(with_tick(events.scores(), board), &periods);
     let wanted = ["member", "segment", "score", "tick"].map(col);
-    Ok(fold(counted, board, &by(events, &periods)).select(wanted))
+    Ok(fold(counted, board, &told_apart_by(events, &periods)).select(wanted))
 }
 
 fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
@@ -295,7 +287,7 @@ fn first_place() -> Expr {
 }
 
 /// What states are told apart by: where there is but one segment, or one period, nobody has to look at it.
-fn by(events: &Counted, periods: &[Period]) -> Vec<&'static str> {
+fn told_apart_by(events: &Counted, periods: &[Period]) -> Vec<&'static str> {
     let segment = events.has_segments.then_some("segment");
     let period = (periods.len() > 1).then_some("period");
     [segment, period, Some("member")]

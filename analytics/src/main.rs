@@ -18,6 +18,7 @@
 //! | [`job`] | a job's row, its progress bar, its outcome |
 
 mod archive;
+mod awaited;
 mod choice;
 mod crash;
 mod diff;

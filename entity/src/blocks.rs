@@ -103,12 +103,12 @@ impl Columns {
             order,
             ..
         } = self;
-        let is_read = |name: &&&str| !self.texts.contains(*name) && !self.numbers.contains(*name);
-        let besides: Vec<&&str> = order.iter().filter(is_read).collect();
-        let names: Vec<&str> = self
-            .names()
-            .chain(besides.iter().map(|name| **name))
-            .collect();
+        let mut names: Vec<&str> = self.names().collect();
+        for name in *order {
+            if !names.contains(name) {
+                names.push(name);
+            }
+        }
         let arrays: Vec<String> = names
             .iter()
             .map(|name| format!("json_group_array({name})"))

@@ -1,6 +1,6 @@
 //! Numbers of several runs, their medians beside each other, the table and the file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -71,8 +71,7 @@ impl Figures {
 
     /// Where files go.
     pub(crate) fn dir() -> PathBuf {
-        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let dir = checkout.join("target/bench");
+        let dir = crate::package().with_file_name("target").join("bench");
         std::fs::create_dir_all(&dir).unwrap();
         dir
     }

@@ -34,6 +34,7 @@ mod server;
 mod serving;
 mod stores;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::figures::Figures;
@@ -62,6 +63,14 @@ impl Scale {
     fn of(self, count: usize, least: usize) -> usize {
         ((count as f64 * self.0) as usize).max(least)
     }
+}
+
+/// Where this package lies, as cargo says it now: where checkouts share a target directory this may have been built in another one.
+fn package() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    package
+        .unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into())
+        .into()
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]

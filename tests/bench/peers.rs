@@ -94,7 +94,7 @@ async fn own(server: &Server, members: usize) -> Value {
 
 /// Where scripts lie, and what they need.
 pub(crate) fn dir() -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/peers");
+    let sources = crate::package().join("bench/peers");
     let dir = Figures::dir().join("peers");
     std::fs::create_dir_all(&dir).unwrap();
     for entry in std::fs::read_dir(sources).unwrap() {

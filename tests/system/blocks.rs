@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use entity::blocks::Columns;
 use futures::TryStreamExt;
-use migration::{Migrator, MigratorTrait};
-use ranking::board::{Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::{BoardNo, Partition};
-use ranking::window::parse_zone;
-use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, Statement};
+use serde_json::json;
 
+use crate::api::Api;
 use crate::deployment::{Deployment, Redis, Sql};
 
 /// More than two blocks of rows for each board and partition.
@@ -54,23 +53,12 @@ async fn selected(
 
 async fn check(sql: Sql) {
     let deployment = Deployment::new(sql, Redis::Private).await;
+    let api = Api::start(&deployment).await;
     let db = deployment.sql().await;
-    Migrator::up(&db, None).await.unwrap();
     for slug in ["one", "two"] {
-        let rules = Rules::new(RulesInput {
-            direction: Direction::HighFirst,
-            policy: Policy::Sum,
-            tie_break: TieBreak::Earliest,
-            tick_ms: None,
-            decimals: 0,
-            min: 0,
-            max: 1_000_000,
-            zone: parse_zone("UTC").unwrap(),
-            shards: 1,
-            windows: vec![],
-        });
-        let row = entity::board::of_rules(slug, slug, &rules.unwrap(), "UTC", 0);
-        entity::board::Entity::insert(row).exec(&db).await.unwrap();
+        let create =
+            "mutation($slug: String!) { createBoard(input: { slug: $slug }) { board { slug } } }";
+        api.data(create, json!({ "slug": slug })).await;
     }
     // Names with what JSON writes in another way, and of two segments; rows of two boards in two partitions, in another order than that of names.
     let numbers = format!(

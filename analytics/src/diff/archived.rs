@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use entity::blocks::Columns;
 use entity::integrity_look::Spot;
 use futures::StreamExt;
@@ -14,6 +14,7 @@ use super::findings::Findings;
 use super::part::Part;
 use super::second_look::Suspects;
 use super::sums::Sum;
+use crate::awaited::Awaited;
 use crate::fold::states;
 use crate::history::History;
 
@@ -57,10 +58,14 @@ pub(super) async fn compare(
     let number = |name: &str| -> Result<_> { Ok(meant.column(name)?.i64()?.clone()) };
     let (scores, ticks, events) = (number("score")?, number("tick")?, number("events")?);
     let expected = |row: usize| (scores.get(row), ticks.get(row), events.get(row));
-    let mut places: HashMap<(&str, &str), usize> = HashMap::with_capacity(meant.height());
-    for (row, place) in segments.iter().zip(members.iter()).enumerate() {
-        places.insert(place.0.zip(place.1).context("a fold left a gap")?, row);
-    }
+    ensure!(
+        segments.null_count() + members.null_count() == 0,
+        "a fold left a gap"
+    );
+    let member = |row: usize| members.get(row).unwrap_or_default();
+    let segment = |row: usize| segments.get(row).unwrap_or_default();
+    let of_segments = (0..meant.height()).map(|row| (segment(row), row..row + 1));
+    let mut awaited = Awaited::new(meant.height(), of_segments, member);
     // Of several rows of a place the last one counts: how far it reaches, and whether it is as it is to be.
     let mut known = vec![(i64::MIN, false); meant.height()];
     let mut others: HashMap<(String, String), (i64, bool)> = HashMap::new();
@@ -76,12 +81,11 @@ pub(super) async fn compare(
             bail!("four columns of numbers are asked for");
         };
         for row in 0..block.len() {
-            let place = (segments[row].as_str(), members[row].as_str());
             let said = (scores[row], ticks[row], events[row]);
-            let (last, is_met) = match places.get(&place) {
-                Some(&row) => (&mut known[row], said == expected(row)),
+            let (last, is_met) = match awaited.meet(&segments[row], &members[row]) {
+                Some(row) => (&mut known[row], said == expected(row)),
                 None => {
-                    let place = (place.0.to_owned(), place.1.to_owned());
+                    let place = (segments[row].clone(), members[row].clone());
                     let last = others.entry(place).or_insert((i64::MIN, false));
                     (last, said.0.is_none() && said.2 == Some(0))
                 }
@@ -92,9 +96,9 @@ pub(super) async fn compare(
             }
         }
     }
-    let known = places.into_iter().filter(|(_, row)| !known[*row].1);
-    for ((segment, member), _) in known {
-        suspects.add(member.as_bytes(), Spot::Archived(segment.to_owned()));
+    for (row, _) in known.iter().enumerate().filter(|(_, last)| !last.1) {
+        let spot = Spot::Archived(segment(row).to_owned());
+        suspects.add(member(row).as_bytes(), spot);
         suspects.look_again_if_many(findings).await?;
     }
     for ((segment, member), _) in others.into_iter().filter(|(_, last)| !last.1) {

@@ -1,6 +1,6 @@
 //! A window's standings in one partition, in the order of keys and members: what a store's entries are compared with one by one, in the same order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::{Context, Result};
@@ -9,6 +9,7 @@ use ranking::board::Board;
 use ranking::key::StandingsId;
 use ranking::window::Window;
 
+use crate::awaited::Awaited;
 use crate::fold::Folded;
 
 /// Entries in their order, each as member, key and score.
@@ -72,21 +73,13 @@ impl Rows {
         rows
     }
 
-    /// Where everybody is in lists of one window without periods, by segment and member.
-    pub(super) fn places(&self) -> HashMap<(&str, &str), usize> {
-        let mut places = HashMap::with_capacity(self.len());
-        for (id, rows) in &self.lists {
-            for row in rows.clone() {
-                places.insert(
-                    (
-                        id.segment.as_str(),
-                        self.members.get(row).unwrap_or_default(),
-                    ),
-                    row,
-                );
-            }
-        }
-        places
+    /// Who is in lists of one window without periods.
+    pub(super) fn awaited(&self) -> Awaited<'_> {
+        let segments = self.lists.iter();
+        let segments = segments.map(|(id, rows)| (id.segment.as_str(), rows.clone()));
+        Awaited::new(self.len(), segments, |row| {
+            self.members.get(row).unwrap_or_default()
+        })
     }
 
     /// The key and the score in a row.

@@ -121,14 +121,12 @@ pub(super) async fn sums(
     let of_sealed = Table {
         name: "sealed_entry",
         numbers: &["score", "rank_key"],
-        member: "member",
         besides: &[("standings_no", 1)],
         texts: &[],
     };
     let of_events = Table {
         name: "score_event",
         numbers: &["score", "at_ms"],
-        member: "member",
         besides: &[
             ("seq", 1024),
             ("event_index", 1),
@@ -186,7 +184,6 @@ struct Table<'a> {
     name: &'a str,
     /// Columns that are summed up by halves.
     numbers: &'a [&'a str],
-    member: &'a str,
     /// Columns that are summed up together, each so many times.
     besides: &'a [(&'a str, i64)],
     /// Columns of which but a little is taken into account.
@@ -242,24 +239,23 @@ impl Table<'_> {
 
     /// A number of 16 bits that is made of a row's member, and of its other texts.
     fn mixed(&self, backend: DbBackend) -> String {
-        let member = self.member;
         if backend == DbBackend::Postgres {
             let texts = self
                 .texts
                 .iter()
                 .map(|text| format!(r#""{text}" || ' ' || "#));
             let texts: String = texts.collect();
-            return format!(r#"(CAST(hashtext({texts}"{member}") AS BIGINT) & 65535)"#);
+            return format!(r#"(CAST(hashtext({texts}"member") AS BIGINT) & 65535)"#);
         }
         // SQLite has no hash: of a member count its length and its last three letters, of other texts the length and the third last letter.
         let letter = |text: &str, place: i64, times: i64| {
             format!(r#"COALESCE(unicode(substr("{text}", {place}, 1)), 0) * {times}"#)
         };
         let mut parts = vec![
-            format!(r#"length("{member}") * 8191"#),
-            letter(member, -1, 31),
-            letter(member, -2, 4099),
-            letter(member, -3, 131_071),
+            r#"length("member") * 8191"#.to_owned(),
+            letter("member", -1, 31),
+            letter("member", -2, 4099),
+            letter("member", -3, 131_071),
         ];
         for text in self.texts {
             parts.push(format!(r#"length("{text}") * 257"#));

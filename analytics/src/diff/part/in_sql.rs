@@ -29,8 +29,7 @@ impl Part<'_> {
         self.job
             .stage(&format!("{}: comparing SQL", self.row.slug), rows.len());
         let spot = |segment: &str| Spot::Entry(StandingsId::all_time(board, segment.to_owned()));
-        let places = rows.places();
-        let mut is_there = vec![false; rows.len()];
+        let mut awaited = rows.awaited();
         let mut sum = Sum::default();
         let mut there =
             Columns::of_standing(self.partition, Some(board.no)).read(&self.deployment.db);
@@ -41,11 +40,7 @@ impl Part<'_> {
             let (scores, keys) = (&block.numbers[0], &block.numbers[1]);
             for row in 0..block.len() {
                 let (segment, member) = (segments[row].as_str(), members[row].as_str());
-                let place = places.get(&(segment, member)).copied();
-                let expected = place.map(|place| {
-                    is_there[place] = true;
-                    rows.held(place)
-                });
+                let expected = awaited.meet(segment, member).map(|place| rows.held(place));
                 let there = keys[row].zip(scores[row]);
                 let is_held = there.is_some_and(|(key, score)| {
                     matches!(Held::of_row(board, score, key), Held::Key(..))
@@ -57,7 +52,7 @@ impl Part<'_> {
             self.job.advance(block.len());
             suspects.look_again_if_many(findings).await?;
         }
-        for ((segment, member), _) in places.into_iter().filter(|(_, place)| !is_there[*place]) {
+        for (segment, member) in awaited.left() {
             suspects.add(member.as_bytes(), spot(segment));
             suspects.look_again_if_many(findings).await?;
         }

@@ -33,8 +33,7 @@ impl Rows<'_> {
             .await?
             .into_iter()
             .collect();
-        let places = self.all.places();
-        let mut is_there = vec![false; self.all.len()];
+        let mut awaited = self.all.awaited();
         let (mut wrong, mut of_later) = (BTreeSet::new(), ByMember::new());
         let mut blocks = Columns::of_standing(self.partition, Some(self.board.no)).read(&view);
         while let Some(block) = blocks.try_next().await? {
@@ -47,22 +46,16 @@ impl Rows<'_> {
                     of_member.extend(held.map(|held| (segment.clone(), held)));
                     continue;
                 }
-                let place = places.get(&(segment.as_str(), member.as_str())).copied();
-                let said = place.map(|place| {
-                    is_there[place] = true;
-                    (self.all.score(place), self.all.key(place).to_i64())
-                });
+                let said = awaited.meet(segment, member);
+                let said = said.map(|row| (self.all.score(row), self.all.key(row).to_i64()));
                 if held != said {
                     wrong.insert(member.clone());
                 }
             }
         }
         drop(blocks);
-        for ((_, member), place) in places {
-            if !is_there[place] && !later.contains(member) {
-                wrong.insert(member.to_owned());
-            }
-        }
+        let left = awaited.left().map(|(_, member)| member.to_owned());
+        wrong.extend(left.filter(|member| !later.contains(member)));
         let (mut said, voided) = self.said_of(&view, &later).await?;
         view.rollback().await?;
         let is_wrong = |member: &&String| {
