@@ -1,7 +1,8 @@
 //! Who is to have a row, looked up as rows come in whatever order; who is left has none.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use foldhash::{HashMap, HashMapExt};
 
 /// Everybody's rows in standings without periods, by segment and member.
 pub struct Awaited<'a> {

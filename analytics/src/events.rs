@@ -1,6 +1,6 @@
 //! Events as frames: as archive files hold them, and as the fold takes them.
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use entity::score_event;
 use polars::prelude::{
     BooleanChunked, Column, DataFrame, DataType, Engine, ExplodeOptions, Expr, IntoColumn,
@@ -14,22 +14,6 @@ const PLACE: [&str; 3] = ["partition", "seq", "event_index"];
 
 /// What names an event that is voided.
 const TARGET: [&str; 3] = ["void_partition", "void_seq", "void_index"];
-
-/// What of an event a fold looks at.
-const FOLDED: [&str; 12] = [
-    "partition",
-    "seq",
-    "event_index",
-    "generation",
-    "member",
-    "kind",
-    "score",
-    "at_ms",
-    "segments",
-    "void_partition",
-    "void_seq",
-    "void_index",
-];
 
 /// Events, being gathered: one row each, with all that `score_event` has of it, its shard, and when it was accepted.
 #[derive(Default)]
@@ -147,8 +131,7 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
     Ok(rows)
 }
 
-/// So many events are held in memory and worked out at once, which is faster; more of them are read in parts each time, so that memory does not grow
-/// with them.
+/// So many events are held in memory, which is faster; more of them are read each time, so that memory does not grow with them.
 pub const AT_ONCE_MAX: usize = 4_000_000;
 
 /// What of events is folded.
@@ -167,7 +150,6 @@ pub struct Counted {
     pub is_all: bool,
     /// Whether one counts in more segments than everyone.
     pub has_segments: bool,
-    engine: Engine,
 }
 
 impl Counted {
@@ -176,39 +158,36 @@ impl Counted {
     /// # Errors
     /// What polars says.
     pub fn of(events: LazyFrame, layouts: &Layouts, at_once_max: usize) -> Result<Self> {
-        let events = events.select(FOLDED.map(col));
-        let height = in_parts(
-            events
-                .clone()
-                .select([col("seq").count().cast(DataType::Int64)]),
-        )?;
-        let height = height
-            .column("seq")?
-            .i64()?
-            .get(0)
-            .unwrap_or(0)
-            .unsigned_abs() as usize;
-        let (engine, events) = match height <= at_once_max {
-            true => (Engine::InMemory, in_parts(events)?.lazy()),
-            false => (Engine::Streaming, events),
+        // What files say of their rows answers most of this without a look at them.
+        let is_at_once = height(events.clone())? <= at_once_max;
+        let is_there = |condition| Ok::<_, Error>(height(events.clone().filter(condition))? > 0);
+        let (has_voids, has_removals) = (is_there(is_kind("VOID"))?, is_there(is_kind("REMOVAL"))?);
+        let has_segments = is_there(in_segments())?;
+        let has_moved = !layouts.former.is_empty();
+        let mut columns = vec!["member", "score", "at_ms", "seq", "event_index"];
+        for (is_needed, names) in [
+            (has_moved, &["generation"][..]),
+            (has_voids || has_removals, &["kind"]),
+            (has_segments, &["segments"]),
+            (
+                has_voids,
+                &["partition", "void_partition", "void_seq", "void_index"],
+            ),
+        ] {
+            columns.extend(names.iter().filter(|_| is_needed));
+        }
+        let events = events.select(columns.into_iter().map(col).collect::<Vec<_>>());
+        let events = match is_at_once {
+            true => in_parts(events)?.lazy(),
+            false => events,
         };
-        let is_there = |condition: Expr, name: &str| condition.any(true).alias(name);
-        let figures = in_parts(events.clone().select([
-            is_there(is_kind("VOID"), "voids"),
-            is_there(is_kind("REMOVAL"), "removals"),
-            is_there(in_segments(), "segments"),
-        ]))?;
-        let figure = |name: &str| -> Result<_> { Ok(figures.column(name)?.bool()?.get(0)) };
-        let is_there = |name: &str| -> Result<_> { Ok(figure(name)? == Some(true)) };
-        let has_segments = is_there("segments")?;
-        let is_all = !is_there("voids")?;
-        let events = match is_all {
-            true => events,
-            false => unvoided(events)?,
+        let events = match has_voids {
+            true => unvoided(events)?,
+            false => events,
         };
-        let mut rows = rows_of(events, layouts, has_segments)?;
-        if matches!(engine, Engine::InMemory) {
-            rows = rows.collect()?.lazy();
+        let mut rows = rows_of(events, layouts, has_removals, has_segments)?;
+        if is_at_once {
+            rows = in_parts(rows)?.lazy();
         }
         let figures = in_parts(
             rows.clone().select([
@@ -226,10 +205,9 @@ impl Counted {
             rows,
             count: figure("count")?.unwrap_or(0).unsigned_abs() as usize,
             span_ms: figure("first")?.zip(figure("last")?),
-            has_removals: is_there("removals")?,
-            is_all,
+            has_removals,
+            is_all: !has_voids,
             has_segments,
-            engine,
         })
     }
 
@@ -248,14 +226,6 @@ impl Counted {
             false => self.rows.clone(),
         }
     }
-
-    /// Works out a frame that was made of the rows.
-    ///
-    /// # Errors
-    /// What polars says.
-    pub fn collect(&self, frame: LazyFrame) -> Result<DataFrame> {
-        Ok(frame.collect_with_engine(self.engine)?.unwrap_single())
-    }
 }
 
 /// Works out a frame in parts, so that memory does not grow with the events behind it.
@@ -266,6 +236,12 @@ pub fn in_parts(frame: LazyFrame) -> Result<DataFrame> {
     Ok(frame
         .collect_with_engine(Engine::Streaming)?
         .unwrap_single())
+}
+
+/// How many events a frame has: so many rows of a column that takes up next to nothing.
+fn height(events: LazyFrame) -> Result<usize> {
+    let rows = in_parts(events.select([col("generation").count()]))?;
+    Ok(rows.column("generation")?.get(0)?.try_extract()?)
 }
 
 fn is_kind(kind: &str) -> Expr {
@@ -305,7 +281,12 @@ fn unvoided(events: LazyFrame) -> Result<LazyFrame> {
     Ok(events.join(voided.lazy(), &place, &place, without))
 }
 
-fn rows_of(events: LazyFrame, layouts: &Layouts, has_segments: bool) -> Result<LazyFrame> {
+fn rows_of(
+    events: LazyFrame,
+    layouts: &Layouts,
+    has_removals: bool,
+    has_segments: bool,
+) -> Result<LazyFrame> {
     // Layout, then seq (43 bits), then index (10 bits).
     let layout = layouts.former.iter().map(|former| {
         let is_later = col("generation").gt_eq(lit(i64::from(former.before)));
@@ -314,11 +295,15 @@ fn rows_of(events: LazyFrame, layouts: &Layouts, has_segments: bool) -> Result<L
     let layout = layout.fold(lit(0_i64), |layout, later| layout + later);
     let place = layout * lit(1_i64 << 43) + col("seq");
     let order = place * lit(1024_i64) + col("event_index").cast(DataType::Int64);
+    let removal = match has_removals {
+        true => is_kind("REMOVAL"),
+        false => lit(false),
+    };
     let counted = |segment: Expr| {
         vec![
             col("member"),
             segment.alias("segment"),
-            is_kind("REMOVAL").alias("removal"),
+            removal.clone().alias("removal"),
             col("score"),
             col("at_ms"),
             col("seq"),

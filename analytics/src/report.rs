@@ -18,6 +18,7 @@ use polars::prelude::{col, lit};
 use ranking::key::StandingsId;
 use ranking::window::Window;
 
+use crate::events::in_parts;
 use crate::fold;
 use crate::history;
 use crate::job::Job;
@@ -75,7 +76,7 @@ pub async fn report(
     let history = history::read(deployment, &board, &job).await?;
     job.stage("folding", 0);
     let everyone = history.counted.only(col("segment").eq(lit("")));
-    let events = everyone.collect(everyone.rows.clone())?;
+    let events = in_parts(everyone.rows.clone())?;
     let id = StandingsId::all_time(&board, String::new());
     let mut standings = fold::standings(&board, Window::All, &everyone, now_ms)?;
     let entries = standings.remove(&id).unwrap_or_default();

@@ -1,9 +1,13 @@
 //! Rows of SQL in blocks of columns, for whoever goes through a partition. Handing rows over one at a time is most of what reading them costs: SQLite is
 //! asked for each block's columns as JSON arrays, one row for thousands. PostgreSQL sends many rows at once by itself.
 
+use std::fmt;
+
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use ranking::id::{BoardNo, Partition};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, StreamTrait, Value};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// How many rows a block has at most.
 const ROWS_MAX: usize = 20_000;
@@ -25,29 +29,51 @@ pub struct Columns {
     which: String,
 }
 
-/// Columns of some rows.
+/// Some rows.
 #[derive(Debug)]
 pub struct Block {
-    /// The columns of texts.
-    pub texts: Vec<Vec<String>>,
-    /// The columns of numbers.
-    pub numbers: Vec<Vec<Option<i64>>>,
+    texts: &'static [&'static str],
+    numbers: &'static [&'static str],
+    count: usize,
+    held: Held,
+}
+
+/// How a database gave them.
+#[derive(Debug)]
+enum Held {
+    /// A JSON array of each column, texts first.
+    Arrays(Vec<String>),
+    /// One by one.
+    Rows(Vec<QueryResult>),
+}
+
+/// A column of texts, none of which takes up memory of its own.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    all: String,
+    /// Where each of them ends.
+    ends: Vec<usize>,
 }
 
 impl Columns {
-    /// The rows of `standing` in a partition, of one board or of all: texts `segment` and `member`, numbers `score`, `rank_key`, `seq` and `board_no`.
+    /// The rows of `standing` in a partition, of one board or of all: texts `segment` and `member`, numbers `score`, `rank_key` and `seq`, and of all
+    /// boards `board_no`.
     #[must_use]
     pub fn of_standing(partition: Partition, board: Option<BoardNo>) -> Self {
         let of_board = board.map(|no| format!(" AND board_no = {no}"));
         Self {
             table: "standing",
             index: "standing_partition",
-            order: match board {
-                Some(_) => &["rowid"],
-                None => &["board_no", "rowid"],
+            order: if board.is_some() {
+                &["rowid"]
+            } else {
+                &["board_no", "rowid"]
             },
             texts: &["segment", "member"],
-            numbers: &["score", "rank_key", "seq", "board_no"],
+            numbers: match board {
+                Some(_) => &["score", "rank_key", "seq"],
+                None => &["score", "rank_key", "seq", "board_no"],
+            },
             which: format!("partition = {partition}{}", of_board.unwrap_or_default()),
         }
     }
@@ -66,6 +92,12 @@ impl Columns {
                 "board_no = {board} AND partition = {partition} AND through_seq <= {through_seq}"
             ),
         }
+    }
+
+    /// Only these of the columns of numbers.
+    #[must_use]
+    pub fn with(self, numbers: &'static [&'static str]) -> Self {
+        Self { numbers, ..self }
     }
 
     /// Reads the rows block by block, in no order that means anything.
@@ -103,51 +135,56 @@ impl Columns {
             order,
             ..
         } = self;
-        let mut names: Vec<&str> = self.names().collect();
-        for name in *order {
-            if !names.contains(name) {
-                names.push(name);
-            }
-        }
-        let arrays: Vec<String> = names
-            .iter()
-            .map(|name| format!("json_group_array({name})"))
-            .collect();
+        let places = vec!["?"; order.len()].join(", ");
         let order = order.join(", ");
-        let further = match after.len() {
-            0 => String::new(),
-            count => format!(" AND ({order}) > ({})", vec!["?"; count].join(", ")),
-        };
+        let mut rows = format!("FROM {table} INDEXED BY {index} WHERE {which}");
+        if !after.is_empty() {
+            rows.push_str(&format!(" AND ({order}) > ({places})"));
+        }
+        // The index alone has the answer.
+        let skipped = ROWS_MAX - 1;
+        let sql = format!("SELECT {order} {rows} ORDER BY {order} LIMIT 1 OFFSET {skipped}");
+        let last = Statement::from_sql_and_values(DbBackend::Sqlite, sql, after.clone());
+        let last = db.query_one_raw(last).await?;
+        let last = last.map(|row| self.place_of(&row)).transpose()?;
+        if last.is_some() {
+            rows.push_str(&format!(" AND ({order}) <= ({places})"));
+        }
+        let arrays = self.names().map(|name| format!("json_group_array({name})"));
+        let arrays: Vec<String> = arrays.collect();
+        let names: Vec<&str> = self.names().collect();
         let sql = format!(
-            "SELECT {} FROM (SELECT {} FROM {table} INDEXED BY {index} WHERE {which}{further} ORDER BY {order} LIMIT {ROWS_MAX})",
+            "SELECT count(*), {} FROM (SELECT {} {rows} ORDER BY {order})",
             arrays.join(", "),
             names.join(", "),
         );
-        let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, after);
+        let values: Vec<Value> = after
+            .into_iter()
+            .chain(last.iter().flatten().cloned())
+            .collect();
+        let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, values);
         let row = db.query_one_raw(statement).await?;
         let row = row.ok_or_else(|| DbErr::Custom("an aggregate has no row".to_owned()))?;
-        let (texts, numbers) = (self.texts.len(), self.numbers.len());
+        let count: i64 = row.try_get_by_index(0)?;
+        let arrays = (1..=names.len()).map(|place| row.try_get_by_index(place));
         let block = Block {
-            texts: (0..texts)
-                .map(|place| array(&row, place))
-                .collect::<Result<_, _>>()?,
-            numbers: (texts..texts + numbers)
-                .map(|place| array(&row, place))
-                .collect::<Result<_, _>>()?,
+            texts: self.texts,
+            numbers: self.numbers,
+            count: count.unsigned_abs() as usize,
+            held: Held::Arrays(arrays.collect::<Result<_, _>>()?),
         };
-        if block.len() < ROWS_MAX {
-            return Ok((block, None));
-        }
-        let mut last = vec![];
-        for name in self.order {
-            let place = names.iter().position(|read| read == name);
-            let place = place.ok_or_else(|| DbErr::Custom(format!("{name} is not read")))?;
-            last.push(match block.texts.get(place) {
-                Some(texts) => texts.last().cloned().into(),
-                None => array::<i64>(&row, place)?.pop().into(),
-            });
-        }
-        Ok((block, Some(last)))
+        Ok((block, last))
+    }
+
+    /// Where a row stands in the order.
+    fn place_of(&self, row: &QueryResult) -> Result<Vec<Value>, DbErr> {
+        let value = |(place, name): (usize, &&str)| {
+            Ok(match self.texts.contains(name) {
+                true => row.try_get_by_index::<String>(place)?.into(),
+                false => row.try_get_by_index::<i64>(place)?.into(),
+            })
+        };
+        self.order.iter().enumerate().map(value).collect()
     }
 
     /// The names of the columns that are read, texts first.
@@ -173,17 +210,12 @@ impl Columns {
             .try_flatten()
             .chunks(ROWS_MAX)
             .map(move |rows| {
-                let rows = rows
-                    .into_iter()
-                    .collect::<Result<Vec<QueryResult>, DbErr>>()?;
-                let texts = self.texts.len();
+                let rows: Vec<QueryResult> = rows.into_iter().collect::<Result<_, DbErr>>()?;
                 Ok(Block {
-                    texts: (0..texts)
-                        .map(|place| column(&rows, place))
-                        .collect::<Result<_, _>>()?,
-                    numbers: (texts..names.len())
-                        .map(|place| column(&rows, place))
-                        .collect::<Result<_, _>>()?,
+                    texts: self.texts,
+                    numbers: self.numbers,
+                    count: rows.len(),
+                    held: Held::Rows(rows),
                 })
             })
     }
@@ -194,17 +226,138 @@ impl Block {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is none without rows")]
     pub fn len(&self) -> usize {
-        self.texts[0].len()
+        self.count
+    }
+
+    /// A column of texts.
+    ///
+    /// # Errors
+    /// Where it holds something else, or is not read.
+    pub fn texts(&self, name: &str) -> Result<Texts, DbErr> {
+        let place = place(self.texts, name)?;
+        match &self.held {
+            Held::Arrays(arrays) => parsed(&arrays[place]),
+            Held::Rows(rows) => {
+                let mut texts = Texts::default();
+                for row in rows {
+                    texts.push(&row.try_get_by_index::<String>(place)?);
+                }
+                Ok(texts)
+            }
+        }
+    }
+
+    /// A column of numbers.
+    ///
+    /// # Errors
+    /// Where it holds something else, or is not read.
+    pub fn numbers(&self, name: &str) -> Result<Vec<Option<i64>>, DbErr> {
+        let place = self.texts.len() + place(self.numbers, name)?;
+        match &self.held {
+            Held::Arrays(arrays) => parsed(&arrays[place]),
+            Held::Rows(rows) => rows.iter().map(|row| row.try_get_by_index(place)).collect(),
+        }
+    }
+
+    /// A hash (XXH3) of all that was read. Of the blocks of the same rows, read from the same database, the hashes have the same sum; SQLite's are of
+    /// whole blocks, and are others too where rows took another place.
+    ///
+    /// # Errors
+    /// Where a column holds what it must not.
+    pub fn hash(&self) -> Result<u128, DbErr> {
+        if let Held::Arrays(arrays) = &self.held {
+            let mut hash = Xxh3::new();
+            for array in arrays {
+                hash.update(&(array.len() as u64).to_le_bytes());
+                hash.update(array.as_bytes());
+            }
+            return Ok(hash.digest128());
+        }
+        let texts = self.texts.iter().map(|name| self.texts(name));
+        let texts: Vec<Texts> = texts.collect::<Result<_, _>>()?;
+        let numbers = self.numbers.iter().map(|name| self.numbers(name));
+        let numbers: Vec<Vec<Option<i64>>> = numbers.collect::<Result<_, _>>()?;
+        let (mut sum, mut bytes) = (0_u128, vec![]);
+        for row in 0..self.count {
+            bytes.clear();
+            for column in &texts {
+                let text = column.get(row);
+                bytes.extend((text.len() as u64).to_le_bytes());
+                bytes.extend(text.as_bytes());
+            }
+            for column in &numbers {
+                bytes.push(column[row].is_some().into());
+                bytes.extend(column[row].unwrap_or_default().to_le_bytes());
+            }
+            sum = sum.wrapping_add(xxh3_128(&bytes));
+        }
+        Ok(sum)
     }
 }
 
-fn array<T: serde::de::DeserializeOwned>(row: &QueryResult, place: usize) -> Result<Vec<T>, DbErr> {
-    let text: String = row.try_get_by_index(place)?;
-    serde_json::from_str(&text)
-        .map_err(|error| DbErr::Type(format!("a column holds what it must not: {error}")))
+impl Texts {
+    /// The text in a row.
+    ///
+    /// # Panics
+    /// Where there is no such row.
+    #[must_use]
+    pub fn get(&self, row: usize) -> &str {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[start..self.ends[row]]
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.ends.len()).map(|row| self.get(row))
+    }
+
+    fn push(&mut self, text: &str) {
+        self.all.push_str(text);
+        self.ends.push(self.all.len());
+    }
 }
 
-fn column<T: sea_orm::TryGetable>(rows: &[QueryResult], place: usize) -> Result<Vec<T>, DbErr> {
-    let values = rows.iter().map(|row| row.try_get_by_index(place));
-    values.collect()
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Pushed<'a>(&'a mut Texts);
+        impl<'de> DeserializeSeed<'de> for Pushed<'_> {
+            type Value = ();
+            fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+                from.deserialize_str(self)
+            }
+        }
+        impl Visitor<'_> for Pushed<'_> {
+            type Value = ();
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<(), E> {
+                self.0.push(text);
+                Ok(())
+            }
+        }
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Texts;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("texts")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Texts, A::Error> {
+                let mut texts = Texts::default();
+                while from.next_element_seed(Pushed(&mut texts))?.is_some() {}
+                Ok(texts)
+            }
+        }
+        from.deserialize_seq(All)
+    }
+}
+
+fn place(names: &[&str], name: &str) -> Result<usize, DbErr> {
+    let place = names.iter().position(|read| *read == name);
+    place.ok_or_else(|| DbErr::Custom(format!("{name} is not read")))
+}
+
+fn parsed<'de, T: Deserialize<'de>>(array: &'de str) -> Result<T, DbErr> {
+    serde_json::from_str(array)
+        .map_err(|error| DbErr::Type(format!("a column holds what it must not: {error}")))
 }

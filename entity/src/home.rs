@@ -9,7 +9,7 @@ use ranking::id::{MemberId, Partition};
 use ranking::seen::{ELSEWHERE, seen_entry};
 use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 
-use crate::blocks::{Block, Columns};
+use crate::blocks::Columns;
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::{archiving, commit, score_event};
@@ -82,7 +82,7 @@ pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq:
     place.seq <= seq || board.layout_of(event.generation) < board.layout()
 }
 
-/// Gives the all-time rows of those who are in a partition of a board that moved: the rows may still name the one that they were in before.
+/// Gives the all-time rows, each as segment, member and rank key, of those who are in a partition of a board that moved: the rows may still name the one that they were in before.
 ///
 /// # Errors
 /// What SQL says; what `take` says.
@@ -90,17 +90,21 @@ pub(crate) async fn each_standing(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,
-    mut take: impl FnMut(&Block, usize) -> ranking::Result<()>,
+    mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
 ) -> Result<()> {
     let partitions = deployment.store.partitions();
     let homes = partitions.homes(board, partition);
     let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
     for home in homes {
-        let mut blocks = Columns::of_standing(home, Some(board.no)).read(&deployment.db);
+        let mut blocks = Columns::of_standing(home, Some(board.no))
+            .with(&["rank_key"])
+            .read(&deployment.db);
         while let Some(block) = blocks.try_next().await? {
-            for (row, member) in block.texts[1].iter().enumerate() {
+            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+            let keys = block.numbers("rank_key")?;
+            for (row, member) in members.iter().enumerate() {
                 if partitions.of_member(board, &MemberId::new(member)?) == partition {
-                    take(&block, row)?;
+                    take(segments.get(row), member, keys[row])?;
                 }
             }
         }

@@ -294,7 +294,7 @@ impl Running {
     ///
     /// # Errors
     /// What SQL says; the job is then taken for dead once its lease is over.
-    pub async fn end(self, outcome: std::result::Result<&str, &str>) -> Result<()> {
+    pub async fn end(&self, outcome: std::result::Result<&str, &str>) -> Result<()> {
         let mut row = match outcome {
             Ok(figures) => ended("DONE", figures),
             Err(why) => ended("FAILED", why),

@@ -27,7 +27,7 @@ use sea_orm::{
 };
 use tokio::time::sleep;
 
-use crate::blocks::{Block, Columns};
+use crate::blocks::Columns;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::home::SeenPages;
@@ -356,12 +356,18 @@ async fn load_standings(
     now_ms: i64,
 ) -> Result<Vec<StandingsChange>> {
     let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
-    let mut blocks = Columns::of_standing(partition, None).read(&deployment.db);
+    let mut blocks = Columns::of_standing(partition, None)
+        .with(&["rank_key", "board_no"])
+        .read(&deployment.db);
     while let Some(block) = blocks.try_next().await? {
-        let of_board = |no: &Option<i64>| boards.get(&BoardNo((*no)?));
-        for (row, no) in block.numbers[3].iter().enumerate() {
-            if let Some(board) = of_board(no).filter(|board| !board.has_moved()) {
-                add_entry(&mut all_time, board, &block, row)?;
+        let nos = block.numbers("board_no")?;
+        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+        let keys = block.numbers("rank_key")?;
+        for (row, no) in nos.into_iter().enumerate() {
+            let board = no.and_then(|no| boards.get(&BoardNo(no)));
+            if let Some(board) = board.filter(|board| !board.has_moved()) {
+                let (segment, member) = (segments.get(row), members.get(row));
+                add_entry(&mut all_time, board, segment, member, keys[row])?;
             }
         }
     }
@@ -370,8 +376,8 @@ async fn load_standings(
     let mut voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
     for board in moved() {
         voided.extend(score_event::voided_on(&deployment.db, board.no).await?);
-        home::each_standing(deployment, board, partition, |block, row| {
-            add_entry(&mut all_time, board, block, row)
+        home::each_standing(deployment, board, partition, |segment, member, key| {
+            add_entry(&mut all_time, board, segment, member, key)
         })
         .await?;
     }
@@ -420,15 +426,13 @@ async fn load_standings(
 fn add_entry(
     all_time: &mut BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>>,
     board: &Board,
-    block: &Block,
-    row: usize,
+    segment: &str,
+    member: &str,
+    key: Option<i64>,
 ) -> ranking::Result<()> {
-    let key = block.numbers[1][row].unwrap_or(-1);
-    let entry = (
-        MemberId::new(&block.texts[1][row])?,
-        Some(RankKey::from_i64(key)?),
-    );
-    let id = StandingsId::all_time(board, block.texts[0][row].clone());
+    let key = RankKey::from_i64(key.unwrap_or(-1))?;
+    let entry = (MemberId::new(member)?, Some(key));
+    let id = StandingsId::all_time(board, segment.to_owned());
     all_time.entry(id).or_default().push(entry);
     Ok(())
 }

@@ -17,19 +17,40 @@ const MEMBERS: i64 = 45_000;
 /// A row: its texts, then its numbers.
 type Row = (Vec<String>, Vec<Option<i64>>);
 
-async fn rows(db: &DatabaseConnection, columns: Columns) -> BTreeSet<Row> {
+/// The columns of numbers that are read of each table.
+static STANDING: [&str; 4] = ["score", "rank_key", "seq", "board_no"];
+static ARCHIVED: [&str; 4] = ["score", "tick", "events", "through_seq"];
+
+async fn rows(
+    db: &DatabaseConnection,
+    columns: Columns,
+    numbers: &[&'static str],
+) -> BTreeSet<Row> {
+    let texts = ["segment", "member"];
     let (mut rows, mut count) = (BTreeSet::new(), 0);
     let mut blocks = columns.read(db);
     while let Some(block) = blocks.try_next().await.unwrap() {
         count += block.len();
+        let texts = texts.map(|name| block.texts(name).unwrap());
+        let numbers: Vec<_> = numbers
+            .iter()
+            .map(|name| block.numbers(name).unwrap())
+            .collect();
         for row in 0..block.len() {
-            let texts = block.texts.iter().map(|column| column[row].clone());
-            let numbers = block.numbers.iter().map(|column| column[row]);
+            let texts = texts.iter().map(|column| column.get(row).to_owned());
+            let numbers = numbers.iter().map(|column| column[row]);
             rows.insert((texts.collect(), numbers.collect()));
         }
     }
     assert_eq!(rows.len(), count, "a row is there twice");
     rows
+}
+
+/// The sum of the blocks' hashes.
+async fn hashes(db: &DatabaseConnection, columns: Columns) -> u128 {
+    let blocks: Vec<_> = columns.read(db).try_collect().await.unwrap();
+    let hashes = blocks.iter().map(|block| block.hash().unwrap());
+    hashes.fold(0, u128::wrapping_add)
 }
 
 async fn selected(
@@ -79,21 +100,57 @@ async fn check(sql: Sql) {
     ] {
         db.execute_unprepared(&insert).await.unwrap();
     }
-    let standing =
-        "SELECT segment, member, score, rank_key, seq, board_no FROM standing WHERE partition = 0";
-    for (board, which) in [(None, ""), (Some(BoardNo(2)), " AND board_no = 2")] {
-        let expected = selected(&db, 2, 4, &format!("{standing}{which}")).await;
+    for (board, numbers, which) in [
+        (None, &STANDING[..], ""),
+        (Some(BoardNo(2)), &STANDING[..3], " AND board_no = 2"),
+    ] {
+        let names = numbers.join(", ");
+        let sql =
+            format!("SELECT segment, member, {names} FROM standing WHERE partition = 0{which}");
+        let expected = selected(&db, 2, numbers.len(), &sql).await;
         assert!(expected.len() > 40_000);
-        let found = rows(&db, Columns::of_standing(Partition(0), board)).await;
+        let of_standing = || Columns::of_standing(Partition(0), board);
+        let found = rows(&db, of_standing(), numbers).await;
         assert!(found == expected, "standing{which}");
+        let last = &numbers[numbers.len() - 1..];
+        let found = rows(&db, of_standing().with(last), last).await;
+        assert_eq!(found.len(), expected.len());
     }
+    let of_archived = || Columns::of_archived(Partition(1), BoardNo(2), 4);
     let archived = "SELECT segment, member, score, tick, events, through_seq FROM archived_entry WHERE board_no = 2 AND partition = 1 AND through_seq <= 4";
     let expected = selected(&db, 2, 4, archived).await;
     assert!(expected.len() > 30_000);
-    let found = rows(&db, Columns::of_archived(Partition(1), BoardNo(2), 4)).await;
+    let found = rows(&db, of_archived(), &ARCHIVED).await;
     assert!(found == expected, "archived");
     let nothing = Columns::of_standing(Partition(9), None);
-    assert!(rows(&db, nothing).await.is_empty());
+    assert!(rows(&db, nothing, &STANDING).await.is_empty());
+    // Any change is another hash, and there and back is the same one.
+    let of_standing = || Columns::of_standing(Partition(0), Some(BoardNo(2)));
+    let before = [
+        hashes(&db, of_standing()).await,
+        hashes(&db, of_archived()).await,
+    ];
+    let (standing, archived) = ("partition = 0", "score IS NOT NULL AND through_seq = 1");
+    for (table, which, column) in [
+        ("standing", standing, "score"),
+        ("standing", standing, "seq"),
+        ("archived_entry", archived, "tick"),
+        ("archived_entry", archived, "events"),
+    ] {
+        let which = format!("board_no = 2 AND {which}");
+        for (step, is_same) in [("+", false), ("-", true)] {
+            let update = format!(
+                "UPDATE {table} SET {column} = {column} {step} 1 WHERE {which} AND member = (SELECT max(member) FROM {table} WHERE {which})"
+            );
+            let updated = db.execute_unprepared(&update).await.unwrap();
+            assert_eq!(updated.rows_affected(), 1, "{update}");
+            let after = [
+                hashes(&db, of_standing()).await,
+                hashes(&db, of_archived()).await,
+            ];
+            assert_eq!(before == after, is_same, "{update}");
+        }
+    }
     db.close().await.unwrap();
 }
 

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use entity::blocks::Columns;
 use entity::integrity_look::Spot;
 use futures::StreamExt;
-use polars::prelude::{DataType, JoinArgs, JoinType, LazyFrame, UnionArgs, col, concat, lit};
+use polars::prelude::{DataType, JoinArgs, JoinType, LazyFrame, UnionArgs, col, concat, lit, when};
 use tokio::task::spawn_blocking;
 
 use super::findings::Findings;
@@ -15,6 +15,7 @@ use super::part::Part;
 use super::second_look::Suspects;
 use super::sums::Sum;
 use crate::awaited::Awaited;
+use crate::events::in_parts;
 use crate::fold::states;
 use crate::history::History;
 
@@ -44,13 +45,14 @@ pub(super) async fn compare(
     let (board, files) = (part.board.clone(), Arc::clone(history));
     let fold = spawn_blocking(move || {
         let in_files = files.counted.only(col("seq").lt_eq(lit(archived_seq)));
-        let all = match in_files.is_all {
-            true => in_files.rows.clone().filter(col("segment").eq(lit(""))),
-            false => concat(&files.archived, UnionArgs::default())?,
-        };
-        in_files.collect(meant(all, states(&board, &in_files)?)?)
+        let states = states(&board, &in_files)?;
+        in_parts(match in_files.is_all && !in_files.has_removals {
+            true => of_scores(states),
+            false => meant(concat(&files.archived, UnionArgs::default())?, states)?,
+        })
     });
-    let meant = fold.await??;
+    let mut meant = fold.await??;
+    meant.rechunk_mut();
     let (members, segments) = (
         meant.column("member")?.str()?,
         meant.column("segment")?.str()?,
@@ -73,19 +75,17 @@ pub(super) async fn compare(
     let mut there = columns.read(&part.deployment.db);
     while let Some(block) = there.next().await {
         let block = block.context("what archived events add up to cannot be read")?;
-        sum.add(&block);
-        let [segments, members] = &block.texts[..] else {
-            bail!("two columns of texts are asked for");
-        };
-        let [scores, ticks, events, through] = &block.numbers[..] else {
-            bail!("four columns of numbers are asked for");
-        };
+        sum.add(&block)?;
+        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+        let (scores, ticks) = (block.numbers("score")?, block.numbers("tick")?);
+        let (events, through) = (block.numbers("events")?, block.numbers("through_seq")?);
         for row in 0..block.len() {
             let said = (scores[row], ticks[row], events[row]);
-            let (last, is_met) = match awaited.meet(&segments[row], &members[row]) {
+            let (segment, member) = (segments.get(row), members.get(row));
+            let (last, is_met) = match awaited.meet(segment, member) {
                 Some(row) => (&mut known[row], said == expected(row)),
                 None => {
-                    let place = (segments[row].clone(), members[row].clone());
+                    let place = (segment.to_owned(), member.to_owned());
                     let last = others.entry(place).or_insert((i64::MIN, false));
                     (last, said.0.is_none() && said.2 == Some(0))
                 }
@@ -106,6 +106,17 @@ pub(super) async fn compare(
         suspects.look_again_if_many(findings).await?;
     }
     Ok(sum)
+}
+
+/// As [`meant`], where all events are scores that count.
+fn of_scores(states: LazyFrame) -> LazyFrame {
+    let is_everyone = col("segment").eq(lit(""));
+    states.with_column(
+        when(is_everyone)
+            .then(col("events"))
+            .otherwise(lit(0_i64))
+            .alias("events"),
+    )
 }
 
 /// A row for everyone of each member that has archived events, with how many, and one for each segment in which something is left.

@@ -11,8 +11,9 @@ use xxhash_rust::xxh3::xxh3_128;
 /// How many entries are read from a sorted set by one command.
 const ENTRIES_MAX: usize = 5000;
 
-/// Sorted sets up to this size are dumped at once, which takes a server a third of the time; it does nothing else meanwhile.
-const DUMPED_MAX: u64 = 50_000;
+/// Sorted sets up to this size are dumped at once: some 90 ns an entry, a seventh of what `ZRANGE` takes, so that the server does nothing else for no
+/// longer than the largest `RESTORE` takes beside live traffic.
+const DUMPED_MAX: u64 = 400_000;
 
 /// Sorted sets up to this size are read several at once.
 const SMALL_MAX: u64 = 500;

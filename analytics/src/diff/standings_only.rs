@@ -37,25 +37,24 @@ pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
         let spots = suspects.entry(member.to_vec()).or_default();
         spots.insert(Spot::Entry(id.clone()));
     };
-    let mut there = Columns::of_standing(partition, Some(board.no)).read(&deployment.db);
+    let mut there = Columns::of_standing(partition, Some(board.no))
+        .with(&["score", "rank_key"])
+        .read(&deployment.db);
     while let Some(block) = there.next().await {
         let block = block.context("the standings in SQL cannot be read")?;
-        let (texts, numbers) = (block.texts, block.numbers);
-        let rows = texts[0]
-            .iter()
-            .zip(&texts[1])
-            .zip(&numbers[0])
-            .zip(&numbers[1]);
-        for (((segment, member), score), key) in rows {
-            let (score, key) = score.zip(*key).context("a column holds null")?;
-            let id = StandingsId::all_time(board, segment.clone());
+        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+        let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
+        let held = scores.into_iter().zip(keys);
+        for ((segment, member), (score, key)) in segments.iter().zip(members.iter()).zip(held) {
+            let (score, key) = score.zip(key).context("a column holds null")?;
+            let id = StandingsId::all_time(board, segment.to_owned());
             if !matches!(Held::of_row(board, score, key), Held::Key(..)) {
                 suspect(member.as_bytes(), &id);
             }
             lists
                 .entry(id)
                 .or_default()
-                .push((member.clone(), key, score));
+                .push((member.to_owned(), key, score));
         }
     }
     drop(there);

@@ -16,7 +16,6 @@ use ranking::id::Partition;
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, EntityTrait, Statement,
 };
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::sets::digest;
 
@@ -29,11 +28,11 @@ pub(super) struct Sums {
     lines: Vec<String>,
 }
 
-/// What rows add up to, in whatever order they come.
+/// What rows add up to.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     count: usize,
-    /// The sum of the rows' hashes.
+    /// The sum of the blocks' hashes.
     hashes: u128,
 }
 
@@ -68,27 +67,19 @@ impl Sum {
         let mut sum = Self::default();
         let mut blocks = columns.read(db);
         while let Some(block) = blocks.try_next().await? {
-            sum.add(&block);
+            sum.add(&block)?;
         }
         Ok(sum)
     }
 
     /// Adds rows.
-    pub(super) fn add(&mut self, block: &Block) {
-        let mut bytes = vec![];
-        for row in 0..block.len() {
-            bytes.clear();
-            for column in &block.texts {
-                bytes.extend((column[row].len() as u64).to_le_bytes());
-                bytes.extend(column[row].as_bytes());
-            }
-            for column in &block.numbers {
-                bytes.push(column[row].is_some().into());
-                bytes.extend(column[row].unwrap_or_default().to_le_bytes());
-            }
-            self.hashes = self.hashes.wrapping_add(xxh3_128(&bytes));
-        }
+    ///
+    /// # Errors
+    /// As [`Block::hash`].
+    pub(super) fn add(&mut self, block: &Block) -> Result<()> {
+        self.hashes = self.hashes.wrapping_add(block.hash()?);
         self.count += block.len();
+        Ok(())
     }
 }
 

@@ -35,11 +35,11 @@ impl Part<'_> {
             Columns::of_standing(self.partition, Some(board.no)).read(&self.deployment.db);
         while let Some(block) = there.next().await {
             let block = block.context("the standings in SQL cannot be read")?;
-            sum.add(&block);
-            let (segments, members) = (&block.texts[0], &block.texts[1]);
-            let (scores, keys) = (&block.numbers[0], &block.numbers[1]);
+            sum.add(&block)?;
+            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+            let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
             for row in 0..block.len() {
-                let (segment, member) = (segments[row].as_str(), members[row].as_str());
+                let (segment, member) = (segments.get(row), members.get(row));
                 let expected = awaited.meet(segment, member).map(|place| rows.held(place));
                 let there = keys[row].zip(scores[row]);
                 let is_held = there.is_some_and(|(key, score)| {

@@ -35,21 +35,24 @@ impl Rows<'_> {
             .collect();
         let mut awaited = self.all.awaited();
         let (mut wrong, mut of_later) = (BTreeSet::new(), ByMember::new());
-        let mut blocks = Columns::of_standing(self.partition, Some(self.board.no)).read(&view);
+        let mut blocks = Columns::of_standing(self.partition, Some(self.board.no))
+            .with(&["score", "rank_key"])
+            .read(&view);
         while let Some(block) = blocks.try_next().await? {
-            let (segments, members) = (&block.texts[0], &block.texts[1]);
-            let held = block.numbers[0].iter().zip(&block.numbers[1]);
-            for ((segment, member), (score, key)) in segments.iter().zip(members).zip(held) {
-                let held = score.zip(*key);
+            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+            let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
+            let held = scores.into_iter().zip(keys);
+            for ((segment, member), (score, key)) in segments.iter().zip(members.iter()).zip(held) {
+                let held = score.zip(key);
                 if later.contains(member) {
-                    let of_member = of_later.entry(member.clone()).or_default();
-                    of_member.extend(held.map(|held| (segment.clone(), held)));
+                    let of_member = of_later.entry(member.to_owned()).or_default();
+                    of_member.extend(held.map(|held| (segment.to_owned(), held)));
                     continue;
                 }
                 let said = awaited.meet(segment, member);
                 let said = said.map(|row| (self.all.score(row), self.all.key(row).to_i64()));
                 if held != said {
-                    wrong.insert(member.clone());
+                    wrong.insert(member.to_owned());
                 }
             }
         }
