@@ -19,6 +19,8 @@ mod standings_only;
 mod sums;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -27,13 +29,14 @@ use entity::deployment::Deployment;
 use entity::persist::insert_chunked;
 use entity::recovery::settle;
 use entity::{integrity_finding, integrity_run, reshard};
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use ranking::id::Partition;
 use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 
 use crate::find_boards;
 use crate::finding::{Finding, What, name_wrong_windows};
 use crate::job::Job;
+use crate::side_by_side::side_by_side;
 use findings::Findings;
 pub use found::Found;
 use keys::Keys;
@@ -43,8 +46,8 @@ use proof::{Proven, Proving};
 /// How often what is left after a repair is repaired again: what was hidden behind a damaged file, or beyond what a run keeps.
 const ROUNDS_MAX: usize = 20;
 
-/// How many partitions are compared at once: one is folded while the other's entries are read.
-const PARTITIONS_AT_ONCE: usize = 2;
+/// How many partitions are compared at once: one is folded while the others' entries are read.
+const PARTITIONS_AT_ONCE: usize = 3;
 
 /// What to compare, and what to do about it.
 #[derive(Debug, clap::Args)]
@@ -107,7 +110,7 @@ pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Foun
         .as_ref()
         .and_then(|_| rows.first())
         .map(|row| row.no);
-    let job = Job::begin(&deployment.db, "DIFF", one).await?;
+    let job = Arc::new(Job::begin(&deployment.db, "DIFF", one).await?);
     let outcome = run(deployment, arguments, &rows, one, &job).await;
     let found = outcome.map(|outcome| Found {
         seconds: began.elapsed().as_secs_f64(),
@@ -122,7 +125,7 @@ async fn run(
     arguments: &Arguments,
     rows: &[board::Model],
     one: Option<i64>,
-    job: &Job,
+    job: &Arc<Job>,
 ) -> Result<Found> {
     let run = integrity_run::ActiveModel {
         board_no: Set(one),
@@ -166,7 +169,7 @@ async fn compare_and_repair(
     deployment: &Deployment,
     arguments: &Arguments,
     rows: &[board::Model],
-    job: &Job,
+    job: &Arc<Job>,
 ) -> Result<Found> {
     let first = compare(deployment, arguments, rows, &None, job).await?;
     let mut found = Found {
@@ -225,7 +228,7 @@ async fn compare(
     arguments: &Arguments,
     rows: &[board::Model],
     scope: &Scope,
-    job: &Job,
+    job: &Arc<Job>,
 ) -> Result<Compared> {
     let is_meant = |no: i64, partition: Partition| {
         scope
@@ -263,35 +266,40 @@ async fn compare(
             true => Some(Proving::begin(deployment, row, board, partitions).await?),
             false => None,
         };
-        let proving = &proving;
-        let with_keys = |partition: Partition| (partition, keys.of(board.no, partition));
-        let mut each = stream::iter(partitions.clone().into_iter().map(with_keys))
-            .map(|(partition, keys)| async move {
+        let proving = Arc::new(proving);
+        let may_be_proven = !arguments.full && scope.is_none();
+        let is_exclusive = arguments.exclusive;
+        let of_partition = |partition: Partition| {
+            let (deployment, job) = (deployment.clone(), job.clone());
+            let (row, board, proving) = (row.clone(), board.clone(), proving.clone());
+            let keys = keys.of(board.no, partition);
+            async move {
                 let part = Part {
-                    deployment,
-                    row,
-                    board,
+                    deployment: &deployment,
+                    row: &row,
+                    board: &board,
                     partition,
                     keys: &keys,
-                    is_exclusive: arguments.exclusive,
-                    job,
+                    is_exclusive,
+                    job: &job,
                 };
                 let mut compared = Compared::default();
                 let (findings, proven) = (&mut compared.findings, &mut compared.proven);
-                compared.checked = match proving {
+                compared.checked = match &*proving {
                     None => standings_only::compare(&part, findings).await?,
                     Some(proving) => {
-                        let may_be_proven = !arguments.full && scope.is_none();
                         proving
                             .look_at(&part, may_be_proven, findings, proven)
                             .await?
                     }
                 };
                 anyhow::Ok(compared)
-            })
-            .buffered(PARTITIONS_AT_ONCE);
+            }
+        };
+        let each = side_by_side(partitions.clone(), PARTITIONS_AT_ONCE, of_partition);
+        let mut each = pin!(each);
         while let Some(of_partition) = each.next().await {
-            compared.add(of_partition?);
+            compared.add(of_partition??);
         }
     }
     name_wrong_windows(&mut compared.findings.kept);

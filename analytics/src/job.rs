@@ -132,9 +132,9 @@ impl Job {
     ///
     /// # Errors
     /// That of the outcome; else what SQL says.
-    pub async fn end<T: std::fmt::Display>(self, outcome: Result<T>) -> Result<T> {
+    pub async fn end<T: std::fmt::Display>(&self, outcome: Result<T>) -> Result<T> {
         self.bar.finish_and_clear();
-        let Some(record) = self.record else {
+        let Some(record) = &self.record else {
             return outcome;
         };
         let said = match &outcome {

@@ -15,7 +15,12 @@
 //! | [`file_format`], [`frame_file`], [`out_file`] | CSV, NDJSON or Parquet; frames into a file; a file that is there whole or not at all |
 //! | [`what_if`] | standings under other rules |
 //! | [`report`] | a page of pictures about a board |
+//! | [`side_by_side`] | several partitions at once |
 //! | [`job`] | a job's row, its progress bar, its outcome |
+
+/// History is many small pieces too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod archive;
 mod awaited;
@@ -39,6 +44,7 @@ mod rebuild;
 mod report;
 mod reshard;
 mod restore;
+mod side_by_side;
 mod what_if;
 
 use std::io::IsTerminal;

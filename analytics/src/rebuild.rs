@@ -29,6 +29,7 @@ use crate::crash;
 use crate::fold::{self, Sorted};
 use crate::history::{self, History};
 use crate::job::Job;
+use crate::side_by_side::side_by_side;
 
 /// How often a partition is begun again: Redis restarted, a rolling window's period began, a store was away for a moment.
 const ATTEMPTS_MAX: usize = 8;
@@ -36,8 +37,8 @@ const ATTEMPTS_MAX: usize = 8;
 /// How long a store that is away is given before it is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How many partitions are under way at once: one is folded while the other is loaded.
-const PARTITIONS_AT_ONCE: usize = 2;
+/// How many partitions are under way at once: one is folded while another is loaded, and rows of SQL are read for a third.
+const PARTITIONS_AT_ONCE: usize = 3;
 
 /// How many standings are loaded at once.
 const LOADS_AT_ONCE: usize = 8;
@@ -48,7 +49,8 @@ const STANDINGS_MAX: usize = 500;
 /// How often others may be first for as long as a commit is tried, before a partition is begun again.
 const BEATEN_MAX: usize = 5;
 
-/// What a rebuild did. Partitions are under way side by side, so seconds of its steps may add up to more than it took.
+/// What a rebuild did. Partitions are under way side by side: the seconds of a step are its share of all, what each partition took for it divided by how
+/// many were under way at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rebuilt {
     /// Events behind it.
@@ -149,7 +151,7 @@ pub async fn rebuild_as(
     window: Option<Window>,
 ) -> Result<Rebuilt> {
     let (board, _) = present(deployment, row.no, window).await?;
-    let job = Job::begin(&deployment.db, kind, Some(row.no)).await?;
+    let job = Arc::new(Job::begin(&deployment.db, kind, Some(row.no)).await?);
     let outcome = all_partitions(deployment, &board, window, &job).await;
     job.end(outcome).await
 }
@@ -180,30 +182,37 @@ async fn all_partitions(
     deployment: &Deployment,
     board: &Board,
     window: Option<Window>,
-    job: &Job,
+    job: &Arc<Job>,
 ) -> Result<Rebuilt> {
     let began = Instant::now();
     let partitions = deployment.store.partitions().of_board(board);
-    let has_failed = AtomicBool::new(false);
-    let one = async |partition| {
-        if has_failed.load(Ordering::Relaxed) {
-            return Ok(Rebuilt::default());
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let one = |partition| {
+        let (deployment, board, job) = (deployment.clone(), board.clone(), job.clone());
+        let has_failed = has_failed.clone();
+        async move {
+            if has_failed.load(Ordering::Relaxed) {
+                return Ok(Rebuilt::default());
+            }
+            let rebuilt = one_partition(&deployment, &board, window, partition, &job).await;
+            has_failed.fetch_or(rebuilt.is_err(), Ordering::Relaxed);
+            rebuilt
         }
-        let rebuilt = one_partition(deployment, board, window, partition, job).await;
-        has_failed.fetch_or(rebuilt.is_err(), Ordering::Relaxed);
-        rebuilt
     };
+    let at_once = crash::step(PARTITIONS_AT_ONCE).min(partitions.len());
     // One that fails does not cut another one short, which would leave its stages.
-    let outcomes: Vec<Result<Rebuilt>> = stream::iter(partitions)
-        .map(one)
-        .buffer_unordered(crash::step(PARTITIONS_AT_ONCE))
-        .collect()
-        .await;
+    let outcomes: Vec<Result<Result<Rebuilt>>> =
+        side_by_side(partitions, at_once, one).collect().await;
     let mut rebuilt = Rebuilt::default();
     for outcome in outcomes {
-        rebuilt = rebuilt.with(outcome?);
+        rebuilt = rebuilt.with(outcome??);
     }
+    let share = |seconds: f64| seconds / at_once as f64;
     Ok(Rebuilt {
+        reading_s: share(rebuilt.reading_s),
+        folding_s: share(rebuilt.folding_s),
+        loading_s: share(rebuilt.loading_s),
+        putting_s: share(rebuilt.putting_s),
         seconds: began.elapsed().as_secs_f64(),
         ..rebuilt
     })

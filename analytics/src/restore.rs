@@ -1,15 +1,21 @@
 //! Restore: Redis made from SQL and the archive. A partition that is level stays as it is; one that is not is loaded by the loader that the API uses.
 
 use std::fmt;
+use std::pin::pin;
 use std::time::Instant;
 
 use anyhow::Result;
 use entity::board;
 use entity::deployment::Deployment;
 use entity::recovery::settle;
+use futures::StreamExt;
 
 use crate::job::Job;
 use crate::rebuild;
+use crate::side_by_side::side_by_side;
+
+/// How many partitions are restored at once: one is read from SQL while the others are loaded.
+const PARTITIONS_AT_ONCE: usize = 3;
 
 /// What a restore did.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +66,13 @@ async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
     let began = Instant::now();
     let partitions: Vec<_> = deployment.store.partitions().each().collect();
     job.stage("restoring", partitions.len());
-    for &partition in &partitions {
-        settle(deployment, partition).await?;
+    let level = |partition| {
+        let deployment = deployment.clone();
+        async move { settle(&deployment, partition).await }
+    };
+    let mut each = pin!(side_by_side(partitions.clone(), PARTITIONS_AT_ONCE, level));
+    while let Some(settled) = each.next().await {
+        settled??;
         job.advance(1);
     }
     Ok(Restored {

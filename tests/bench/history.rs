@@ -88,17 +88,18 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     );
     for run in 1..=crate::RUNS {
         println!("history, run {run}");
-        let polars = fold(&python, "polars", &events).await;
-        let duckdb = fold(&python, "duckdb", &events).await;
-        let raw = load_sorted(&stores, members).await;
-        let random = load_random(&stores, members.div_ceil(10)).await
-            * (members as f64 / members.div_ceil(10) as f64);
+        let (polars, entries) = fold(&python, "polars", &events).await;
+        let (duckdb, _) = fold(&python, "duckdb", &events).await;
+        let raw = load_sorted(&stores, entries).await;
+        let random = load_random(&stores, entries.div_ceil(10)).await
+            * (entries as f64 / entries.div_ceil(10) as f64);
         println!(
             "polars {polars:.1} s, DuckDB {duckdb:.1} s, RESTORE {raw:.1} s, random ZADD {random:.1} s"
         );
         for board in &boards {
             let (slug, shards) = (slug(board), board.rules.shards);
-            let rebuilt = analytics(&stores, &["rebuild", "--board", &slug]).await;
+            let rebuild = ["rebuild", "--board", &slug];
+            let rebuilt = analytics(&stores, &rebuild).await;
             let said = |name: &str| rebuilt.said[name].as_f64().unwrap();
             let what = format!("rebuild of {members} members, S = {shards}");
             figures.add(
@@ -108,6 +109,8 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
                 polars + raw,
             );
             figures.add(&what, "s", "Laurel", rebuilt.seconds);
+            let alone = analytics(&stores, &[&rebuild[..], &["--exclusive"]].concat()).await;
+            figures.add(&what, "s", "Laurel, --exclusive", alone.seconds);
             let what = format!("of it reading and folding, S = {shards}");
             figures.add(&what, "s", "DuckDB's group-by and sort", duckdb);
             figures.add(
@@ -123,7 +126,13 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
             figures.add(&what, "MB", "analytics", rebuilt.memory_mb);
             let whole = analytics(&stores, &["diff", "--board", &slug, "--full"]).await;
             let clean = analytics(&stores, &["diff", "--board", &slug]).await;
-            for (what, diff) in [("whole diff", &whole), ("diff with nothing new", &clean)] {
+            let exclusive = ["diff", "--board", &slug, "--exclusive"];
+            let alone = analytics(&stores, &exclusive).await;
+            for (what, diff) in [
+                ("whole diff", &whole),
+                ("diff with nothing new", &clean),
+                ("diff with nothing new, --exclusive", &alone),
+            ] {
                 assert_eq!(diff.said["found"], 0, "{}", diff.said);
                 let what = format!("{what}, S = {shards}");
                 figures.add(&what, "s", "the rebuild", rebuilt.seconds);
@@ -262,11 +271,12 @@ pub(crate) async fn run(python: &Path, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// The same group-by and sort of the same file by another one; in seconds.
-async fn fold(python: &Path, peer: &str, events: &Path) -> f64 {
+/// The same group-by and sort of the same file by another one: seconds, and the entries that come of it.
+async fn fold(python: &Path, peer: &str, events: &Path) -> (f64, usize) {
     let said = run(python, &["fold.py", peer, text(events)]).await;
     let said: Value = serde_json::from_slice(&said).unwrap();
-    said["seconds"].as_f64().unwrap()
+    let [seconds, rows] = ["seconds", "rows"].map(|name| said[name].as_f64().unwrap());
+    (seconds, rows as usize)
 }
 
 /// A member as the events have it.
