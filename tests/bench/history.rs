@@ -101,16 +101,17 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
             let rebuild = ["rebuild", "--board", &slug];
             let rebuilt = analytics(&stores, &rebuild).await;
             let said = |name: &str| rebuilt.said[name].as_f64().unwrap();
-            let what = format!("rebuild of {members} members, S = {shards}");
-            figures.add(
-                &what,
-                "s",
-                "polars' own group-by and sort, then RESTORE",
-                polars + raw,
-            );
-            figures.add(&what, "s", "Laurel", rebuilt.seconds);
             let alone = analytics(&stores, &[&rebuild[..], &["--exclusive"]].concat()).await;
-            figures.add(&what, "s", "Laurel, --exclusive", alone.seconds);
+            for (how, rebuilt) in [("rebuild", &rebuilt), ("rebuild --exclusive", &alone)] {
+                let what = format!("{how} of {members} members, S = {shards}");
+                figures.add(
+                    &what,
+                    "s",
+                    "polars' own group-by and sort, then RESTORE",
+                    polars + raw,
+                );
+                figures.add(&what, "s", "Laurel", rebuilt.seconds);
+            }
             let what = format!("of it reading and folding, S = {shards}");
             figures.add(&what, "s", "DuckDB's group-by and sort", duckdb);
             figures.add(
