@@ -36,7 +36,7 @@ use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 use crate::find_boards;
 use crate::finding::{Finding, What, name_wrong_windows};
 use crate::job::Job;
-use crate::side_by_side::side_by_side;
+use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use findings::Findings;
 pub use found::Found;
 use keys::Keys;
@@ -45,9 +45,6 @@ use proof::{Proven, Proving};
 
 /// How often what is left after a repair is repaired again: what was hidden behind a damaged file, or beyond what a run keeps.
 const ROUNDS_MAX: usize = 20;
-
-/// How many partitions are compared at once: one is folded while the others' entries are read.
-const PARTITIONS_AT_ONCE: usize = 3;
 
 /// What to compare, and what to do about it.
 #[derive(Debug, clap::Args)]
@@ -296,10 +293,13 @@ async fn compare(
                 anyhow::Ok(compared)
             }
         };
-        let each = side_by_side(partitions.clone(), PARTITIONS_AT_ONCE, of_partition);
-        let mut each = pin!(each);
+        let mut each = pin!(side_by_side(
+            partitions.clone(),
+            PARTITIONS_AT_ONCE,
+            of_partition
+        ));
         while let Some(of_partition) = each.next().await {
-            compared.add(of_partition??);
+            compared.add(of_partition?);
         }
     }
     name_wrong_windows(&mut compared.findings.kept);

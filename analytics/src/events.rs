@@ -146,8 +146,8 @@ pub struct Counted {
     pub span_ms: Option<(i64, i64)>,
     /// Whether a member was removed, so that scores before it do not count.
     pub has_removals: bool,
-    /// Whether all events are among them: none is voided, or a void.
-    pub is_all: bool,
+    /// Whether an event was voided, so that it is not among them.
+    pub has_voids: bool,
     /// Whether one counts in more segments than everyone.
     pub has_segments: bool,
 }
@@ -206,7 +206,7 @@ impl Counted {
             count: figure("count")?.unwrap_or(0).unsigned_abs() as usize,
             span_ms: figure("first")?.zip(figure("last")?),
             has_removals,
-            is_all: !has_voids,
+            has_voids,
             has_segments,
         })
     }

@@ -1,5 +1,5 @@
 //! The history of a board as a frame that is read when it is asked for, up to where SQL is level with the partitions' heads: the archive's files, and
-//! what comes after them in SQL. Nothing of it is held in memory but its last part.
+//! what comes after them in SQL. Of more events than fit into memory at once (`AT_ONCE_MAX`) nothing is held but the last part.
 
 mod copy;
 mod span;

@@ -29,16 +29,13 @@ use crate::crash;
 use crate::fold::{self, Sorted};
 use crate::history::{self, History};
 use crate::job::Job;
-use crate::side_by_side::side_by_side;
+use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
 /// How often a partition is begun again: Redis restarted, a rolling window's period began, a store was away for a moment.
 const ATTEMPTS_MAX: usize = 8;
 
 /// How long a store that is away is given before it is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// How many partitions are under way at once: one is folded while another is loaded, and rows of SQL are read for a third.
-const PARTITIONS_AT_ONCE: usize = 3;
 
 /// How many standings are loaded at once.
 const LOADS_AT_ONCE: usize = 8;
@@ -201,11 +198,10 @@ async fn all_partitions(
     };
     let at_once = crash::step(PARTITIONS_AT_ONCE).min(partitions.len());
     // One that fails does not cut another one short, which would leave its stages.
-    let outcomes: Vec<Result<Result<Rebuilt>>> =
-        side_by_side(partitions, at_once, one).collect().await;
+    let outcomes: Vec<Result<Rebuilt>> = side_by_side(partitions, at_once, one).collect().await;
     let mut rebuilt = Rebuilt::default();
     for outcome in outcomes {
-        rebuilt = rebuilt.with(outcome??);
+        rebuilt = rebuilt.with(outcome?);
     }
     let share = |seconds: f64| seconds / at_once as f64;
     Ok(Rebuilt {

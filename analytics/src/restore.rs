@@ -12,10 +12,7 @@ use futures::StreamExt;
 
 use crate::job::Job;
 use crate::rebuild;
-use crate::side_by_side::side_by_side;
-
-/// How many partitions are restored at once: one is read from SQL while the others are loaded.
-const PARTITIONS_AT_ONCE: usize = 3;
+use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
 /// What a restore did.
 #[derive(Debug, Clone, Copy)]
@@ -65,18 +62,19 @@ pub async fn restore_board(
 async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
     let began = Instant::now();
     let partitions: Vec<_> = deployment.store.partitions().each().collect();
-    job.stage("restoring", partitions.len());
-    let level = |partition| {
+    let count = partitions.len();
+    job.stage("restoring", count);
+    let settled = |partition| {
         let deployment = deployment.clone();
         async move { settle(&deployment, partition).await }
     };
-    let mut each = pin!(side_by_side(partitions.clone(), PARTITIONS_AT_ONCE, level));
+    let mut each = pin!(side_by_side(partitions, PARTITIONS_AT_ONCE, settled));
     while let Some(settled) = each.next().await {
-        settled??;
+        settled?;
         job.advance(1);
     }
     Ok(Restored {
-        partitions: partitions.len(),
+        partitions: count,
         seconds: began.elapsed().as_secs_f64(),
     })
 }

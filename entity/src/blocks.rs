@@ -48,7 +48,7 @@ enum Held {
 }
 
 /// A column of texts, none of which takes up memory of its own.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Texts {
     all: String,
     /// Where each of them ends.

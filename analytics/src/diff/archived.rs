@@ -46,9 +46,9 @@ pub(super) async fn compare(
     let fold = spawn_blocking(move || {
         let in_files = files.counted.only(col("seq").lt_eq(lit(archived_seq)));
         let states = states(&board, &in_files)?;
-        in_parts(match in_files.is_all && !in_files.has_removals {
-            true => of_scores(states),
-            false => meant(concat(&files.archived, UnionArgs::default())?, states)?,
+        in_parts(match in_files.has_voids || in_files.has_removals {
+            true => meant(concat(&files.archived, UnionArgs::default())?, states)?,
+            false => of_scores(states),
         })
     });
     let mut meant = fold.await??;
