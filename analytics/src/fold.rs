@@ -234,14 +234,14 @@ fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
     }
 }
 
-/// What events add up to in "all", as states: `member`, `segment`, `score`, `tick`, and of how many `events` (i64), in no order.
+/// What events add up to in "all", as states: `member`, `segment`, `score`, `tick`, `seq` of the last, and of how many `events` (i64), in no order.
 ///
 /// # Errors
 /// As [`standings`].
 pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
     let periods = periods(board, Window::All, events.span_ms)?;
     let counted = in_periods(with_tick(events.scores(), board), &periods);
-    let wanted = ["member", "segment", "score", "tick", "events"].map(col);
+    let wanted = ["member", "segment", "score", "tick", "seq", "events"].map(col);
     Ok(fold(counted, board, &told_apart_by(events, &periods)).select(wanted))
 }
 

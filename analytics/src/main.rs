@@ -24,6 +24,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod archive;
 mod awaited;
+mod balance;
 mod choice;
 mod crash;
 mod diff;

@@ -17,6 +17,9 @@ pub struct Model {
     /// The board.
     #[sea_orm(primary_key, auto_increment = false)]
     pub board_no: i64,
+    /// The partition that the member is in.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub partition: i32,
     /// Who.
     #[sea_orm(primary_key, auto_increment = false)]
     pub member: String,
@@ -26,8 +29,6 @@ pub struct Model {
     /// The last commit of the partition that is in it.
     #[sea_orm(primary_key, auto_increment = false)]
     pub through_seq: i64,
-    /// The partition that the member is in.
-    pub partition: i32,
     /// The raw score; none where a removal or voids left nothing.
     pub score: Option<i64>,
     /// When it was reached, in ticks.
@@ -67,6 +68,7 @@ pub async fn of_members(
     }
     let rows = Entity::find()
         .filter(Column::BoardNo.eq(mark.board_no))
+        .filter(Column::Partition.eq(mark.partition))
         .filter(Column::Member.is_in(members))
         .filter(Column::ThroughSeq.lte(mark.archived_seq))
         .order_by_asc(Column::ThroughSeq)
@@ -94,7 +96,7 @@ pub async fn events(
 #[must_use]
 pub fn replace() -> OnConflict {
     use Column::{BoardNo, Events, Member, Partition, Score, Segment, ThroughSeq, Tick};
-    OnConflict::columns([BoardNo, Member, Segment, ThroughSeq])
-        .update_columns([Partition, Score, Tick, Events])
+    OnConflict::columns([BoardNo, Partition, Member, Segment, ThroughSeq])
+        .update_columns([Score, Tick, Events])
         .to_owned()
 }

@@ -256,9 +256,9 @@ pub async fn drop_events(
 /// # Errors
 /// What SQL says.
 pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
-    let key = r#""board_no", "member", "segment", "through_seq""#;
+    let key = r#""board_no", "partition", "member", "segment", "through_seq""#;
     let later = r#"EXISTS (SELECT 1 FROM "archived_entry" AS l JOIN "archive_mark" AS m ON m."board_no" = l."board_no" AND m."partition" = l."partition"
-        WHERE l."board_no" = e."board_no" AND l."member" = e."member" AND l."segment" = e."segment"
+        WHERE l."board_no" = e."board_no" AND l."partition" = e."partition" AND l."member" = e."member" AND l."segment" = e."segment"
         AND l."through_seq" > e."through_seq" AND l."through_seq" <= m."archived_seq")"#;
     delete_in_parts(deployment, &format!(r#"DELETE FROM "archived_entry" WHERE ({key}) IN (SELECT {key} FROM "archived_entry" AS e WHERE {later} LIMIT {ROWS_MAX})"#)).await
 }
@@ -285,7 +285,7 @@ pub async fn forget(deployment: &Deployment) -> Result<()> {
         .filter(archive_file::Column::State.is_in([WRITING, GONE]))
         .exec(db)
         .await?;
-    let key = r#""board_no", "member", "segment", "through_seq""#;
+    let key = r#""board_no", "partition", "member", "segment", "through_seq""#;
     let known = r#"SELECT 1 FROM "archive_mark" AS m WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."through_seq""#;
     delete_in_parts(deployment, &format!(r#"DELETE FROM "archived_entry" WHERE ({key}) IN (SELECT {key} FROM "archived_entry" AS e WHERE NOT EXISTS ({known}) LIMIT {ROWS_MAX})"#)).await?;
     use archive_mark::Column::{ArchivedSeq, ClosingSeq};

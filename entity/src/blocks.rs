@@ -17,9 +17,7 @@ const ROWS_MAX: usize = 20_000;
 pub struct Columns {
     /// The table.
     table: &'static str,
-    /// The index that SQLite finds the rows by: it knows no numbers of rows, and would go through a whole board to have them in an order.
-    index: &'static str,
-    /// What tells the rows apart, in the order that this index has them in.
+    /// What tells the rows apart, in the order that SQLite has them in.
     order: &'static [&'static str],
     /// Columns of texts, none null.
     texts: &'static [&'static str],
@@ -63,11 +61,9 @@ impl Columns {
         let of_board = board.map(|no| format!(" AND board_no = {no}"));
         Self {
             table: "standing",
-            index: "standing_partition",
-            order: if board.is_some() {
-                &["rowid"]
-            } else {
-                &["board_no", "rowid"]
+            order: match board {
+                Some(_) => &["member", "segment"],
+                None => &["board_no", "member", "segment"],
             },
             texts: &["segment", "member"],
             numbers: match board {
@@ -84,8 +80,7 @@ impl Columns {
     pub fn of_archived(partition: Partition, board: BoardNo, through_seq: i64) -> Self {
         Self {
             table: "archived_entry",
-            index: "archived_entry_partition",
-            order: &["through_seq", "member", "segment"],
+            order: &["member", "segment", "through_seq"],
             texts: &["segment", "member"],
             numbers: &["score", "tick", "events", "through_seq"],
             which: format!(
@@ -94,7 +89,7 @@ impl Columns {
         }
     }
 
-    /// Only these of the columns of numbers.
+    /// Only these of the columns of numbers; with the board's, where it is of all boards, and with the seq, where several rows differ by it alone.
     #[must_use]
     pub fn with(self, numbers: &'static [&'static str]) -> Self {
         Self { numbers, ..self }
@@ -130,61 +125,53 @@ impl Columns {
     ) -> Result<(Block, Option<Vec<Value>>), DbErr> {
         let Self {
             table,
-            index,
             which,
             order,
             ..
         } = self;
         let places = vec!["?"; order.len()].join(", ");
         let order = order.join(", ");
-        let mut rows = format!("FROM {table} INDEXED BY {index} WHERE {which}");
+        let mut rows = format!("FROM {table} WHERE {which}");
         if !after.is_empty() {
             rows.push_str(&format!(" AND ({order}) > ({places})"));
         }
-        // The index alone has the answer.
-        let skipped = ROWS_MAX - 1;
-        let sql = format!("SELECT {order} {rows} ORDER BY {order} LIMIT 1 OFFSET {skipped}");
-        let last = Statement::from_sql_and_values(DbBackend::Sqlite, sql, after.clone());
-        let last = db.query_one_raw(last).await?;
-        let last = last.map(|row| self.place_of(&row)).transpose()?;
-        if last.is_some() {
-            rows.push_str(&format!(" AND ({order}) <= ({places})"));
-        }
-        let arrays = self.names().map(|name| format!("json_group_array({name})"));
-        let arrays: Vec<String> = arrays.collect();
         let names: Vec<&str> = self.names().collect();
+        let arrays = names.iter().map(|name| format!("json_group_array({name})"));
+        let arrays: Vec<String> = arrays.collect();
         let sql = format!(
-            "SELECT count(*), {} FROM (SELECT {} {rows} ORDER BY {order})",
+            "SELECT count(*), {} FROM (SELECT {} {rows} ORDER BY {order} LIMIT {ROWS_MAX})",
             arrays.join(", "),
             names.join(", "),
         );
-        let values: Vec<Value> = after
-            .into_iter()
-            .chain(last.iter().flatten().cloned())
-            .collect();
-        let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, values);
+        let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, after);
         let row = db.query_one_raw(statement).await?;
         let row = row.ok_or_else(|| DbErr::Custom("an aggregate has no row".to_owned()))?;
         let count: i64 = row.try_get_by_index(0)?;
         let arrays = (1..=names.len()).map(|place| row.try_get_by_index(place));
+        let arrays = arrays.collect::<Result<Vec<String>, _>>()?;
+        let count = count.unsigned_abs() as usize;
+        let last = (count == ROWS_MAX).then(|| self.last_place(&arrays));
         let block = Block {
             texts: self.texts,
             numbers: self.numbers,
-            count: count.unsigned_abs() as usize,
-            held: Held::Arrays(arrays.collect::<Result<_, _>>()?),
+            count,
+            held: Held::Arrays(arrays),
         };
-        Ok((block, last))
+        Ok((block, last.transpose()?))
     }
 
-    /// Where a row stands in the order.
-    fn place_of(&self, row: &QueryResult) -> Result<Vec<Value>, DbErr> {
-        let value = |(place, name): (usize, &&str)| {
+    /// Where the last of the rows stands in the order.
+    fn last_place(&self, arrays: &[String]) -> Result<Vec<Value>, DbErr> {
+        let value = |name: &&str| {
+            let column = self.names().position(|read| read == *name);
+            let column = column.ok_or_else(|| DbErr::Custom(format!("{name} is not read")))?;
+            let last = last_of(&arrays[column]);
             Ok(match self.texts.contains(name) {
-                true => row.try_get_by_index::<String>(place)?.into(),
-                false => row.try_get_by_index::<i64>(place)?.into(),
+                true => parsed::<String>(last)?.into(),
+                false => parsed::<i64>(last)?.into(),
             })
         };
-        self.order.iter().enumerate().map(value).collect()
+        self.order.iter().map(value).collect()
     }
 
     /// The names of the columns that are read, texts first.
@@ -355,6 +342,24 @@ impl<'de> Deserialize<'de> for Texts {
 fn place(names: &[&str], name: &str) -> Result<usize, DbErr> {
     let place = names.iter().position(|read| *read == name);
     place.ok_or_else(|| DbErr::Custom(format!("{name} is not read")))
+}
+
+/// The last element of a JSON array of texts or numbers, as it is written there.
+fn last_of(array: &str) -> &str {
+    let elements = array.strip_suffix(']').unwrap_or(array);
+    let is_quote = |&(place, _): &(usize, &str)| {
+        let before = elements[..place].bytes().rev();
+        before.take_while(|byte| *byte == b'\\').count() % 2 == 0
+    };
+    let start = match elements.ends_with('"') {
+        // A quote within a text is written after a backslash, and such a backslash itself is not.
+        true => {
+            let mut quotes = elements.rmatch_indices('"').filter(is_quote).skip(1);
+            quotes.next().map(|(place, _)| place)
+        }
+        false => elements.rfind([',', '[']).map(|place| place + 1),
+    };
+    &elements[start.unwrap_or_default()..]
 }
 
 fn parsed<'de, T: Deserialize<'de>>(array: &'de str) -> Result<T, DbErr> {

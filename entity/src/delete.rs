@@ -98,7 +98,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
         ("score_event", r#""partition", "seq", "event_index""#),
         (
             "archived_entry",
-            r#""board_no", "member", "segment", "through_seq""#,
+            r#""board_no", "partition", "member", "segment", "through_seq""#,
         ),
         ("archive_mark", r#""board_no", "partition""#),
     ];

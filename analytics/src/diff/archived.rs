@@ -1,4 +1,4 @@
-//! What archived events add up to, compared with what SQL keeps of them.
+//! What archived events add up to: where "all" begins, and compared with what SQL keeps of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,10 @@ use anyhow::{Context, Result, ensure};
 use entity::blocks::Columns;
 use entity::integrity_look::Spot;
 use futures::StreamExt;
-use polars::prelude::{DataType, JoinArgs, JoinType, LazyFrame, UnionArgs, col, concat, lit, when};
+use polars::prelude::{
+    DataFrame, DataType, IntoLazy, JoinArgs, JoinType, LazyFrame, UnionArgs, col, concat, lit, when,
+};
+use ranking::board::Board;
 use tokio::task::spawn_blocking;
 
 use super::findings::Findings;
@@ -15,25 +18,68 @@ use super::part::Part;
 use super::second_look::Suspects;
 use super::sums::Sum;
 use crate::awaited::Awaited;
-use crate::events::in_parts;
+use crate::balance::Balance;
+use crate::events::{Counted, in_parts};
 use crate::fold::states;
 use crate::history::History;
 
-/// Compares `archived_entry` with the files of a partition; what was compared of it.
+/// What SQL's error is told of.
+const UNREADABLE: &str = "what archived events add up to cannot be read";
+
+/// What the archived events of a partition add up to, a row for each that `archived_entry` is to have.
+pub(super) struct Archived {
+    through_seq: i64,
+    meant: DataFrame,
+}
+
+impl Archived {
+    /// Adds them up; `None` where none are archived.
+    ///
+    /// # Errors
+    /// What polars says.
+    pub(super) async fn of(part: &Part<'_>, history: &Arc<History>) -> Result<Option<Self>> {
+        let through_seq = history.marks[&part.partition].archived_seq;
+        if through_seq == 0 {
+            return Ok(None);
+        }
+        let stage = format!("{}: adding up what is archived", part.row.slug);
+        part.job.stage(&stage, 0);
+        let (board, files) = (part.board.clone(), Arc::clone(history));
+        let fold = spawn_blocking(move || {
+            let in_files = files.counted.only(col("seq").lt_eq(lit(through_seq)));
+            let states = states(&board, &in_files)?;
+            in_parts(match in_files.is_of_scores() {
+                true => of_scores(states),
+                false => meant(concat(&files.archived, UnionArgs::default())?, states)?,
+            })
+        });
+        let mut meant = fold.await??;
+        meant.rechunk_mut();
+        Ok(Some(Self { through_seq, meant }))
+    }
+
+    /// What "all" is folded from: what this adds up to, and what came after it; `None` where a removal or a void may take something of it back.
+    ///
+    /// # Errors
+    /// What polars says.
+    pub(super) fn and_later(&self, board: &Board, events: &Counted) -> Result<Option<Counted>> {
+        let states = || self.meant.clone().lazy();
+        let later = || events.after(states(), board.rules.tick_ms, self.through_seq);
+        events.is_of_scores().then(later).transpose()
+    }
+}
+
+/// Compares `archived_entry` with what the archived events of a partition add up to; what was compared of it.
 ///
 /// # Errors
-/// What SQL and polars say.
+/// What SQL says.
 pub(super) async fn compare(
     part: &Part<'_>,
-    history: &Arc<History>,
+    archived: &Archived,
     suspects: &mut Suspects<'_>,
     findings: &mut Findings,
 ) -> Result<Sum> {
-    let mark = &history.marks[&part.partition];
     let mut sum = Sum::default();
-    if mark.archived_seq == 0 {
-        return Ok(sum);
-    }
     part.job.stage(
         &format!(
             "{}: comparing what archived events add up to",
@@ -41,18 +87,7 @@ pub(super) async fn compare(
         ),
         0,
     );
-    let archived_seq = mark.archived_seq;
-    let (board, files) = (part.board.clone(), Arc::clone(history));
-    let fold = spawn_blocking(move || {
-        let in_files = files.counted.only(col("seq").lt_eq(lit(archived_seq)));
-        let states = states(&board, &in_files)?;
-        in_parts(match in_files.has_voids || in_files.has_removals {
-            true => meant(concat(&files.archived, UnionArgs::default())?, states)?,
-            false => of_scores(states),
-        })
-    });
-    let mut meant = fold.await??;
-    meant.rechunk_mut();
+    let Archived { through_seq, meant } = archived;
     let (members, segments) = (
         meant.column("member")?.str()?,
         meant.column("segment")?.str()?,
@@ -66,15 +101,37 @@ pub(super) async fn compare(
     );
     let member = |row: usize| members.get(row).unwrap_or_default();
     let segment = |row: usize| segments.get(row).unwrap_or_default();
+    let rows = || Columns::of_archived(part.partition, part.board.no, *through_seq);
+    let mut balance = Balance::new();
+    for row in 0..meant.height() {
+        let (score, tick, events) = expected(row);
+        balance.add(segment(row), member(row), &[score, tick, events]);
+    }
+    let mut there = rows().read(&part.deployment.db);
+    while let Some(block) = there.next().await {
+        let block = block.context(UNREADABLE)?;
+        sum.add(&block)?;
+        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+        let (scores, ticks) = (block.numbers("score")?, block.numbers("tick")?);
+        let events = block.numbers("events")?;
+        for row in 0..block.len() {
+            let said = [scores[row], ticks[row], events[row]];
+            balance.take(segments.get(row), members.get(row), &said);
+        }
+    }
+    drop(there);
+    if balance.is_even() {
+        return Ok(sum);
+    }
+    sum = Sum::default();
     let of_segments = (0..meant.height()).map(|row| (segment(row), row..row + 1));
     let mut awaited = Awaited::new(meant.height(), of_segments, member);
     // Of several rows of a place the last one counts: how far it reaches, and whether it is as it is to be.
     let mut known = vec![(i64::MIN, false); meant.height()];
     let mut others: HashMap<(String, String), (i64, bool)> = HashMap::new();
-    let columns = Columns::of_archived(part.partition, part.board.no, archived_seq);
-    let mut there = columns.read(&part.deployment.db);
+    let mut there = rows().read(&part.deployment.db);
     while let Some(block) = there.next().await {
-        let block = block.context("what archived events add up to cannot be read")?;
+        let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
         let (segments, members) = (block.texts("segment")?, block.texts("member")?);
         let (scores, ticks) = (block.numbers("score")?, block.numbers("tick")?);

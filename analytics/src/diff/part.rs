@@ -20,6 +20,7 @@ use ranking::window::Window;
 use sea_orm::EntityTrait;
 use tokio::task::spawn_blocking;
 
+use super::archived::{self, Archived};
 use super::findings::Findings;
 use super::rows::{Rows, Walk};
 use super::second_look::Suspects;
@@ -86,6 +87,11 @@ impl Part<'_> {
         let (mut ids, mut standing) = (BTreeSet::new(), Sum::default());
         let found_before = findings.count;
         let mut left: BTreeSet<&String> = self.keys.iter().collect();
+        let archived = Archived::of(self, &history).await?;
+        let of_all = archived
+            .as_ref()
+            .map(|archived| archived.and_later(board, &history.counted));
+        let of_all = of_all.transpose()?.flatten();
         let is_whole = |window: &&Window| board.is_whole(**window);
         for &window in board.rules.windows.iter().filter(is_whole) {
             self.job.stage(
@@ -103,8 +109,10 @@ impl Part<'_> {
             };
             let rows = {
                 let (board, history) = (board.clone(), Arc::clone(&history));
+                let of_all = of_all.clone().filter(|_| window == Window::All);
                 let fold = spawn_blocking(move || {
-                    let folded = folded(&board, window, &history.counted, through_ms, which)?;
+                    let events = of_all.as_ref().unwrap_or(&history.counted);
+                    let folded = folded(&board, window, events, through_ms, which)?;
                     Rows::of_fold(&board, window, folded)
                 });
                 fold.await??
@@ -144,7 +152,10 @@ impl Part<'_> {
             findings,
         )
         .await?;
-        let archived = super::archived::compare(self, &history, &mut suspects, findings).await?;
+        let archived = match &archived {
+            Some(archived) => archived::compare(self, archived, &mut suspects, findings).await?,
+            None => Sum::default(),
+        };
         let lists = self.compare_lists(&ids, findings).await?;
         let agrees = !suspects.has_had_some && findings.count == found_before;
         suspects.end(findings).await?;

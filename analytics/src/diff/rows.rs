@@ -73,6 +73,15 @@ impl Rows {
         rows
     }
 
+    /// The entries of lists, each as segment, member, and key and score.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &str, (i64, i64))> {
+        self.lists.iter().flat_map(move |(id, rows)| {
+            let member = |row: usize| self.members.get(row).unwrap_or_default();
+            let entry = move |row| (id.segment.as_str(), member(row), self.held(row));
+            rows.clone().map(entry)
+        })
+    }
+
     /// Who is in lists of one window without periods.
     pub(super) fn awaited(&self) -> Awaited<'_> {
         let segments = self.lists.iter();

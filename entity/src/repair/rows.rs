@@ -54,7 +54,7 @@ pub(super) async fn mend_in(
             rows.put(&in_sql, board.no, place, spot, history);
         }
     }
-    rows.write(transaction, board.no, in_sql.archived_seq)
+    rows.write(transaction, board.no, partition, in_sql.archived_seq)
         .await?;
     Ok(mended)
 }
@@ -169,6 +169,7 @@ impl Rows {
         self,
         transaction: &DatabaseTransaction,
         no: BoardNo,
+        partition: Partition,
         archived_seq: i64,
     ) -> Result<()> {
         for (segment, member) in self.no_standings {
@@ -182,9 +183,12 @@ impl Rows {
                 .await?;
         }
         for (segment, member) in self.no_archived {
-            use archived_entry::Column::{BoardNo as No, Member, Segment, ThroughSeq};
+            use archived_entry::Column::{
+                BoardNo as No, Member, Partition as In, Segment, ThroughSeq,
+            };
             let of_place = Condition::all()
                 .add(No.eq(no.0))
+                .add(In.eq(i32::from(partition.0)))
                 .add(Member.eq(member))
                 .add(Segment.eq(segment))
                 .add(ThroughSeq.lte(archived_seq));

@@ -26,21 +26,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Tells all rows of a board.
 pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()> {
     let db = &deployment.db;
-    let segments: Vec<String> = standing::Entity::find()
-        .select_only()
-        .column(standing::Column::Segment)
-        .distinct()
-        .filter(standing::Column::BoardNo.eq(board.no.0))
-        .into_tuple()
-        .all(db)
-        .await?;
-    for segment in segments {
-        use standing::Column::{BoardNo, Member, Partition, Segment};
-        let of_segment = Condition::all().add(BoardNo.eq(board.no.0));
-        let of_segment = of_segment.add(Segment.eq(segment));
-        settle_list::<standing::Entity>(deployment, board, &of_segment, [Member, Partition])
-            .await?;
-    }
+    let of_board = Condition::all().add(standing::Column::BoardNo.eq(board.no.0));
+    let columns = [standing::Column::Member, standing::Column::Partition];
+    settle_list::<standing::Entity>(deployment, board, &of_board, columns).await?;
     let sealed: Vec<i64> = sealed_period::Entity::find()
         .select_only()
         .column(sealed_period::Column::No)
@@ -49,14 +37,17 @@ pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()>
         .all(db)
         .await?;
     for no in sealed {
-        use sealed_entry::Column::{Member, Partition, StandingsNo};
-        let of_no = Condition::all().add(StandingsNo.eq(no));
-        settle_list::<sealed_entry::Entity>(deployment, board, &of_no, [Member, Partition]).await?;
+        let of_no = Condition::all().add(sealed_entry::Column::StandingsNo.eq(no));
+        let columns = [
+            sealed_entry::Column::Member,
+            sealed_entry::Column::Partition,
+        ];
+        settle_list::<sealed_entry::Entity>(deployment, board, &of_no, columns).await?;
     }
     Ok(())
 }
 
-/// Tells the rows of one standings, each of another member, by the columns that have the member and the partition.
+/// Tells the rows of some standings by the columns that have the member and the partition.
 async fn settle_list<E: EntityTrait>(
     deployment: &Deployment,
     board: &Board,

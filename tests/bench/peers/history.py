@@ -43,10 +43,14 @@ def main(database, archive, events, board):
             db.execute("COMMIT")
     del home, part
     # In the order of the tables' keys: each page of them is written once.
-    entries = pl.concat(entries).sort("member")
+    entries = pl.concat(entries)
+    members = entries["member"].sort()
+    entries = entries.sort("partition", "member")
     for first in range(0, entries.height, ROWS_AT_ONCE):
         db.execute("BEGIN IMMEDIATE")
-        add_up(db, board, first, entries.slice(first, ROWS_AT_ONCE))
+        known = ((member, NOW_MS) for member in members.slice(first, ROWS_AT_ONCE))
+        db.executemany("INSERT OR IGNORE INTO member (key, created_at_ms) VALUES (?, ?)", known)
+        add_up(db, board, entries.slice(first, ROWS_AT_ONCE))
         db.execute("COMMIT")
     db.execute("UPDATE board SET archived_before_ms = ? WHERE no = ?", (NOW_MS, board["no"]))
 
@@ -111,22 +115,18 @@ def put(db, archive, board, partition, shard, events):
     )
 
 
-def add_up(db, board, first, entries):
-    """What members' events add up to, in all tables that say so; `first` rows are there already."""
+def add_up(db, board, entries):
+    """What members' events add up to, in all tables that say so."""
     db.executemany(
         "INSERT INTO archived_entry (board_no, member, segment, score, tick, events, partition, through_seq) VALUES (?, ?, '', ?, ?, ?, ?, ?)",
         ((board["no"], *row) for row in entries.iter_rows()),
     )
-    some = "FROM archived_entry WHERE board_no = ? AND member BETWEEN ? AND ? ORDER BY member"
-    which = (board["no"], entries["member"][0], entries["member"][-1])
-    db.execute(f"INSERT OR IGNORE INTO member (key, created_at_ms) SELECT member, ? {some}", (NOW_MS, *which))
-    # A partition's rows lie together, as if its members had come one after another.
-    row = "(board_no << 52) + (CAST(partition AS INTEGER) << 40) + ? + row_number() OVER (ORDER BY member)"
-    key = "(? - score) * ? + tick"
-    db.execute(
-        "INSERT INTO standing (rowid, board_no, segment, member, score, rank_key, partition, seq) "
-        f"SELECT {row}, board_no, '', member, score, {key}, partition, through_seq {some}",
-        (first, board["max_score"], 1 << board["time_bits"], *which),
+    db.executemany(
+        "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) VALUES (?, '', ?, ?, ?, ?, ?)",
+        (
+            (board["no"], member, score, ((board["max_score"] - score) << board["time_bits"]) + tick, partition, seq)
+            for member, score, tick, events, partition, seq in entries.iter_rows()
+        ),
     )
 
 

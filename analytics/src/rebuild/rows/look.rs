@@ -12,6 +12,7 @@ use ranking::window::{Period, Window};
 use sea_orm::{ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{ROWS_MAX, Rows};
+use crate::balance::Balance;
 use crate::fold::Run;
 
 /// Scores and keys of members, by segment.
@@ -33,32 +34,35 @@ impl Rows<'_> {
             .await?
             .into_iter()
             .collect();
-        let mut awaited = self.all.awaited();
-        let (mut wrong, mut of_later) = (BTreeSet::new(), ByMember::new());
-        let mut blocks = Columns::of_standing(self.partition, Some(self.board.no))
-            .with(&["score", "rank_key"])
-            .read(&view);
+        let mut balance = Balance::new();
+        for Run { id, rows, .. } in self.all.runs() {
+            for row in rows.clone() {
+                let member = self.all.member(row);
+                if later.is_empty() || !later.contains(member) {
+                    balance.add(&id.segment, member, &self.said(row).map(Some));
+                }
+            }
+        }
+        let mut of_later = ByMember::new();
+        let mut blocks = self.rows().read(&view);
         while let Some(block) = blocks.try_next().await? {
             let (segments, members) = (block.texts("segment")?, block.texts("member")?);
             let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
             let held = scores.into_iter().zip(keys);
             for ((segment, member), (score, key)) in segments.iter().zip(members.iter()).zip(held) {
-                let held = score.zip(key);
-                if later.contains(member) {
-                    let of_member = of_later.entry(member.to_owned()).or_default();
-                    of_member.extend(held.map(|held| (segment.to_owned(), held)));
+                if later.is_empty() || !later.contains(member) {
+                    balance.take(segment, member, &[score, key]);
                     continue;
                 }
-                let said = awaited.meet(segment, member);
-                let said = said.map(|row| (self.all.score(row), self.all.key(row).to_i64()));
-                if held != said {
-                    wrong.insert(member.to_owned());
-                }
+                let of_member = of_later.entry(member.to_owned()).or_default();
+                of_member.extend(score.zip(key).map(|held| (segment.to_owned(), held)));
             }
         }
         drop(blocks);
-        let left = awaited.left().map(|(_, member)| member.to_owned());
-        wrong.extend(left.filter(|member| !later.contains(member)));
+        let mut wrong = match balance.is_even() {
+            true => BTreeSet::new(),
+            false => self.wrong(&view, &later).await?,
+        };
         let (mut said, voided) = self.said_of(&view, &later).await?;
         view.rollback().await?;
         let is_wrong = |member: &&String| {
@@ -68,6 +72,41 @@ impl Rows<'_> {
         };
         wrong.extend(later.iter().filter(is_wrong).cloned());
         Ok(wrong)
+    }
+
+    /// As [`Self::look`], one by one, of those who did not play since.
+    async fn wrong(
+        &self,
+        view: &DatabaseTransaction,
+        later: &HashSet<String>,
+    ) -> Result<BTreeSet<String>> {
+        let mut awaited = self.all.awaited();
+        let mut wrong = BTreeSet::new();
+        let mut blocks = self.rows().read(view);
+        while let Some(block) = blocks.try_next().await? {
+            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
+            let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
+            for (row, held) in scores.into_iter().zip(keys).enumerate() {
+                let member = members.get(row);
+                let said = awaited.meet(segments.get(row), member);
+                let said = said.map(|row| self.said(row).map(Some).into());
+                if said != Some(held) && !later.contains(member) {
+                    wrong.insert(member.to_owned());
+                }
+            }
+        }
+        let left = awaited.left().map(|(_, member)| member.to_owned());
+        wrong.extend(left.filter(|member| !later.contains(member)));
+        Ok(wrong)
+    }
+
+    fn rows(&self) -> Columns {
+        Columns::of_standing(self.partition, Some(self.board.no)).with(&["score", "rank_key"])
+    }
+
+    /// The score and the key that history says.
+    fn said(&self, row: usize) -> [i64; 2] {
+        [self.all.score(row), self.all.key(row).to_i64()]
     }
 
     /// What the history and the events since give those who played since, and who of them had an event voided.
