@@ -114,7 +114,7 @@ struct Amending {
     known: Option<Known>,
     /// Before which instant periods of a window are sealed, as the partition says.
     sealing_before_ms: Vec<((BoardNo, Window), i64)>,
-    /// Before which instant scores may be archived.
+    /// Before which instant scores of the partition are archived, or being archived.
     archived_before_ms: Option<i64>,
 }
 
@@ -165,9 +165,9 @@ impl Change for Amending {
             if mark != known.mark {
                 continue;
             }
-            self.archived_before_ms = match mark.closing_seq {
-                0 => None,
-                _ => board::archived_before_ms(&deployment.db, of_board).await?,
+            self.archived_before_ms = match mark.closing_seq > mark.archived_seq {
+                true => board::archived_before_ms(&deployment.db, of_board).await?,
+                false => mark.archived_before_ms,
             };
             tail.board.check(&self.board)?;
             let log_len = tail.commits.len() as u64;

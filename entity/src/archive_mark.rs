@@ -17,6 +17,8 @@ pub struct Model {
     pub archived_seq: i64,
     /// Events up to it are being archived, or are: nobody voids them from here on.
     pub closing_seq: i64,
+    /// Archived events were earned before it, in Unix milliseconds; none where there are none.
+    pub archived_before_ms: Option<i64>,
 }
 
 /// None that are followed.
@@ -41,5 +43,6 @@ pub async fn of(
         partition: key.1,
         archived_seq: 0,
         closing_seq: 0,
+        archived_before_ms: None,
     }))
 }

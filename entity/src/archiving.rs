@@ -15,7 +15,7 @@ use ranking::id::{BoardNo, Partition};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbErr,
-    EntityTrait, QueryFilter, QueryOrder, QuerySelect, Statement, TransactionTrait,
+    EntityTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
 };
 
 use crate::archive_file::{ARCHIVED, DROPPED, GONE, WRITING};
@@ -25,7 +25,8 @@ use crate::error::Result;
 use crate::persist::insert_chunked;
 use crate::recovery::settle;
 use crate::{
-    archive_file, archive_mark, archived_entry, board, commit, dead_letter, fence, score_event,
+    archive_file, archive_mark, archived_entry, board, by_member, commit, dead_letter, fence,
+    score_event,
 };
 
 pub use plan::plan;
@@ -55,6 +56,14 @@ pub struct Plan {
     pub spans: Vec<Span>,
 }
 
+impl Plan {
+    /// Before which instant, in Unix milliseconds, all events are earned that are archived then.
+    fn archived_before_ms(&self) -> i64 {
+        let former = self.row.archived_before_ms.unwrap_or(i64::MIN);
+        Ord::max(former, self.before_ms)
+    }
+}
+
 /// Says that the events of a plan are being archived, and waits until SQL has whatever was done by somebody who did not know; whether the board was still
 /// as planned.
 ///
@@ -69,14 +78,9 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
         transaction.rollback().await?;
         return Ok(false);
     }
-    let before_ms = plan
-        .row
-        .archived_before_ms
-        .into_iter()
-        .chain([plan.before_ms]);
     board::Entity::update_many()
         .set(board::ActiveModel {
-            archived_before_ms: Set(Iterator::max(before_ms)),
+            archived_before_ms: Set(Some(plan.archived_before_ms())),
             ..Default::default()
         })
         .filter(board::Column::No.eq(plan.row.no))
@@ -88,6 +92,7 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
         partition: Set(span.partition.0.into()),
         archived_seq: Set(span.after_seq),
         closing_seq: Set(span.through_seq),
+        archived_before_ms: Set(None),
     });
     let closing = OnConflict::columns([No, In])
         .update_column(ClosingSeq)
@@ -125,11 +130,14 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
         return Ok(false);
     }
     for span in &plan.spans {
-        use archive_mark::Column::{ArchivedSeq, BoardNo as No, ClosingSeq, Partition as In};
+        use archive_mark::Column::{
+            ArchivedBeforeMs, ArchivedSeq, BoardNo as No, ClosingSeq, Partition as In,
+        };
         cursor_lock(span.partition).exec(transaction).await?;
         let partition = i32::from(span.partition.0);
         let moved = archive_mark::Entity::update_many()
             .col_expr(ArchivedSeq, Expr::value(span.through_seq))
+            .col_expr(ArchivedBeforeMs, Expr::value(plan.archived_before_ms()))
             .filter(No.eq(plan.row.no))
             .filter(In.eq(partition))
             .filter(ArchivedSeq.eq(span.after_seq))
@@ -256,11 +264,10 @@ pub async fn drop_events(
 /// # Errors
 /// What SQL says.
 pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
-    let key = r#""board_no", "partition", "member", "segment", "through_seq""#;
     let later = r#"EXISTS (SELECT 1 FROM "archived_entry" AS l JOIN "archive_mark" AS m ON m."board_no" = l."board_no" AND m."partition" = l."partition"
         WHERE l."board_no" = e."board_no" AND l."partition" = e."partition" AND l."member" = e."member" AND l."segment" = e."segment"
         AND l."through_seq" > e."through_seq" AND l."through_seq" <= m."archived_seq")"#;
-    delete_in_parts(deployment, &format!(r#"DELETE FROM "archived_entry" WHERE ({key}) IN (SELECT {key} FROM "archived_entry" AS e WHERE {later} LIMIT {ROWS_MAX})"#)).await
+    Ok(by_member::delete_archived(&deployment.db, None, later).await?)
 }
 
 /// The files that are left of an archive that ended early, or of a board that was deleted: they are to be removed, and are no part of anything.
@@ -285,9 +292,9 @@ pub async fn forget(deployment: &Deployment) -> Result<()> {
         .filter(archive_file::Column::State.is_in([WRITING, GONE]))
         .exec(db)
         .await?;
-    let key = r#""board_no", "partition", "member", "segment", "through_seq""#;
-    let known = r#"SELECT 1 FROM "archive_mark" AS m WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."through_seq""#;
-    delete_in_parts(deployment, &format!(r#"DELETE FROM "archived_entry" WHERE ({key}) IN (SELECT {key} FROM "archived_entry" AS e WHERE NOT EXISTS ({known}) LIMIT {ROWS_MAX})"#)).await?;
+    let unknown = r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m
+        WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."through_seq")"#;
+    by_member::delete_archived(db, None, unknown).await?;
     use archive_mark::Column::{ArchivedSeq, ClosingSeq};
     archive_mark::Entity::update_many()
         .col_expr(ClosingSeq, Expr::col(ArchivedSeq))
@@ -295,16 +302,6 @@ pub async fn forget(deployment: &Deployment) -> Result<()> {
         .exec(db)
         .await?;
     Ok(())
-}
-
-async fn delete_in_parts(deployment: &Deployment, sql: &str) -> Result<()> {
-    let db = &deployment.db;
-    loop {
-        let statement = Statement::from_string(db.get_database_backend(), sql);
-        if db.execute_raw(statement).await?.rows_affected() == 0 {
-            return Ok(());
-        }
-    }
 }
 
 /// The files whose events may still have rows.

@@ -25,7 +25,7 @@ use sea_orm::{
 };
 
 use crate::persist::insert_chunked;
-use crate::{board, score_event, sealed_entry, sealed_period};
+use crate::{archive_mark, score_event, sealed_entry, sealed_period};
 
 /// How many rows one statement names.
 const ROWS_MAX: usize = 1000;
@@ -96,9 +96,10 @@ pub(crate) async fn correct(
         let board = &boards[&no];
         // The transaction holds the partition's cursor: nothing is archived meanwhile.
         if let Entry::Vacant(unknown) = archived.entry(no) {
-            unknown.insert(board::archived_before_ms(transaction, no).await?);
+            unknown.insert(archive_mark::of(transaction, no, partition).await?);
         }
-        concerned.archived_before_ms = archived[&no];
+        // As the mark says it: the board's row says it before anything is archived, and also where that never came to be.
+        concerned.archived_before_ms = archived[&no].archived_before_ms;
         if concerned.archived_before_ms.is_some() && source == Source::History {
             corrected
                 .extend(onto::fold_onto(transaction, partition, board, member, &concerned).await?);

@@ -14,7 +14,8 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::recovery::settle;
 use crate::{
-    archive_file, board, dead_letter, fence, integrity_finding, integrity_proof, reshard, seal,
+    archive_file, board, by_member, dead_letter, fence, integrity_finding, integrity_proof,
+    reshard, seal,
 };
 
 /// How many rows one statement takes away: the persister writes between two of them.
@@ -93,13 +94,11 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
 
 async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     let db = &deployment.db;
+    let of_board = format!(r#""board_no" = {no}"#);
+    by_member::delete(db, "standing", &of_board, "TRUE").await?;
+    by_member::delete_archived(db, Some(no.0), "TRUE").await?;
     let tables = [
-        ("standing", r#""board_no", "segment", "member""#),
         ("score_event", r#""partition", "seq", "event_index""#),
-        (
-            "archived_entry",
-            r#""board_no", "partition", "member", "segment", "through_seq""#,
-        ),
         ("archive_mark", r#""board_no", "partition""#),
     ];
     for (table, key) in tables {

@@ -30,6 +30,7 @@ pub mod archived_entry;
 pub mod archiving;
 pub mod blocks;
 pub mod board;
+mod by_member;
 mod change;
 pub mod commit;
 mod correction;

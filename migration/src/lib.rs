@@ -11,6 +11,7 @@ mod m20261121_000008_reshard;
 mod m20261121_000009_standing_partition;
 mod m20261121_000010_archived_entry_partition;
 mod m20261121_000011_rows_by_partition;
+mod m20261121_000012_archived_before;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -34,6 +35,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000009_standing_partition::Migration),
             Box::new(m20261121_000010_archived_entry_partition::Migration),
             Box::new(m20261121_000011_rows_by_partition::Migration),
+            Box::new(m20261121_000012_archived_before::Migration),
         ]
     }
 }

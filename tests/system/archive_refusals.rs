@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ranking::id::MemberId;
+use ranking::shard::shard_of;
 use serde_json::{Value, json};
 
 use crate::amendments::{events, void};
@@ -177,6 +179,31 @@ async fn what_would_need_archived_events_is_refused() {
     .unwrap();
     let output = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
+    assert_eq!(run(&deployment, &["--json", "diff"])["findings"], json!([]));
+}
+
+/// An archive says that it begins before all partitions know; what is voided meanwhile, or where nothing is archived, is folded anew.
+#[tokio::test]
+async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
+    api.data(CREATE, json!({ "input": input })).await;
+    let [old, young] = [0, 1].map(|shard| {
+        let mut members = (0..).map(|number| MemberId::new(&format!("m{number}")).unwrap());
+        members.find(|member| shard_of(member, 2) == shard).unwrap()
+    });
+    let score = |member: &MemberId, score: i64| json!({ "member": member.as_str(), "score": score, "at": "2025-03-08T12:00:00Z" });
+    submit_durably(&api, "b", json!([score(&old, 1)])).await;
+    wait_until_dropped(&api, "b").await;
+    age(&deployment, 100).await;
+    submit_durably(&api, "b", json!([score(&young, 1), score(&young, 4)])).await;
+    assert_eq!(archive(&deployment, &[])["events"], 1);
+    let newest = events(&api, "b", young.as_str()).await;
+    let answer = void(&api, newest[0]["id"].as_str().unwrap()).await;
+    assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
+    let sealed = format!("SELECT score FROM sealed_entry WHERE member = '{young}'");
+    assert_eq!(deployment.number(&sealed).await, 1);
     assert_eq!(run(&deployment, &["--json", "diff"])["findings"], json!([]));
 }
 

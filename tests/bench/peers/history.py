@@ -104,7 +104,7 @@ def put(db, archive, board, partition, shard, events):
         "INSERT INTO archive_file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'DROPPED', ?)",
         (path, board["no"], partition, month, 1, last, count, os.path.getsize(whole), digest, NOW_MS),
     )
-    db.execute("INSERT INTO archive_mark VALUES (?, ?, ?, ?)", (board["no"], partition, last, last))
+    db.execute("INSERT INTO archive_mark VALUES (?, ?, ?, ?, ?)", (board["no"], partition, last, last, NOW_MS))
 
     return events.group_by("member").agg(
         pl.col("score").sum(),

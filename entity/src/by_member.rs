@@ -1,0 +1,65 @@
+//! Rows that go, so many at a time: the persister writes between two statements. They are found range by range, in the order of their members; a list of keys in
+//! a DELETE has SQLite go through all rows of the board each time.
+
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Statement, Value};
+
+/// How many rows one statement looks at.
+const ROWS_MAX: usize = 5000;
+
+/// Deletes rows of a table, by an index that has members in their order after the columns that `among` names: of the rows for which that holds, those for
+/// which `and` holds too, as a condition on `e`.
+///
+/// # Errors
+/// What SQL says; what is deleted by then stays so.
+pub(crate) async fn delete(
+    db: &DatabaseConnection,
+    table: &str,
+    among: &str,
+    and: &str,
+) -> Result<(), DbErr> {
+    let mut after: Option<String> = None;
+    loop {
+        let from = after.as_ref().map_or("", |_| r#" AND "member" > $1"#);
+        let values: Vec<Value> = after.take().into_iter().map(Value::from).collect();
+        let statement = |sql: String, values: Vec<Value>| {
+            Statement::from_sql_and_values(db.get_database_backend(), sql, values)
+        };
+        let skipped = ROWS_MAX - 1;
+        let last = format!(
+            r#"SELECT "member" FROM "{table}" WHERE {among}{from} ORDER BY "member" LIMIT 1 OFFSET {skipped}"#
+        );
+        let last = db.query_one_raw(statement(last, values.clone())).await?;
+        after = last.map(|row| row.try_get_by_index(0)).transpose()?;
+        let place = values.len() + 1;
+        let to = after
+            .as_ref()
+            .map_or(String::new(), |_| format!(r#" AND "member" <= ${place}"#));
+        let delete = format!(r#"DELETE FROM "{table}" AS e WHERE {among}{from}{to} AND {and}"#);
+        let values = values.into_iter().chain(after.clone().map(Value::from));
+        db.execute_raw(statement(delete, values.collect())).await?;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Deletes rows of `archived_entry`, of one board or of all: those for which `and` holds, as a condition on `e`.
+///
+/// # Errors
+/// As [`delete`].
+pub(crate) async fn delete_archived(
+    db: &DatabaseConnection,
+    board: Option<i64>,
+    and: &str,
+) -> Result<(), DbErr> {
+    let of_board = board.map_or(String::new(), |no| format!(r#"WHERE "board_no" = {no}"#));
+    let places =
+        format!(r#"SELECT DISTINCT "board_no", "partition" FROM "archived_entry" {of_board}"#);
+    let places = Statement::from_string(db.get_database_backend(), places);
+    for place in db.query_all_raw(places).await? {
+        let (no, partition): (i64, i32) = (place.try_get_by_index(0)?, place.try_get_by_index(1)?);
+        let among = format!(r#""board_no" = {no} AND "partition" = {partition}"#);
+        delete(db, "archived_entry", &among, and).await?;
+    }
+    Ok(())
+}
