@@ -682,5 +682,19 @@ mod tests {
             let held = held.iter().filter(|(id, _)| id.window == Window::All).map(|(_, entries)| entries.len());
             prop_assert_eq!(all_time.len(), held.sum::<usize>());
         }
+
+        #[test]
+        fn all_goes_on_from_what_archived_events_add_up_to(board in boards(), rows in rows(), through_seq in 0..14_i64) {
+            let mut events = Events::default();
+            for row in rows.into_iter().filter(|row| row.kind == "SCORE") {
+                events.push(row, 0, None);
+            }
+            let events = Counted::of(events.into_frame().unwrap().lazy(), &board.layouts, 100).unwrap();
+            let archived = events.only(col("seq").lt_eq(lit(through_seq)));
+            let begun = states(&board, &archived).unwrap();
+            let later = events.after(begun, board.rules.tick_ms, through_seq).unwrap();
+            let all = |events: &Counted| standings(&board, Window::All, events, 0).unwrap();
+            prop_assert_eq!(all(&later), all(&events));
+        }
     }
 }

@@ -366,3 +366,35 @@ fn parsed<'de, T: Deserialize<'de>>(array: &'de str) -> Result<T, DbErr> {
     serde_json::from_str(array)
         .map_err(|error| DbErr::Type(format!("a column holds what it must not: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_element_of_an_array_is_found_from_its_end() {
+        let texts = [
+            "",
+            "a",
+            "\"",
+            "\\",
+            "\\\"",
+            "a\",\"b",
+            "\"]",
+            ",",
+            "[",
+            "ü\u{1}\\",
+        ];
+        for last in texts {
+            for first in texts {
+                for array in [vec![last], vec![first, last]] {
+                    let json = serde_json::to_string(&array).unwrap();
+                    assert_eq!(parsed::<String>(last_of(&json)).unwrap(), last, "{json}");
+                }
+            }
+        }
+        for (json, last) in [("[-7]", -7), ("[1,20]", 20)] {
+            assert_eq!(parsed::<i64>(last_of(json)).unwrap(), last);
+        }
+    }
+}
