@@ -65,6 +65,15 @@ async fn sealed_rows_and_what_archived_events_add_up_to_are_repaired() {
         board
             .repairs(&[("MISSING", "ARCHIVED", "m8")], &whole)
             .await;
+        let elsewhere =
+            "SELECT partition FROM archive_mark AS m WHERE m.partition <> archived_entry.partition";
+        board
+            .spoil(&[&format!(
+                "UPDATE archived_entry SET partition = ({elsewhere}) WHERE member = 'm5'"
+            )])
+            .await;
+        let both = [("MISSING", "ARCHIVED", "m5"), ("PHANTOM", "ARCHIVED", "m5")];
+        board.repairs(&both, &whole).await;
         // With the files behind them: entries and rows of "all".
         let (key, _) = board.entry("m9", "all:all").await;
         let () = board.redis(&["ZREM", &key, "m9"]).await;
