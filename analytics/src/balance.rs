@@ -2,13 +2,14 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use entity::blocks::hash_of_row;
 
 /// The rows of one side less those of the other, in whatever order they come: a sum of 128-bit hashes (XXH3). Their seed is another one each time, so nobody can make up rows
 /// that cancel each other out; by chance others do so once in some 2¹²⁸ times.
 pub struct Balance {
     seed: u64,
     sum: u128,
+    /// Room for a row.
     row: Vec<u8>,
 }
 
@@ -40,16 +41,8 @@ impl Balance {
     }
 
     fn hash(&mut self, segment: &str, member: &str, numbers: &[Option<i64>]) -> u128 {
-        self.row.clear();
-        for text in [segment, member] {
-            self.row.extend((text.len() as u64).to_le_bytes());
-            self.row.extend(text.as_bytes());
-        }
-        for number in numbers {
-            self.row.push(number.is_some().into());
-            self.row.extend(number.unwrap_or_default().to_le_bytes());
-        }
-        xxh3_128_with_seed(&self.row, self.seed)
+        let (texts, numbers) = ([segment, member], numbers.iter().copied());
+        hash_of_row(self.seed, texts, numbers, &mut self.row)
     }
 }
 

@@ -7,7 +7,7 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use ranking::id::{BoardNo, Partition};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, StreamTrait, Value};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 /// How many rows a block has at most.
 const ROWS_MAX: usize = 20_000;
@@ -45,9 +45,17 @@ enum Held {
     Rows(Vec<QueryResult>),
 }
 
+/// Rows of a block, with `N` of the columns of numbers.
+#[derive(Debug)]
+pub struct Rows<const N: usize> {
+    segments: Texts,
+    members: Texts,
+    numbers: [Vec<Option<i64>>; N],
+}
+
 /// A column of texts, none of which takes up memory of its own.
 #[derive(Debug, Default)]
-pub struct Texts {
+struct Texts {
     all: String,
     /// Where each of them ends.
     ends: Vec<usize>,
@@ -216,11 +224,24 @@ impl Block {
         self.count
     }
 
-    /// A column of texts.
+    /// The rows, with these columns of numbers.
     ///
     /// # Errors
-    /// Where it holds something else, or is not read.
-    pub fn texts(&self, name: &str) -> Result<Texts, DbErr> {
+    /// Where a column holds something else, or is not read.
+    pub fn rows<const N: usize>(&self, names: [&str; N]) -> Result<Rows<N>, DbErr> {
+        let mut numbers = [const { vec![] }; N];
+        for (column, name) in numbers.iter_mut().zip(names) {
+            *column = self.numbers(name)?;
+        }
+        Ok(Rows {
+            segments: self.texts("segment")?,
+            members: self.texts("member")?,
+            numbers,
+        })
+    }
+
+    /// A column of texts.
+    fn texts(&self, name: &str) -> Result<Texts, DbErr> {
         let place = place(self.texts, name)?;
         match &self.held {
             Held::Arrays(arrays) => parsed(&arrays[place]),
@@ -235,10 +256,7 @@ impl Block {
     }
 
     /// A column of numbers.
-    ///
-    /// # Errors
-    /// Where it holds something else, or is not read.
-    pub fn numbers(&self, name: &str) -> Result<Vec<Option<i64>>, DbErr> {
+    fn numbers(&self, name: &str) -> Result<Vec<Option<i64>>, DbErr> {
         let place = self.texts.len() + place(self.numbers, name)?;
         match &self.held {
             Held::Arrays(arrays) => parsed(&arrays[place]),
@@ -266,36 +284,48 @@ impl Block {
         let numbers: Vec<Vec<Option<i64>>> = numbers.collect::<Result<_, _>>()?;
         let (mut sum, mut bytes) = (0_u128, vec![]);
         for row in 0..self.count {
-            bytes.clear();
-            for column in &texts {
-                let text = column.get(row);
-                bytes.extend((text.len() as u64).to_le_bytes());
-                bytes.extend(text.as_bytes());
-            }
-            for column in &numbers {
-                bytes.push(column[row].is_some().into());
-                bytes.extend(column[row].unwrap_or_default().to_le_bytes());
-            }
-            sum = sum.wrapping_add(xxh3_128(&bytes));
+            let texts = texts.iter().map(|column| column.get(row));
+            let numbers = numbers.iter().map(|column| column[row]);
+            sum = sum.wrapping_add(hash_of_row(0, texts, numbers, &mut bytes));
         }
         Ok(sum)
     }
 }
 
+/// A hash (XXH3) of a row's texts and numbers; `bytes` is room to work in.
+pub fn hash_of_row<'a>(
+    seed: u64,
+    texts: impl IntoIterator<Item = &'a str>,
+    numbers: impl IntoIterator<Item = Option<i64>>,
+    bytes: &mut Vec<u8>,
+) -> u128 {
+    bytes.clear();
+    for text in texts {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    for number in numbers {
+        bytes.push(number.is_some().into());
+        bytes.extend(number.unwrap_or_default().to_le_bytes());
+    }
+    xxh3_128_with_seed(bytes, seed)
+}
+
+impl<const N: usize> Rows<N> {
+    /// Each as segment, member and numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, [Option<i64>; N])> {
+        (0..self.members.ends.len()).map(|row| {
+            let numbers = self.numbers.each_ref().map(|column| column[row]);
+            (self.segments.get(row), self.members.get(row), numbers)
+        })
+    }
+}
+
 impl Texts {
     /// The text in a row.
-    ///
-    /// # Panics
-    /// Where there is no such row.
-    #[must_use]
-    pub fn get(&self, row: usize) -> &str {
+    fn get(&self, row: usize) -> &str {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.all[start..self.ends[row]]
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        (0..self.ends.len()).map(|row| self.get(row))
     }
 
     fn push(&mut self, text: &str) {

@@ -100,11 +100,9 @@ pub(crate) async fn each_standing(
             .with(&["rank_key"])
             .read(&deployment.db);
         while let Some(block) = blocks.try_next().await? {
-            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-            let keys = block.numbers("rank_key")?;
-            for (row, member) in members.iter().enumerate() {
+            for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
                 if partitions.of_member(board, &MemberId::new(member)?) == partition {
-                    take(segments.get(row), member, keys[row])?;
+                    take(segment, member, key)?;
                 }
             }
         }

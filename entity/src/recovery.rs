@@ -360,14 +360,10 @@ async fn load_standings(
         .with(&["rank_key", "board_no"])
         .read(&deployment.db);
     while let Some(block) = blocks.try_next().await? {
-        let nos = block.numbers("board_no")?;
-        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-        let keys = block.numbers("rank_key")?;
-        for (row, no) in nos.into_iter().enumerate() {
+        for (segment, member, [key, no]) in block.rows(["rank_key", "board_no"])?.iter() {
             let board = no.and_then(|no| boards.get(&BoardNo(no)));
             if let Some(board) = board.filter(|board| !board.has_moved()) {
-                let (segment, member) = (segments.get(row), members.get(row));
-                add_entry(&mut all_time, board, segment, member, keys[row])?;
+                add_entry(&mut all_time, board, segment, member, key)?;
             }
         }
     }

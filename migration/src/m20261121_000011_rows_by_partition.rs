@@ -45,76 +45,68 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let db = manager.get_connection();
-        if manager.get_database_backend() != DbBackend::Sqlite {
-            let sql = format!(
-                r#"ALTER TABLE "archived_entry" DROP CONSTRAINT "archived_entry_pkey";
-                ALTER TABLE "archived_entry" ADD PRIMARY KEY ({ARCHIVED_KEY});
-                DROP INDEX "archived_entry_partition""#
-            );
-            return all(db, &sql).await;
-        }
-        let key = r#""partition", "board_no", "member", "segment""#;
-        again(db, "standing", STANDING, key, "WITHOUT ROWID").await?;
-        again(
-            db,
-            "archived_entry",
-            ARCHIVED,
-            ARCHIVED_KEY,
+        let standing = (
+            r#""partition", "board_no", "member", "segment""#,
             "WITHOUT ROWID",
-        )
-        .await?;
-        let unique = r#"CREATE UNIQUE INDEX "standing_member" ON "standing" ("board_no", "member", "segment")"#;
-        all(db, unique).await
+        );
+        let indexes = match manager.get_database_backend() {
+            DbBackend::Sqlite => {
+                r#"CREATE UNIQUE INDEX "standing_member" ON "standing" ("board_no", "member", "segment")"#
+            }
+            _ => r#"DROP INDEX "archived_entry_partition""#,
+        };
+        again(manager, standing, ARCHIVED_KEY, indexes).await
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let db = manager.get_connection();
-        if manager.get_database_backend() != DbBackend::Sqlite {
-            let sql = format!(
-                r#"ALTER TABLE "archived_entry" DROP CONSTRAINT "archived_entry_pkey";
-                ALTER TABLE "archived_entry" ADD PRIMARY KEY ({ARCHIVED_KEY_BEFORE});
-                CREATE INDEX "archived_entry_partition" ON "archived_entry" ("board_no", "partition", "through_seq")"#
-            );
-            return all(db, &sql).await;
-        }
-        let key = r#""board_no", "segment", "member""#;
-        again(db, "standing", STANDING, key, "").await?;
-        again(
-            db,
-            "archived_entry",
-            ARCHIVED,
-            ARCHIVED_KEY_BEFORE,
-            "WITHOUT ROWID",
-        )
-        .await?;
-        let sql = r#"CREATE INDEX "standing_member" ON "standing" ("board_no", "member");
-            CREATE INDEX "standing_partition" ON "standing" ("partition", "board_no");
-            CREATE INDEX "archived_entry_partition" ON "archived_entry" ("board_no", "partition", "through_seq", "member", "segment", "score", "tick", "events")"#;
-        all(db, sql).await
+        let standing = (r#""board_no", "segment", "member""#, "");
+        let indexes = match manager.get_database_backend() {
+            DbBackend::Sqlite => {
+                r#"CREATE INDEX "standing_member" ON "standing" ("board_no", "member");
+                CREATE INDEX "standing_partition" ON "standing" ("partition", "board_no");
+                CREATE INDEX "archived_entry_partition" ON "archived_entry" ("board_no", "partition", "through_seq", "member", "segment", "score", "tick", "events")"#
+            }
+            _ => {
+                r#"CREATE INDEX "archived_entry_partition" ON "archived_entry" ("board_no", "partition", "through_seq")"#
+            }
+        };
+        again(manager, standing, ARCHIVED_KEY_BEFORE, indexes).await
     }
 }
 
-/// Makes a table of SQLite anew with another key, its rows in that order.
+/// Gives the tables other keys: SQLite makes them anew, with their rows in that order.
 async fn again(
-    db: &impl ConnectionTrait,
-    table: &str,
-    columns: &str,
-    key: &str,
-    ordered: &str,
+    manager: &SchemaManager<'_>,
+    (standing_key, standing_ordered): (&str, &str),
+    archived_key: &str,
+    indexes: &str,
 ) -> Result<(), DbErr> {
-    let sql = format!(
-        r#"CREATE TABLE "{table}_again" ({columns}, PRIMARY KEY ({key})) {ordered};
-        INSERT INTO "{table}_again" SELECT * FROM "{table}" ORDER BY {key};
-        DROP TABLE "{table}";
-        ALTER TABLE "{table}_again" RENAME TO "{table}""#
-    );
-    all(db, &sql).await
-}
-
-async fn all(db: &impl ConnectionTrait, sql: &str) -> Result<(), DbErr> {
-    for statement in sql.split(';') {
-        db.execute_unprepared(statement).await?;
+    let sql = match manager.get_database_backend() {
+        DbBackend::Sqlite => {
+            let tables = [
+                ("standing", STANDING, standing_key, standing_ordered),
+                ("archived_entry", ARCHIVED, archived_key, "WITHOUT ROWID"),
+            ];
+            let tables = tables.map(|(table, columns, key, ordered)| {
+                format!(
+                    r#"CREATE TABLE "{table}_again" ({columns}, PRIMARY KEY ({key})) {ordered};
+                    INSERT INTO "{table}_again" SELECT * FROM "{table}" ORDER BY {key};
+                    DROP TABLE "{table}";
+                    ALTER TABLE "{table}_again" RENAME TO "{table}""#
+                )
+            });
+            tables.join(";")
+        }
+        _ => format!(
+            r#"ALTER TABLE "archived_entry" DROP CONSTRAINT "archived_entry_pkey";
+            ALTER TABLE "archived_entry" ADD PRIMARY KEY ({archived_key})"#
+        ),
+    };
+    for statement in sql.split(';').chain(indexes.split(';')) {
+        manager
+            .get_connection()
+            .execute_unprepared(statement)
+            .await?;
     }
     Ok(())
 }

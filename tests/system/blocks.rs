@@ -20,27 +20,20 @@ type Row = (Vec<String>, Vec<Option<i64>>);
 
 /// The columns of numbers that are read of each table.
 static STANDING: [&str; 4] = ["score", "rank_key", "seq", "board_no"];
-static ARCHIVED: [&str; 4] = ["score", "tick", "events", "through_seq"];
+const ARCHIVED: [&str; 4] = ["score", "tick", "events", "through_seq"];
 
-async fn rows(
+async fn rows<const N: usize>(
     db: &DatabaseConnection,
     columns: Columns,
-    numbers: &[&'static str],
+    numbers: [&str; N],
 ) -> BTreeSet<Row> {
-    let texts = ["segment", "member"];
     let (mut rows, mut count) = (BTreeSet::new(), 0);
     let mut blocks = columns.read(db);
     while let Some(block) = blocks.try_next().await.unwrap() {
         count += block.len();
-        let texts = texts.map(|name| block.texts(name).unwrap());
-        let numbers: Vec<_> = numbers
-            .iter()
-            .map(|name| block.numbers(name).unwrap())
-            .collect();
-        for row in 0..block.len() {
-            let texts = texts.iter().map(|column| column.get(row).to_owned());
-            let numbers = numbers.iter().map(|column| column[row]);
-            rows.insert((texts.collect(), numbers.collect()));
+        for (segment, member, numbers) in block.rows(numbers).unwrap().iter() {
+            let texts = [segment, member].map(str::to_owned);
+            rows.insert((texts.into(), numbers.into()));
         }
     }
     assert_eq!(rows.len(), count, "a row is there twice");
@@ -73,6 +66,25 @@ async fn selected(
     rows.collect()
 }
 
+/// The rows of a board or of all, with these columns of numbers, and with the last of them alone.
+async fn check_standing<const N: usize>(
+    db: &DatabaseConnection,
+    board: Option<BoardNo>,
+    numbers: [&str; N],
+    last: &'static [&'static str],
+    which: &str,
+) {
+    let names = numbers.join(", ");
+    let sql = format!("SELECT segment, member, {names} FROM standing WHERE partition = 0{which}");
+    let expected = selected(db, 2, N, &sql).await;
+    assert!(expected.len() > 40_000);
+    let of_standing = || Columns::of_standing(Partition(0), board);
+    let found = rows(db, of_standing(), numbers).await;
+    assert!(found == expected, "standing{which}");
+    let found = rows(db, of_standing().with(last), [last[0]]).await;
+    assert_eq!(found.len(), expected.len());
+}
+
 async fn check(sql: Sql) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
@@ -101,30 +113,18 @@ async fn check(sql: Sql) {
     ] {
         db.execute_unprepared(&insert).await.unwrap();
     }
-    for (board, numbers, which) in [
-        (None, &STANDING[..], ""),
-        (Some(BoardNo(2)), &STANDING[..3], " AND board_no = 2"),
-    ] {
-        let names = numbers.join(", ");
-        let sql =
-            format!("SELECT segment, member, {names} FROM standing WHERE partition = 0{which}");
-        let expected = selected(&db, 2, numbers.len(), &sql).await;
-        assert!(expected.len() > 40_000);
-        let of_standing = || Columns::of_standing(Partition(0), board);
-        let found = rows(&db, of_standing(), numbers).await;
-        assert!(found == expected, "standing{which}");
-        let last = &numbers[numbers.len() - 1..];
-        let found = rows(&db, of_standing().with(last), last).await;
-        assert_eq!(found.len(), expected.len());
-    }
+    let [score, key, seq, _] = STANDING;
+    check_standing(&db, None, STANDING, &STANDING[3..], "").await;
+    let (one, which) = (Some(BoardNo(2)), " AND board_no = 2");
+    check_standing(&db, one, [score, key, seq], &STANDING[2..3], which).await;
     let of_archived = || Columns::of_archived(Partition(1), BoardNo(2), 4);
     let archived = "SELECT segment, member, score, tick, events, through_seq FROM archived_entry WHERE board_no = 2 AND partition = 1 AND through_seq <= 4";
     let expected = selected(&db, 2, 4, archived).await;
     assert!(expected.len() > 30_000);
-    let found = rows(&db, of_archived(), &ARCHIVED).await;
+    let found = rows(&db, of_archived(), ARCHIVED).await;
     assert!(found == expected, "archived");
     let nothing = Columns::of_standing(Partition(9), None);
-    assert!(rows(&db, nothing, &STANDING).await.is_empty());
+    assert!(rows(&db, nothing, STANDING).await.is_empty());
     // Any change is another hash, and there and back is the same one.
     let of_standing = || Columns::of_standing(Partition(0), Some(BoardNo(2)));
     let before = [

@@ -94,7 +94,7 @@ pub(super) async fn compare(
     );
     let number = |name: &str| -> Result<_> { Ok(meant.column(name)?.i64()?.clone()) };
     let (scores, ticks, events) = (number("score")?, number("tick")?, number("events")?);
-    let expected = |row: usize| (scores.get(row), ticks.get(row), events.get(row));
+    let expected = |row: usize| [scores.get(row), ticks.get(row), events.get(row)];
     ensure!(
         segments.null_count() + members.null_count() == 0,
         "a fold left a gap"
@@ -104,19 +104,14 @@ pub(super) async fn compare(
     let rows = || Columns::of_archived(part.partition, part.board.no, *through_seq);
     let mut balance = Balance::new();
     for row in 0..meant.height() {
-        let (score, tick, events) = expected(row);
-        balance.add(segment(row), member(row), &[score, tick, events]);
+        balance.add(segment(row), member(row), &expected(row));
     }
     let mut there = rows().read(&part.deployment.db);
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
-        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-        let (scores, ticks) = (block.numbers("score")?, block.numbers("tick")?);
-        let events = block.numbers("events")?;
-        for row in 0..block.len() {
-            let said = [scores[row], ticks[row], events[row]];
-            balance.take(segments.get(row), members.get(row), &said);
+        for (segment, member, said) in block.rows(["score", "tick", "events"])?.iter() {
+            balance.take(segment, member, &said);
         }
     }
     drop(there);
@@ -133,21 +128,18 @@ pub(super) async fn compare(
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
-        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-        let (scores, ticks) = (block.numbers("score")?, block.numbers("tick")?);
-        let (events, through) = (block.numbers("events")?, block.numbers("through_seq")?);
-        for row in 0..block.len() {
-            let said = (scores[row], ticks[row], events[row]);
-            let (segment, member) = (segments.get(row), members.get(row));
+        let rows = block.rows(["score", "tick", "events", "through_seq"])?;
+        for (segment, member, [score, tick, events, through]) in rows.iter() {
+            let said = [score, tick, events];
             let (last, is_met) = match awaited.meet(segment, member) {
                 Some(row) => (&mut known[row], said == expected(row)),
                 None => {
                     let place = (segment.to_owned(), member.to_owned());
                     let last = others.entry(place).or_insert((i64::MIN, false));
-                    (last, said.0.is_none() && said.2 == Some(0))
+                    (last, score.is_none() && events == Some(0))
                 }
             };
-            let through_seq = through[row].unwrap_or(i64::MIN);
+            let through_seq = through.unwrap_or(i64::MIN);
             if last.0 <= through_seq {
                 *last = (through_seq, is_met);
             }

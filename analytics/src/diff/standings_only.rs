@@ -42,10 +42,7 @@ pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
         .read(&deployment.db);
     while let Some(block) = there.next().await {
         let block = block.context("the standings in SQL cannot be read")?;
-        let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-        let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
-        let held = scores.into_iter().zip(keys);
-        for ((segment, member), (score, key)) in segments.iter().zip(members.iter()).zip(held) {
+        for (segment, member, [score, key]) in block.rows(["score", "rank_key"])?.iter() {
             let (score, key) = score.zip(key).context("a column holds null")?;
             let id = StandingsId::all_time(board, segment.to_owned());
             if !matches!(Held::of_row(board, score, key), Held::Key(..)) {

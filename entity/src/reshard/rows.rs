@@ -14,8 +14,8 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::{sealed_entry, sealed_period, standing};
 
-/// How many rows are looked at at once; the persister writes between two steps.
-const ROWS_MAX: u64 = 1000;
+/// How many members are looked at at once; the persister writes between two steps.
+const MEMBERS_MAX: u64 = 1000;
 
 /// How often an update is tried again.
 const RETRIES_MAX: usize = 5;
@@ -59,40 +59,40 @@ async fn settle_list<E: EntityTrait>(
         let after = last.take().map(|last: String| member.gt(last));
         let page = E::find()
             .select_only()
-            .columns([member, partition])
+            .column(member)
+            .distinct()
             .filter(which.clone().add_option(after))
             .order_by_asc(member)
-            .limit(ROWS_MAX)
+            .limit(MEMBERS_MAX)
             .into_tuple();
-        let rows: Vec<(String, i32)> = page.all(&deployment.db).await?;
-        let Some((name, _)) = rows.last() else {
+        let members: Vec<String> = page.all(&deployment.db).await?;
+        last = members.last().cloned();
+        if last.is_none() {
             return Ok(());
-        };
-        last = Some(name.clone());
-        for (there, members) in moved(deployment, board, rows)? {
+        }
+        for (there, members) in by_partition(deployment, board, members)? {
+            let of_them = which.clone().add(member.is_in(members));
             let update = E::update_many()
                 .col_expr(partition, Expr::value(there))
-                .filter(which.clone().add(member.is_in(members)));
+                .filter(of_them.add(partition.ne(there)));
             patiently(deployment, &update).await?;
         }
     }
 }
 
-/// Members whose rows name another partition than they are in, by that.
-fn moved(
+/// Members by the partition that they are in.
+fn by_partition(
     deployment: &Deployment,
     board: &Board,
-    rows: Vec<(String, i32)>,
+    members: Vec<String>,
 ) -> Result<BTreeMap<i32, Vec<String>>> {
-    let mut moved: BTreeMap<i32, Vec<String>> = BTreeMap::new();
-    for (member, partition) in rows {
+    let mut there: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+    for member in members {
         let id = MemberId::new(&member)?;
-        let there: i32 = deployment.store.partitions().of_member(board, &id).0.into();
-        if there != partition {
-            moved.entry(there).or_default().push(member);
-        }
+        let partition = deployment.store.partitions().of_member(board, &id);
+        there.entry(partition.0.into()).or_default().push(member);
     }
-    Ok(moved)
+    Ok(there)
 }
 
 /// Updates rows. The persister may write the same ones in another order.

@@ -30,13 +30,8 @@ impl Part<'_> {
         while let Some(block) = there.next().await {
             let block = block.context("the standings in SQL cannot be read")?;
             sum.add(&block)?;
-            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-            let held = block
-                .numbers("score")?
-                .into_iter()
-                .zip(block.numbers("rank_key")?);
-            for ((segment, member), (score, key)) in segments.iter().zip(members.iter()).zip(held) {
-                balance.take(segment, member, &[score, key]);
+            for (segment, member, held) in block.rows(["score", "rank_key"])?.iter() {
+                balance.take(segment, member, &held);
             }
             self.job.advance(block.len());
         }
@@ -67,12 +62,9 @@ impl Part<'_> {
         while let Some(block) = there.next().await {
             let block = block.context("the standings in SQL cannot be read")?;
             sum.add(&block)?;
-            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-            let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
-            for row in 0..block.len() {
-                let (segment, member) = (segments.get(row), members.get(row));
+            for (segment, member, [key, score]) in block.rows(["rank_key", "score"])?.iter() {
                 let expected = awaited.meet(segment, member).map(|place| rows.held(place));
-                let there = keys[row].zip(scores[row]);
+                let there = key.zip(score);
                 let is_held = there.is_some_and(|(key, score)| {
                     matches!(Held::of_row(board, score, key), Held::Key(..))
                 });

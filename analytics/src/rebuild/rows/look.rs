@@ -38,7 +38,7 @@ impl Rows<'_> {
         for Run { id, rows, .. } in self.all.runs() {
             for row in rows.clone() {
                 let member = self.all.member(row);
-                if later.is_empty() || !later.contains(member) {
+                if !later.contains(member) {
                     balance.add(&id.segment, member, &self.said(row).map(Some));
                 }
             }
@@ -46,14 +46,12 @@ impl Rows<'_> {
         let mut of_later = ByMember::new();
         let mut blocks = self.rows().read(&view);
         while let Some(block) = blocks.try_next().await? {
-            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-            let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
-            let held = scores.into_iter().zip(keys);
-            for ((segment, member), (score, key)) in segments.iter().zip(members.iter()).zip(held) {
-                if later.is_empty() || !later.contains(member) {
-                    balance.take(segment, member, &[score, key]);
+            for (segment, member, held) in block.rows(["score", "rank_key"])?.iter() {
+                if !later.contains(member) {
+                    balance.take(segment, member, &held);
                     continue;
                 }
+                let [score, key] = held;
                 let of_member = of_later.entry(member.to_owned()).or_default();
                 of_member.extend(score.zip(key).map(|held| (segment.to_owned(), held)));
             }
@@ -84,12 +82,9 @@ impl Rows<'_> {
         let mut wrong = BTreeSet::new();
         let mut blocks = self.rows().read(view);
         while let Some(block) = blocks.try_next().await? {
-            let (segments, members) = (block.texts("segment")?, block.texts("member")?);
-            let (scores, keys) = (block.numbers("score")?, block.numbers("rank_key")?);
-            for (row, held) in scores.into_iter().zip(keys).enumerate() {
-                let member = members.get(row);
-                let said = awaited.meet(segments.get(row), member);
-                let said = said.map(|row| self.said(row).map(Some).into());
+            for (segment, member, held) in block.rows(["score", "rank_key"])?.iter() {
+                let said = awaited.meet(segment, member);
+                let said = said.map(|row| self.said(row).map(Some));
                 if said != Some(held) && !later.contains(member) {
                     wrong.insert(member.to_owned());
                 }
