@@ -1,99 +1,17 @@
 //! The fold as polars expressions: the events of a board → the standings of a window. It says what `ranking`'s fold says; a property
 //! test at the foot of this file holds the two equal. Period boundaries come from `ranking`: no zone arithmetic here.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use polars::prelude::{
     Column, DataFrame, DataType, Expr, Field, IdxCa, IdxSize, Int64Chunked, IntoColumn, IntoLazy,
-    LazyFrame, NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, StringChunked,
-    UnionArgs, col, concat, len, lit, when,
+    LazyFrame, NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, UnionArgs, col,
+    concat, len, lit, when,
 };
 use ranking::board::{Board, Direction, Policy, TieBreak};
-use ranking::id::MemberId;
-use ranking::key::StandingsId;
-use ranking::rank_key::RankKey;
 use ranking::window::{HalfLife, Period, Window};
 
-use crate::awaited::Awaited;
-use crate::events::{Counted, in_parts};
-
-/// An entry that history adds up to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Who.
-    pub member: MemberId,
-    /// Its key.
-    pub key: RankKey,
-    /// Its raw score.
-    pub score: i64,
-    /// The seq of its member's last event.
-    pub seq: i64,
-}
-
-/// Standings with their entries, in the order of keys and member bytes.
-pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
-
-/// The standings of one window, as columns: no entry is held twice.
-pub struct Sorted {
-    window: Window,
-    members: StringChunked,
-    keys: Int64Chunked,
-    scores: Int64Chunked,
-    seqs: Int64Chunked,
-    runs: Vec<Run>,
-}
-
-/// One standings in them.
-pub struct Run {
-    /// Which.
-    pub id: StandingsId,
-    /// Its period.
-    pub period: Period,
-    /// Its rows, in the order of keys and member bytes.
-    pub rows: Range<usize>,
-}
-
-impl Sorted {
-    /// The window.
-    pub fn window(&self) -> Window {
-        self.window
-    }
-
-    /// The standings, by segment and then by time.
-    pub fn runs(&self) -> &[Run] {
-        &self.runs
-    }
-
-    /// Who is in it; of a window without periods.
-    pub fn awaited(&self) -> Awaited<'_> {
-        let segments = self.runs.iter();
-        let segments = segments.map(|run| (run.id.segment.as_str(), run.rows.clone()));
-        Awaited::new(self.members.len(), segments, |row| self.member(row))
-    }
-
-    /// Who is in a row.
-    pub fn member(&self, row: usize) -> &str {
-        self.members.get(row).expect("no member is null")
-    }
-
-    /// The key in a row.
-    pub fn key(&self, row: usize) -> RankKey {
-        let key = RankKey::from_i64(self.keys.get(row).expect("no key is null"));
-        key.expect("keys were looked at when it was made")
-    }
-
-    /// The raw score in a row.
-    pub fn score(&self, row: usize) -> i64 {
-        self.scores.get(row).expect("no score is null")
-    }
-
-    /// The seq of the last event behind a row.
-    pub fn seq(&self, row: usize) -> i64 {
-        self.seqs.get(row).expect("no seq is null")
-    }
-}
+use crate::counted::{Counted, in_parts};
+use crate::sorted::{Entries, Sorted};
 
 /// The standings of one window of a board, of every segment and period that has entries and is not sealed. Of a rolling window, whose standings
 /// there are as time passes, those up to the period after the one that is present at `through_ms`.
@@ -106,7 +24,7 @@ pub fn standings(
     events: &Counted,
     through_ms: i64,
 ) -> Result<Entries> {
-    entries(&sorted(board, window, events, through_ms)?)
+    sorted(board, window, events, through_ms)?.entries()
 }
 
 /// As [`standings`], as columns.
@@ -115,7 +33,7 @@ pub fn standings(
 /// As [`standings`].
 pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) -> Result<Sorted> {
     let folded = folded(board, window, events, through_ms, Which::Open)?;
-    in_runs(board, window, &folded.periods, &folded.frame)
+    Sorted::of(board, window, &folded)
 }
 
 /// Which periods of a window are folded.
@@ -437,70 +355,6 @@ fn nearest_key(board: &Board, window: Window) -> Expr {
     key(board, window, within(col("score"), low, high), ticks)
 }
 
-/// The columns of sorted states, and where each standings is in them.
-fn in_runs(board: &Board, window: Window, periods: &[Period], frame: &DataFrame) -> Result<Sorted> {
-    let number = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
-    let places = number("period")?;
-    let segments = frame.column("segment")?.str()?.clone();
-    let mut sorted = Sorted {
-        window,
-        members: frame.column("member")?.str()?.clone(),
-        keys: number("key")?,
-        scores: number("score")?,
-        seqs: number("seq")?,
-        runs: vec![],
-    };
-    let (low, high) = board.rules.range(window);
-    let gap = || "a fold left a gap";
-    let mut last: Option<(&str, i64)> = None;
-    for row in 0..frame.height() {
-        let (member, score) = (
-            sorted.members.get(row).with_context(gap)?,
-            sorted.scores.get(row).with_context(gap)?,
-        );
-        sorted.seqs.get(row).with_context(gap)?;
-        let place = places.get(row).with_context(gap)?;
-        let segment = segments.get(row).with_context(gap)?;
-        let period = &periods[usize::try_from(place)?];
-        ensure!(
-            (low..=high).contains(&score),
-            "history gives {member} {score} in {window} {}, which is out of range",
-            period.label
-        );
-        RankKey::from_i64(sorted.keys.get(row).with_context(gap)?)?;
-        if last == Some((segment, place))
-            && let Some(run) = sorted.runs.last_mut()
-        {
-            run.rows.end = row + 1;
-            continue;
-        }
-        last = Some((segment, place));
-        sorted.runs.push(Run {
-            id: StandingsId::of(board, segment, window, period),
-            period: period.clone(),
-            rows: row..row + 1,
-        });
-    }
-    Ok(sorted)
-}
-
-fn entries(sorted: &Sorted) -> Result<Entries> {
-    let mut entries = Entries::new();
-    for Run { id, rows, .. } in sorted.runs() {
-        let entry = |row: usize| {
-            Ok(Entry {
-                member: MemberId::new(sorted.member(row))?,
-                key: sorted.key(row),
-                score: sorted.score(row),
-                seq: sorted.seq(row),
-            })
-        };
-        let of_run = rows.clone().map(entry).collect::<Result<_>>()?;
-        entries.insert(id.clone(), of_run);
-    }
-    Ok(entries)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -509,9 +363,11 @@ mod tests {
     use proptest::prelude::*;
     use ranking::board::{Rules, RulesInput};
     use ranking::fold::State;
-    use ranking::id::BoardNo;
+    use ranking::id::{BoardNo, MemberId};
+    use ranking::key::StandingsId;
+    use ranking::rank_key::RankKey;
     use ranking::replay::Replay;
-    use std::collections::HashSet;
+    use std::collections::{BTreeMap, HashSet};
     use std::sync::Arc;
 
     fn boards() -> impl Strategy<Value = Board> {
@@ -655,8 +511,8 @@ mod tests {
                 if window.rolling().is_none() {
                     // Where nothing is sealed and all is in range, every period is an open one.
                     let every = folded(&board, window, &events, through_ms, Which::Every).unwrap();
-                    let every = in_runs(&board, window, &every.periods, &every.frame).unwrap();
-                    prop_assert_eq!(&entries(&every).unwrap(), &open);
+                    let every = Sorted::of(&board, window, &every).unwrap();
+                    prop_assert_eq!(&every.entries().unwrap(), &open);
                 }
                 for (id, entries) in open {
                     // As Redis has them.
@@ -668,7 +524,7 @@ mod tests {
             }
             prop_assert_eq!(by_polars, replay.entries().unwrap());
             let mut all_time = BTreeMap::new();
-            let states = crate::events::in_parts(states(&board, &events).unwrap()).unwrap();
+            let states = crate::counted::in_parts(states(&board, &events).unwrap()).unwrap();
             let (members, segments) = (states.column("member").unwrap().str().unwrap(), states.column("segment").unwrap().str().unwrap());
             let number = |name: &str, row: usize| states.column(name).unwrap().i64().unwrap().get(row).unwrap();
             for row in 0..states.height() {

@@ -23,7 +23,8 @@ use sea_orm::{DatabaseConnection, DbBackend, EntityTrait};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
-use crate::events::{self, AT_ONCE_MAX, Counted, Events};
+use crate::counted::{AT_ONCE_MAX, Counted, in_parts};
+use crate::events::{self, Events};
 use crate::job::Job;
 use crate::{parquet, shown};
 use span::spans;
@@ -239,12 +240,12 @@ pub async fn archived_with(
     for mark in marks.values() {
         for part in archived(deployment, board, mark).await? {
             let is_void = col("kind").eq(lit("VOID"));
-            let voids = events::in_parts(part.clone().filter(is_void.clone()))?;
+            let voids = in_parts(part.clone().filter(is_void.clone()))?;
             let semi = JoinArgs::new(JoinType::Semi);
             let others = part.filter(is_void.not());
             let others = others.join(keys.clone().lazy(), &on, &on, semi);
             rows.extend(events::rows(&voids)?);
-            rows.extend(events::rows(&events::in_parts(others)?)?);
+            rows.extend(events::rows(&in_parts(others)?)?);
         }
     }
     Ok(rows)

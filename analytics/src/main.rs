@@ -3,7 +3,8 @@
 //! | module | has |
 //! |---|---|
 //! | [`history`], [`events`] | the events of a board as a frame, from SQL and the archive |
-//! | [`fold`] | the fold as polars expressions: events → standings |
+//! | [`counted`], [`fold`], [`sorted`] | what of events counts; the fold as polars expressions; the standings that it gives |
+//! | [`balance`], [`awaited`] | whether SQL has the rows that history gives, by a sum; who of them, one by one |
 //! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
 //! | [`reshard`] | a board moved to another number of shards |
 //! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways, and repaired |
@@ -26,6 +27,7 @@ mod archive;
 mod awaited;
 mod balance;
 mod choice;
+mod counted;
 mod crash;
 mod diff;
 mod events;
@@ -46,6 +48,7 @@ mod report;
 mod reshard;
 mod restore;
 mod side_by_side;
+mod sorted;
 mod what_if;
 
 use std::io::IsTerminal;

@@ -26,10 +26,11 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use crate::crash;
-use crate::fold::{self, Sorted};
+use crate::fold;
 use crate::history::{self, History};
 use crate::job::Job;
 use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use crate::sorted::Sorted;
 
 /// How often a partition is begun again: Redis restarted, a rolling window's period began, a store was away for a moment.
 const ATTEMPTS_MAX: usize = 8;

@@ -18,7 +18,7 @@ use polars::prelude::{col, lit};
 use ranking::key::StandingsId;
 use ranking::window::Window;
 
-use crate::events::in_parts;
+use crate::counted::in_parts;
 use crate::fold;
 use crate::history;
 use crate::job::Job;

@@ -16,10 +16,11 @@ use ranking::score;
 use ranking::window::Period;
 
 use crate::choice::Choice;
-use crate::events::Counted;
-use crate::fold::{self, Entry};
+use crate::counted::Counted;
+use crate::fold;
 use crate::history;
 use crate::job::Job;
+use crate::sorted::Entry;
 
 /// What to try.
 #[derive(Debug, clap::Args)]

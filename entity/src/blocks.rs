@@ -1,13 +1,14 @@
 //! Rows of SQL in blocks of columns, for whoever goes through a partition. Handing rows over one at a time is most of what reading them costs: SQLite is
 //! asked for each block's columns as JSON arrays, one row for thousands. PostgreSQL sends many rows at once by itself.
 
-use std::fmt;
+mod arrays;
 
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use ranking::id::{BoardNo, Partition};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, StreamTrait, Value};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
+
+use arrays::{Texts, last_of, parsed};
 
 /// How many rows a block has at most.
 const ROWS_MAX: usize = 20_000;
@@ -51,14 +52,6 @@ pub struct Rows<const N: usize> {
     segments: Texts,
     members: Texts,
     numbers: [Vec<Option<i64>>; N],
-}
-
-/// A column of texts, none of which takes up memory of its own.
-#[derive(Debug, Default)]
-struct Texts {
-    all: String,
-    /// Where each of them ends.
-    ends: Vec<usize>,
 }
 
 impl Columns {
@@ -314,117 +307,14 @@ pub fn hash_of_row<'a>(
 impl<const N: usize> Rows<N> {
     /// Each as segment, member and numbers.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, [Option<i64>; N])> {
-        (0..self.members.ends.len()).map(|row| {
+        (0..self.members.len()).map(|row| {
             let numbers = self.numbers.each_ref().map(|column| column[row]);
             (self.segments.get(row), self.members.get(row), numbers)
         })
     }
 }
 
-impl Texts {
-    /// The text in a row.
-    fn get(&self, row: usize) -> &str {
-        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.all[start..self.ends[row]]
-    }
-
-    fn push(&mut self, text: &str) {
-        self.all.push_str(text);
-        self.ends.push(self.all.len());
-    }
-}
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Pushed<'a>(&'a mut Texts);
-        impl<'de> DeserializeSeed<'de> for Pushed<'_> {
-            type Value = ();
-            fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-                from.deserialize_str(self)
-            }
-        }
-        impl Visitor<'_> for Pushed<'_> {
-            type Value = ();
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<(), E> {
-                self.0.push(text);
-                Ok(())
-            }
-        }
-        struct All;
-        impl<'de> Visitor<'de> for All {
-            type Value = Texts;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("texts")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Texts, A::Error> {
-                let mut texts = Texts::default();
-                while from.next_element_seed(Pushed(&mut texts))?.is_some() {}
-                Ok(texts)
-            }
-        }
-        from.deserialize_seq(All)
-    }
-}
-
 fn place(names: &[&str], name: &str) -> Result<usize, DbErr> {
     let place = names.iter().position(|read| *read == name);
     place.ok_or_else(|| DbErr::Custom(format!("{name} is not read")))
-}
-
-/// The last element of a JSON array of texts or numbers, as it is written there.
-fn last_of(array: &str) -> &str {
-    let elements = array.strip_suffix(']').unwrap_or(array);
-    let is_quote = |&(place, _): &(usize, &str)| {
-        let before = elements[..place].bytes().rev();
-        before.take_while(|byte| *byte == b'\\').count() % 2 == 0
-    };
-    let start = match elements.ends_with('"') {
-        // A quote within a text is written after a backslash, and such a backslash itself is not.
-        true => {
-            let mut quotes = elements.rmatch_indices('"').filter(is_quote).skip(1);
-            quotes.next().map(|(place, _)| place)
-        }
-        false => elements.rfind([',', '[']).map(|place| place + 1),
-    };
-    &elements[start.unwrap_or_default()..]
-}
-
-fn parsed<'de, T: Deserialize<'de>>(array: &'de str) -> Result<T, DbErr> {
-    serde_json::from_str(array)
-        .map_err(|error| DbErr::Type(format!("a column holds what it must not: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_element_of_an_array_is_found_from_its_end() {
-        let texts = [
-            "",
-            "a",
-            "\"",
-            "\\",
-            "\\\"",
-            "a\",\"b",
-            "\"]",
-            ",",
-            "[",
-            "ü\u{1}\\",
-        ];
-        for last in texts {
-            for first in texts {
-                for array in [vec![last], vec![first, last]] {
-                    let json = serde_json::to_string(&array).unwrap();
-                    assert_eq!(parsed::<String>(last_of(&json)).unwrap(), last, "{json}");
-                }
-            }
-        }
-        for (json, last) in [("[-7]", -7), ("[1,20]", 20)] {
-            assert_eq!(parsed::<i64>(last_of(json)).unwrap(), last);
-        }
-    }
 }

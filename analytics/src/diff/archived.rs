@@ -19,7 +19,7 @@ use super::second_look::Suspects;
 use super::sums::Sum;
 use crate::awaited::Awaited;
 use crate::balance::Balance;
-use crate::events::{Counted, in_parts};
+use crate::counted::{Counted, in_parts};
 use crate::fold::states;
 use crate::history::History;
 

@@ -20,7 +20,7 @@ use sea_orm::{
     QuerySelect, TransactionTrait,
 };
 
-use crate::fold::{Run, Sorted};
+use crate::sorted::{Run, Sorted};
 
 /// How many rows are read at once.
 const ROWS_MAX: u64 = 20_000;

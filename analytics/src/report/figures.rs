@@ -8,7 +8,7 @@ use ranking::score;
 use serde::Serialize;
 
 use super::timeline::{Activity, Movement, Timeline};
-use crate::fold::Entry;
+use crate::sorted::Entry;
 
 /// How many ranks are followed.
 pub(super) const TOP: usize = 10;

@@ -10,7 +10,7 @@ use ranking::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use serde::Serialize;
 
-use crate::events::unremoved;
+use crate::counted::unremoved;
 
 /// How many periods are shown at most, unless there are more months.
 const PERIODS_MAX: i64 = 400;

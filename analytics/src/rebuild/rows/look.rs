@@ -13,7 +13,7 @@ use sea_orm::{ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QueryS
 
 use super::{ROWS_MAX, Rows};
 use crate::balance::Balance;
-use crate::fold::Run;
+use crate::sorted::Run;
 
 /// Scores and keys of members, by segment.
 type ByMember = HashMap<String, BTreeMap<String, (i64, i64)>>;
