@@ -62,7 +62,6 @@ use clap::{Parser, Subcommand};
 use entity::board;
 use entity::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
 use futures::FutureExt;
-use migration::{Migrator, MigratorTrait};
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -209,9 +208,6 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         .connect_sql()
         .await
         .context("the database cannot be opened (LAUREL_DATABASE_URL)")?;
-    Migrator::up(&db, None)
-        .await
-        .context("the database cannot be migrated")?;
     let deployment = arguments
         .settings
         .open(db)

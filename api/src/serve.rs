@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use entity::access_token;
 use entity::deployment::{Deployment, Settings};
-use migration::{Migrator, MigratorTrait};
 use sea_orm::{DatabaseConnection, EntityTrait, PaginatorTrait};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,27 +30,7 @@ const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Where the database does not answer, or is of a newer version.
 pub async fn database(settings: &Settings) -> Result<DatabaseConnection> {
-    let db = settings
-        .connect_sql()
-        .await
-        .context("the database cannot be opened (LAUREL_DATABASE_URL)")?;
-    migrate(&db)
-        .await
-        .context("the database cannot be migrated")?;
-    Ok(db)
-}
-
-/// Several processes may start at once: whoever loses the race finds the schema made.
-async fn migrate(db: &DatabaseConnection) -> Result<()> {
-    let mut tried = Migrator::up(db, None).await;
-    for _ in 0..20 {
-        if tried.is_ok() {
-            break;
-        }
-        sleep(Duration::from_millis(250)).await;
-        tried = Migrator::up(db, None).await;
-    }
-    Ok(tried?)
+    (settings.connect_sql().await).context("the database cannot be opened (LAUREL_DATABASE_URL)")
 }
 
 /// Serves until a signal comes, then drains: requests, commits, the log. The background work is left to others where there is none.

@@ -14,11 +14,13 @@ use ranking::store::write::Dedup;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{
     AccessMode, ActiveValue::Set, ConnectOptions, Database, DatabaseConnection,
-    DatabaseTransaction, DbBackend, EntityTrait, IsolationLevel, TransactionTrait, TryInsertResult,
+    DatabaseTransaction, DbBackend, DbErr, EntityTrait, IsolationLevel, TransactionTrait,
+    TryInsertResult,
 };
+use tokio::time::{Instant, sleep};
 
 use crate::deployment_row;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_locked};
 
 /// The partitions of a deployment that is born without being told.
 const PARTITIONS_UNASKED: u16 = 16;
@@ -31,6 +33,11 @@ const SQLITE_CHECKPOINT_PAGES: &str = "8000";
 
 /// How many rows SQLite reads ahead of who takes them: each time it has to wait costs as much as some rows.
 const SQLITE_ROWS_MAX: usize = 1000;
+
+/// How long a start waits for others that make or upgrade a database of SQLite, and how often it looks. Of processes that turn a new file to write-ahead
+/// logging at once SQLite refuses some without waiting, and an upgrade may take longer than a lock is waited for.
+const SQLITE_PATIENCE: Duration = Duration::from_secs(600);
+const SQLITE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where the stores are. Each is an environment variable, or the flag of the same name.
 #[derive(Debug, Clone, clap::Args)]
@@ -213,10 +220,10 @@ impl Settings {
             .collect()
     }
 
-    /// Connects to SQL; creates the data directory and the SQLite file where they are missing.
+    /// Connects to SQL; creates the data directory and the SQLite file where they are missing, and brings the schema up to date.
     ///
     /// # Errors
-    /// `Invalid` for a URL of another kind; `Sql` where the database does not answer.
+    /// `Invalid` for a URL of another kind; `Sql` where the database does not answer, or is of a newer version.
     pub async fn connect_sql(&self) -> Result<DatabaseConnection> {
         std::fs::create_dir_all(&self.data_dir).map_err(|error| {
             ranking::Error::Unavailable(format!(
@@ -257,7 +264,16 @@ impl Settings {
                 .pragma("temp_store", "MEMORY")
                 .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
         });
-        Ok(Database::connect(options).await?)
+        let deadline = Instant::now() + SQLITE_PATIENCE;
+        loop {
+            match connect_up_to_date(options.clone()).await {
+                Err(error) if is_locked(&error) && Instant::now() < deadline => {
+                    tracing::debug!("another process makes or upgrades the database: {error}");
+                    sleep(SQLITE_PAUSE).await;
+                }
+                connected => return Ok(connected?),
+            }
+        }
     }
 
     /// Opens the stores; `db` has its schema. Starts or adopts the private Redis where no other is named.
@@ -335,6 +351,12 @@ impl Settings {
             _ => Ok(born),
         }
     }
+}
+
+async fn connect_up_to_date(options: ConnectOptions) -> Result<DatabaseConnection, DbErr> {
+    let db = Database::connect(options).await?;
+    migration::up(&db).await?;
+    Ok(db)
 }
 
 impl Deployment {

@@ -1,6 +1,7 @@
 //! What can go wrong between Redis and SQL.
 
-use sea_orm::sqlx::{self, error::ErrorKind};
+use sea_orm::sqlx::error::{DatabaseError, ErrorKind};
+use sea_orm::sqlx::sqlite::SqliteError;
 use sea_orm::{DbErr, RuntimeErr};
 
 /// The error of every fallible function of this crate.
@@ -42,12 +43,7 @@ impl Error {
 /// Whether SQL refused a row for what is in it, so that it will refuse it again: a constraint, or a value it cannot hold.
 #[must_use]
 pub fn is_refused_content(error: &DbErr) -> bool {
-    let (DbErr::Exec(RuntimeErr::SqlxError(source)) | DbErr::Query(RuntimeErr::SqlxError(source))) =
-        error
-    else {
-        return false;
-    };
-    let sqlx::Error::Database(answer) = &**source else {
+    let Some(answer) = answer(error) else {
         return false;
     };
     let constraint = matches!(
@@ -62,4 +58,22 @@ pub fn is_refused_content(error: &DbErr) -> bool {
         || answer
             .code()
             .is_some_and(|code| code.len() == 5 && code.starts_with("22"))
+}
+
+/// Whether SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).
+#[must_use]
+pub(crate) fn is_locked(error: &DbErr) -> bool {
+    let code = answer(error).and_then(|answer| answer.try_downcast_ref::<SqliteError>()?.code());
+    code.is_some_and(|code| code.parse().is_ok_and(|code: u32| code & 0xff == 5))
+}
+
+/// What the database answered, where it did.
+fn answer(error: &DbErr) -> Option<&dyn DatabaseError> {
+    let (DbErr::Conn(RuntimeErr::SqlxError(source))
+    | DbErr::Exec(RuntimeErr::SqlxError(source))
+    | DbErr::Query(RuntimeErr::SqlxError(source))) = error
+    else {
+        return None;
+    };
+    source.as_database_error()
 }

@@ -43,7 +43,7 @@ async fn main() -> Result<()> {
         .await
         .context("the database does not answer")?;
     match arguments.command {
-        Command::Up => Migrator::up(&db, None).await?,
+        Command::Up => migration::up(&db).await?,
         Command::Down { yes: true } => Migrator::down(&db, Some(1)).await?,
         Command::Down { yes: false } => bail!("this drops data; say --yes to go on"),
         Command::Status => {

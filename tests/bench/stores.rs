@@ -8,7 +8,6 @@ use std::time::Duration;
 use entity::deployment::{Deployment, Settings};
 use entity::submit::{Prepared, Submitted, submit};
 use entity::{board, recovery};
-use migration::{Migrator, MigratorTrait};
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::Submission;
@@ -102,7 +101,6 @@ impl Stores {
             archive_copy_dir: None,
         };
         let db = settings.connect_sql().await.unwrap();
-        Migrator::up(&db, None).await.unwrap();
         let stores = Self {
             deployment: settings.open(db).await.unwrap(),
             redis,

@@ -77,9 +77,16 @@ impl Deployment {
         })
     }
 
-    /// The stores, opened as the programs do; a process has made the schema.
+    /// The stores, opened as the programs do.
     pub(crate) async fn open_stores(&self) -> entity::deployment::Deployment {
-        let settings = entity::deployment::Settings {
+        let settings = self.settings();
+        let db = settings.connect_sql().await.unwrap();
+        settings.open(db).await.unwrap()
+    }
+
+    /// What the programs are told.
+    pub(crate) fn settings(&self) -> entity::deployment::Settings {
+        entity::deployment::Settings {
             data_dir: self.dir.path().join("data"),
             database_url: Some(self.database_url.clone()),
             redis_url: Some(self.redis_url()),
@@ -90,9 +97,7 @@ impl Deployment {
             redis_timeout_ms: 5000,
             archive_dir: None,
             archive_copy_dir: None,
-        };
-        let db = settings.connect_sql().await.unwrap();
-        settings.open(db).await.unwrap()
+        }
     }
 
     /// A command of `api` with this deployment's settings; it compares nothing by itself, whatever the time of day.

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use entity::board;
+use entity::deployment::Settings;
+use futures::future::join_all;
+use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -86,6 +90,35 @@ async fn processes_that_start_at_once_on_nothing_all_serve() {
             answer.body,
             json!({ "data": { "boards": { "totalCount": 0 } } })
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_comes_upon_a_database_that_is_being_made_waits_for_it() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    for _ in 0..25 {
+        let settings = Settings {
+            data_dir: deployment.new_file("data"),
+            database_url: None,
+            ..deployment.settings()
+        };
+        check_opened_at_once(&settings).await;
+    }
+    for _ in 0..5 {
+        let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+        check_opened_at_once(&deployment.settings()).await;
+    }
+}
+
+async fn check_opened_at_once(settings: &Settings) {
+    let opening = (0..16).map(|_| {
+        let settings = settings.clone();
+        tokio::spawn(async move { settings.connect_sql().await.unwrap() })
+    });
+    for opened in join_all(opening).await {
+        let db = opened.unwrap();
+        assert_eq!(board::Entity::find().count(&db).await.unwrap(), 0);
+        db.close().await.unwrap();
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use entity::amend::{Amended, Amendment, amend};
 use entity::deployment::{Deployment as Stores, Settings};
 use entity::{archive, board, recovery, roll, seal, submit};
-use migration::{Migrator, MigratorTrait};
 use rand::prelude::*;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::commit::EventPlace;
@@ -73,7 +72,6 @@ async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
         archive_copy_dir: None,
     };
     let db = settings.connect_sql().await.unwrap();
-    Migrator::up(&db, None).await.unwrap();
     let stores = settings.open(db).await.unwrap();
     for partition in stores.store.partitions().each() {
         recovery::recover(&stores, partition).await.unwrap();
