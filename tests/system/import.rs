@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::amendments::{events, void};
 use crate::api::Api;
 use crate::deployment::{Deployment, Redis, Sql};
 
@@ -95,4 +96,36 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
         api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"][2]["member"]["key"],
         "dan"
     );
+}
+
+#[tokio::test]
+async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.data(CREATE, json!({})).await;
+    let file = deployment.new_file("csv");
+    // More members than are asked for at once.
+    let rows: String = (0..2500)
+        .map(|number| {
+            format!(
+                "m{number},1,2026-01-02T03:04:05Z,same\nm{number},2,2026-01-02T03:04:05Z,other\n"
+            )
+        })
+        .collect();
+    std::fs::write(&file, format!("member,score,at,event_id\n{rows}")).unwrap();
+    let import = || {
+        run(
+            &deployment,
+            &["import", "--board", "b", file.to_str().unwrap()],
+        )
+        .1
+    };
+    let counts = |told: Value| ["accepted", "known"].map(|name| told[name].as_u64().unwrap());
+    assert_eq!(counts(import()), [5000, 0]);
+    assert_eq!(counts(import()), [0, 5000]);
+    for event in events(&api, "b", "m1234").await {
+        void(&api, event["id"].as_str().unwrap()).await;
+    }
+    assert_eq!(counts(import()), [2, 4998]);
+    assert_eq!(counts(import()), [0, 5000]);
 }

@@ -1,95 +1,96 @@
-//! The events that the history holds under an id: an import skips them.
+//! The events that the history holds under an id of a file: an import skips them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 use entity::deployment::Deployment;
 use entity::score_event;
+use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::id::BoardNo;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::sea_query::ExprTrait;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
+use super::MEMBERS_MAX;
 use super::rows::Row;
 use crate::history::{archived_with, keys, marks};
 
 /// A board, a member, and the id of an event.
 pub(super) type Id = (BoardNo, String, String);
 
-/// The scores and times, by id, of the events of the rows' boards that the history holds: all of those in SQL, and of those in the archive the ones that
-/// rows name. None that was voided, as its id may be used again.
+/// Members and ids of events, of one board.
+type Named<'a> = BTreeSet<(&'a str, &'a str)>;
+
+/// The scores and times, by id, of the events that the history holds under ids of rows. None that was voided, as its id may be used again.
 pub(super) async fn known_events(
     deployment: &Deployment,
     rows: &[Row],
 ) -> Result<HashMap<Id, (i64, i64)>> {
-    /// An event's place, member, id, score and time.
-    type Known = (i32, i64, i32, String, String, i64, i64);
-    let boards: BTreeMap<BoardNo, &Board> = rows
-        .iter()
-        .map(|row| (row.submission.board.no, &row.submission.board))
-        .collect();
+    let mut boards: BTreeMap<BoardNo, (&Board, Named<'_>)> = BTreeMap::new();
+    for Row { submission, .. } in rows {
+        let of_board = boards.entry(submission.board.no);
+        let (_, named) = of_board.or_insert_with(|| (&submission.board, Named::new()));
+        if let Some(id) = &submission.event_id {
+            named.insert((submission.member.as_str(), id.as_str()));
+        }
+    }
     let mut known = HashMap::new();
-    for (no, board) in boards {
-        use score_event::Column::{
-            AtMs, BoardNo as No, EventId, EventIndex, Member, Partition as In, Score, Seq,
-        };
-        let select = score_event::Entity::find()
-            .select_only()
-            .columns([In, Seq, EventIndex])
-            .columns([Member, EventId, Score, AtMs])
-            .filter(No.eq(no.0))
-            .filter(EventId.is_not_null());
-        let mut events: Vec<Known> = select.into_tuple().all(&deployment.db).await?;
-        let mut voids = score_event::Entity::find()
-            .filter(No.eq(no.0))
-            .filter(score_event::Column::VoidSeq.is_not_null())
-            .all(&deployment.db)
-            .await?;
+    for (no, (board, named)) in boards {
+        let mut events = in_sql(deployment, no, &named).await?;
         // After SQL: what leaves it meanwhile is there by then.
-        for event in archived(deployment, board, rows).await? {
-            if event.voids().is_some() {
-                voids.push(event);
-            } else if let (Some(id), Some(score), Some(at_ms)) =
-                (event.event_id, event.score, event.at_ms)
+        events.extend(archived(deployment, board, &named).await?);
+        let voided: HashSet<_> = events.iter().filter_map(|event| event.voids()).collect();
+        for event in events {
+            let place = event.place()?;
+            if let (Some(id), Some(score), Some(at_ms)) = (event.event_id, event.score, event.at_ms)
+                && !voided.contains(&place)
             {
-                let (partition, seq, index) = (event.partition, event.seq, event.event_index);
-                events.push((partition, seq, index, event.member, id, score, at_ms));
+                known.insert((no, event.member, id), (score, at_ms));
             }
         }
-        let voided: HashSet<_> = voids
-            .iter()
-            .map(|void| (void.void_partition, void.void_seq, void.void_index))
-            .collect();
-        let counts =
-            |event: &Known| !voided.contains(&(Some(event.0), Some(event.1), Some(event.2)));
-        known.extend(
-            events
-                .into_iter()
-                .filter(counts)
-                .map(|(_, _, _, member, id, score, at_ms)| ((no, member, id), (score, at_ms))),
-        );
     }
     Ok(known)
 }
 
-/// The archived events that rows of a board name, and all archived voids.
+/// The events in SQL that are named, and all voids of those members.
+async fn in_sql(
+    deployment: &Deployment,
+    no: BoardNo,
+    named: &Named<'_>,
+) -> Result<Vec<score_event::Model>> {
+    use score_event::Column::{BoardNo as No, EventId, Member, VoidSeq};
+    let mut members: Vec<&str> = named.iter().map(|&(member, _)| member).collect();
+    members.dedup();
+    let mut events = vec![];
+    for chunk in members.chunks(MEMBERS_MAX) {
+        let mut rows = score_event::Entity::find()
+            .filter(No.eq(no.0))
+            .filter(Member.is_in(chunk.iter().copied()))
+            .filter(EventId.is_not_null().or(VoidSeq.is_not_null()))
+            .stream(&deployment.db)
+            .await?;
+        while let Some(row) = rows.try_next().await? {
+            let id = row.event_id.as_deref().unwrap_or_default();
+            if row.voids().is_some() || named.contains(&(row.member.as_str(), id)) {
+                events.push(row);
+            }
+        }
+    }
+    Ok(events)
+}
+
+/// The archived events that are named, and all archived voids.
 async fn archived(
     deployment: &Deployment,
     board: &Board,
-    rows: &[Row],
+    named: &Named<'_>,
 ) -> Result<Vec<score_event::Model>> {
     let marks = marks(deployment, board).await?;
     if marks.values().all(|mark| mark.archived_seq == 0) {
         return Ok(vec![]);
     }
-    let of_board = rows
-        .iter()
-        .filter(|row| row.submission.board.no == board.no);
-    let (members, ids) = of_board
-        .filter_map(|row| {
-            let id = row.submission.event_id.as_ref()?;
-            Some((row.submission.member.to_string(), id.to_string()))
-        })
-        .unzip();
+    let texts = |&(member, id): &(&str, &str)| (member.to_owned(), id.to_owned());
+    let (members, ids) = named.iter().map(texts).unzip();
     let named = keys(vec![("member", members), ("event_id", ids)])?;
     archived_with(deployment, board, &marks, &named).await
 }
