@@ -46,6 +46,9 @@ use proof::{Proven, Proving};
 /// How often what is left after a repair is repaired again: what was hidden behind a damaged file, or beyond what a run keeps.
 const ROUNDS_MAX: usize = 20;
 
+/// How often a comparison is begun because something overtakes it.
+const ATTEMPTS_MAX: usize = 5;
+
 /// What to compare, and what to do about it.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -219,8 +222,28 @@ async fn compare_and_repair(
     Ok(found)
 }
 
-/// Compares boards, or parts of them.
+/// Compares boards, or parts of them; again where one of them moved or was archived meanwhile.
 async fn compare(
+    deployment: &Deployment,
+    arguments: &Arguments,
+    rows: &[board::Model],
+    scope: &Scope,
+    job: &Arc<Job>,
+) -> Result<Compared> {
+    for _ in 1..ATTEMPTS_MAX {
+        match compare_once(deployment, arguments, rows, scope, job).await {
+            Err(error)
+                if matches!(
+                    error.downcast_ref::<entity::Error>(),
+                    Some(entity::Error::Overtaken(_))
+                ) => {}
+            compared => return compared,
+        }
+    }
+    compare_once(deployment, arguments, rows, scope, job).await
+}
+
+async fn compare_once(
     deployment: &Deployment,
     arguments: &Arguments,
     rows: &[board::Model],

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, bail, ensure};
 use entity::deployment::Deployment;
 use entity::recovery::settle;
-use entity::{archive_file, archive_mark, board, score_event};
+use entity::{Error, archive_file, archive_mark, board, score_event};
 use polars::prelude::{
     DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom, Series, UnionArgs, col,
     concat, lit,
@@ -140,16 +140,16 @@ pub async fn read_to(
 /// Makes sure that a board has the numbers of shards still that are known of.
 ///
 /// # Errors
-/// Where it moved; what SQL says.
+/// `Overtaken` where it has not; what SQL says.
 pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> {
     let row = board::Entity::find_by_id(board.no.0).one(db).await?;
     let layouts = row.map(|row| row.to_ranking()).transpose()?;
-    ensure!(
-        layouts.is_none_or(|later| later.layouts.former == board.layouts.former),
-        "board {} moved to another number of shards meanwhile; run it again",
-        board.no
-    );
-    Ok(())
+    match layouts {
+        Some(later) if later.layouts.former != board.layouts.former => bail!(Error::Overtaken(
+            format!("board {} moved to another number of shards", board.no)
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// How far the partitions of a board are archived.
@@ -333,12 +333,14 @@ pub fn through_ms(rolls: &BTreeMap<Partition, Rolls>, now_ms: i64) -> i64 {
 /// Waits until SQL has a partition's history up to a head.
 ///
 /// # Errors
-/// What the stores say; where Redis has gone back behind that head.
+/// What the stores say; `Overtaken` where Redis has gone back behind that head.
 pub async fn settle_to(deployment: &Deployment, partition: Partition, head: &Head) -> Result<()> {
     let seq = settle(deployment, partition).await?;
     ensure!(
         seq >= head.seq,
-        "Redis lost commits of partition {partition} meanwhile, and was recovered; try again"
+        Error::Overtaken(format!(
+            "Redis lost commits of partition {partition} and was recovered"
+        ))
     );
     Ok(())
 }

@@ -16,6 +16,9 @@ pub enum Error {
     /// A commit was sent and it could not be learnt in time whether it was written; sending the same event ids again is safe.
     #[error("no answer in time: whether it was written is not known")]
     Unknown,
+    /// What was read is no longer so: what is done with it is to be begun again.
+    #[error("{0} meanwhile; try again")]
+    Overtaken(String),
 }
 
 /// The result of every fallible function of this crate.
@@ -33,7 +36,8 @@ impl Error {
                 | ranking::Error::BoardMoved(_)
                 | ranking::Error::NotRolled(_),
             )
-            | Self::Unknown => true,
+            | Self::Unknown
+            | Self::Overtaken(_) => true,
             Self::Ranking(_) => false,
             Self::Sql(error) => !is_refused_content(error),
         }

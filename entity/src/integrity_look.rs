@@ -16,7 +16,7 @@ use ranking::window::Window;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, TransactionTrait};
 
 use crate::deployment::Deployment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::recovery::settle;
 use crate::{archive_mark, board, score_event, standing};
 pub(crate) use in_sql::{InSql, fold};
@@ -171,7 +171,7 @@ pub(crate) fn asked(
 /// Looks at places of a partition at one moment, and folds their members' history up to that moment: those where something differs.
 ///
 /// # Errors
-/// What the stores say; `Unavailable` where the board was archived since `archived` was read.
+/// What the stores say; `Overtaken` where the board was archived since `archived` was read, or moved.
 pub async fn look(
     deployment: &Deployment,
     board: &Board,
@@ -188,10 +188,9 @@ pub async fn look(
         now_ms: deployment.clock.now_ms(),
     };
     if settle(deployment, partition).await? < probe.head.seq {
-        return Err(ranking::Error::Unavailable(format!(
-            "Redis lost commits of partition {partition} meanwhile, and was recovered; compare again"
-        ))
-        .into());
+        return Err(Error::Overtaken(format!(
+            "Redis lost commits of partition {partition} and was recovered"
+        )));
     }
     let mut doubles: BTreeMap<(&StandingsId, &[u8]), f64> = BTreeMap::new();
     for ((id, asked), found) in asked.iter().zip(probe.doubles) {
@@ -207,11 +206,10 @@ pub async fn look(
         .await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
     if later.layouts != board.layouts {
-        return Err(ranking::Error::Unavailable(format!(
-            "board {} moved to another number of shards meanwhile; compare again",
+        return Err(Error::Overtaken(format!(
+            "board {} moved to another number of shards",
             board.no
-        ))
-        .into());
+        )));
     }
     let view = deployment.view().await?;
     let in_sql = InSql::read(deployment, &view, board, partition, archived, places).await;

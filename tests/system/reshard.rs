@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use ranking::window::Window;
 use serde_json::{Value, json};
+use tokio::time::{Duration, sleep};
 
 use crate::amendments::check_diff;
 use crate::api::Api;
@@ -20,6 +21,7 @@ use crate::integrity::Corrupted;
 use crate::listing::{Listing, Way};
 use crate::load::{create_board, submit_durably, submit_events};
 use crate::oracle::{Board, Event};
+use crate::program::signal;
 use crate::reshard_load::{busy_board, create_busy};
 use crate::wait::until;
 
@@ -144,6 +146,31 @@ pub(crate) async fn check_anew(deployment: &Deployment, api: &Api, history: &His
     run(deployment, &["rebuild", "--board", &history.board.slug]);
     check(api, history).await;
     check_diff(deployment);
+}
+
+/// It is stopped at any moment, and goes on when the board has moved.
+#[tokio::test]
+async fn a_diff_that_a_move_overtakes_begins_again() {
+    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    create_board(&api, &busy_board()).await;
+    let score = |number: usize| json!({ "member": format!("m{number}"), "score": number });
+    submit_durably(&api, "busy", (0..500).map(score).collect()).await;
+    for (round, shards) in MOVES.into_iter().cycle().take(5).enumerate() {
+        let mut command = deployment.analytics_command(&["--json", "diff", "--full"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let diff = command.spawn().unwrap();
+        let running = "SELECT count(*) FROM job WHERE kind = 'DIFF' AND state = 'RUNNING'";
+        until("a diff is running", async || {
+            (deployment.number(running).await == 1).then_some(())
+        })
+        .await;
+        sleep(Duration::from_millis(40 * round as u64)).await;
+        signal("STOP", diff.id());
+        reshard(&deployment, "busy", shards);
+        signal("CONT", diff.id());
+        assert_eq!(end(diff)["findings"], json!([]));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,7 +17,7 @@ use sea_orm::{
 
 use super::{Archived, Held, Places, Spot, home_member, text_of};
 use crate::deployment::Deployment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::home::is_up_to;
 use crate::{archive_mark, archived_entry, score_event, sealed_entry, sealed_period, standing};
 
@@ -57,10 +57,7 @@ impl InSql {
     ) -> Result<Self> {
         let mark = archive_mark::of(view, board.no, partition).await?;
         if mark.archived_seq != archived.mark.archived_seq {
-            return Err(ranking::Error::Unavailable(
-                "the board was archived meanwhile; compare again".into(),
-            )
-            .into());
+            return Err(Error::Overtaken("the board was archived".into()));
         }
         let home = |bytes: &Vec<u8>| home_member(deployment, board, partition, bytes);
         let members: Vec<String> = places

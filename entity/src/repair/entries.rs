@@ -18,7 +18,7 @@ use super::{Truth, proposal};
 use crate::amend::seal_names;
 use crate::change::{Change, Proposal};
 use crate::deployment::Deployment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::integrity_look::{Held, Places, Spot, asked, fold, home_member, is_on_its_way, text_of};
 use crate::roll::mark_new;
 use crate::{archive_mark, follow, home, log_cursor, score_event, standing};
@@ -99,10 +99,7 @@ impl Change for Mending<'_> {
                 // After the head: whoever archives says so first, and then moves the head.
                 let mark = archive_mark::of(&deployment.db, self.board.no, partition).await?;
                 if mark.archived_seq != archived.mark.archived_seq {
-                    return Err(ranking::Error::Unavailable(
-                        "the board was archived meanwhile; compare again".into(),
-                    )
-                    .into());
+                    return Err(Error::Overtaken("the board was archived".into()));
                 }
             }
             tail.board.check(self.board)?;
