@@ -37,7 +37,7 @@ const SQLITE_ROWS_MAX: usize = 1000;
 /// How long a start waits for others that make or upgrade a database of SQLite, and how often it looks. Of processes that turn a new file to write-ahead
 /// logging at once SQLite refuses some without waiting, and an upgrade may take longer than a lock is waited for.
 const SQLITE_PATIENCE: Duration = Duration::from_secs(600);
-const SQLITE_PAUSE: Duration = Duration::from_millis(100);
+const SQLITE_PAUSE: Duration = Duration::from_millis(250);
 
 /// Where the stores are. Each is an environment variable, or the flag of the same name.
 #[derive(Debug, Clone, clap::Args)]
@@ -268,7 +268,9 @@ impl Settings {
         loop {
             match connect_up_to_date(options.clone()).await {
                 Err(error) if is_locked(&error) && Instant::now() < deadline => {
-                    tracing::debug!("another process makes or upgrades the database: {error}");
+                    tracing::info!(
+                        "waiting for another process that makes or upgrades the database: {error}"
+                    );
                     sleep(SQLITE_PAUSE).await;
                 }
                 connected => return Ok(connected?),
