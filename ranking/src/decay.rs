@@ -9,8 +9,9 @@
 //! compare as the numbers that they stand for, so they lie in a rank key as raw scores do.
 //!
 //! Rounding depends on the order of additions. Everybody folds a member's events in the order in which they were accepted, and `exp2` is taken from
-//! one library on all machines, so live standings and those made anew are equal to the last bit. A sum of n events is within n · 2^−[bits](HalfLife::fraction_bits)
-//! of the sum of their magnitudes.
+//! one library on all machines, so live standings and those made anew are equal to the last bit. What a sum of n events is worth is within
+//! n · (2^−[bits](HalfLife::fraction_bits) + 2^−50) of the sum of their magnitudes: an event and its addition are rounded to half of the last bit each, and the doubles
+//! on the way to four units of theirs.
 
 use crate::window::{HalfLife, REACH_MS};
 
@@ -186,11 +187,16 @@ mod tests {
             for &(score, age) in &events {
                 let code = half_life.code(score as f64, at_ms(age));
                 sum = Some(sum.map_or(code, |sum| half_life.add(sum, code)));
-                let weight = (-((now_ms - at_ms(age)) as f64) / half_life.ms() as f64).exp2();
+                // Apart, as a number of half-lives has lost what its whole part takes up.
+                let age_ms = now_ms - at_ms(age);
+                let part = (age_ms % half_life.ms()) as f64 / half_life.ms() as f64;
+                let weight = (-part).exp2() / 2_f64.powi((age_ms / half_life.ms()) as i32);
                 expected += score as f64 * weight;
                 gross += score.abs() as f64 * weight;
             }
-            let tolerance = 2.0 * events.len() as f64 * gross / (1_u64 << half_life.fraction_bits()) as f64;
+            // What is expected is rounded, too.
+            let rounding = 0.5_f64.powi(half_life.fraction_bits() as i32) + 2.0 * 0.5_f64.powi(50);
+            let tolerance = events.len() as f64 * gross * rounding;
             let value = half_life.value(sum.unwrap(), now_ms);
             prop_assert!((value - expected).abs() <= tolerance, "{value} beside {expected}, {tolerance} off at most");
         }
