@@ -71,7 +71,10 @@ pub async fn plan(
         spans.extend(span(deployment, board.no, partition, before_ms).await?);
     }
     if spans.is_empty() {
-        return Ok(Err("it has no more events that old".to_owned()));
+        return Ok(Err(
+            "it has no more events that old; what was accepted within the dedup window (LAUREL_DEDUP_HOURS) or its lateness limit stays"
+                .to_owned(),
+        ));
     }
     Ok(Ok(Plan {
         row: row.clone(),
