@@ -150,7 +150,8 @@ fn height(events: LazyFrame) -> Result<usize> {
     Ok(rows.column("generation")?.get(0)?.try_extract()?)
 }
 
-fn is_kind(kind: &str) -> Expr {
+/// The condition that an event is of a kind.
+pub fn is_kind(kind: &str) -> Expr {
     col("kind").eq(lit(kind))
 }
 

@@ -230,17 +230,17 @@ async fn compare(
     scope: &Scope,
     job: &Arc<Job>,
 ) -> Result<Compared> {
-    for _ in 1..ATTEMPTS_MAX {
+    let is_overtaken = |error: &anyhow::Error| {
+        let error = error.downcast_ref::<entity::Error>();
+        matches!(error, Some(entity::Error::Overtaken(_)))
+    };
+    let mut again = 1..ATTEMPTS_MAX;
+    loop {
         match compare_once(deployment, arguments, rows, scope, job).await {
-            Err(error)
-                if matches!(
-                    error.downcast_ref::<entity::Error>(),
-                    Some(entity::Error::Overtaken(_))
-                ) => {}
+            Err(error) if is_overtaken(&error) && again.next().is_some() => {}
             compared => return compared,
         }
     }
-    compare_once(deployment, arguments, rows, scope, job).await
 }
 
 async fn compare_once(

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use entity::deployment::Deployment;
-use entity::recovery::settle;
+use entity::recovery::{settle, settle_to};
 use entity::{Error, archive_file, archive_mark, board, score_event};
 use polars::prelude::{
     DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom, Series, UnionArgs, col,
@@ -23,7 +23,7 @@ use sea_orm::{DatabaseConnection, DbBackend, EntityTrait};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
-use crate::counted::{AT_ONCE_MAX, Counted, in_parts};
+use crate::counted::{AT_ONCE_MAX, Counted, in_parts, is_kind};
 use crate::events::{self, Events};
 use crate::job::Job;
 use crate::{parquet, shown};
@@ -75,7 +75,7 @@ pub async fn read_in(
     }
     for (&partition, head) in &heads {
         // Whatever is committed from here on is past the history that is read.
-        settle_to(deployment, partition, head).await?;
+        settle_to(deployment, partition, head.seq).await?;
     }
     read_to(deployment, board, heads, job).await
 }
@@ -144,12 +144,14 @@ pub async fn read_to(
 pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> {
     let row = board::Entity::find_by_id(board.no.0).one(db).await?;
     let layouts = row.map(|row| row.to_ranking()).transpose()?;
-    match layouts {
-        Some(later) if later.layouts.former != board.layouts.former => bail!(Error::Overtaken(
-            format!("board {} moved to another number of shards", board.no)
-        )),
-        _ => Ok(()),
-    }
+    ensure!(
+        layouts.is_none_or(|later| later.layouts.former == board.layouts.former),
+        Error::Overtaken(format!(
+            "board {} moved to another number of shards",
+            board.no
+        ))
+    );
+    Ok(())
 }
 
 /// How far the partitions of a board are archived.
@@ -239,7 +241,7 @@ pub async fn archived_with(
     let mut rows = vec![];
     for mark in marks.values() {
         for part in archived(deployment, board, mark).await? {
-            let is_void = col("kind").eq(lit("VOID"));
+            let is_void = is_kind("VOID");
             let voids = in_parts(part.clone().filter(is_void.clone()))?;
             let semi = JoinArgs::new(JoinType::Semi);
             let others = part.filter(is_void.not());
@@ -328,19 +330,4 @@ impl Reading<'_> {
 pub fn through_ms(rolls: &BTreeMap<Partition, Rolls>, now_ms: i64) -> i64 {
     let marks = rolls.values().flat_map(|rolls| rolls.marks.values());
     marks.map(|mark| mark.begun_ms).fold(now_ms, i64::max)
-}
-
-/// Waits until SQL has a partition's history up to a head.
-///
-/// # Errors
-/// What the stores say; `Overtaken` where Redis has gone back behind that head.
-pub async fn settle_to(deployment: &Deployment, partition: Partition, head: &Head) -> Result<()> {
-    let seq = settle(deployment, partition).await?;
-    ensure!(
-        seq >= head.seq,
-        Error::Overtaken(format!(
-            "Redis lost commits of partition {partition} and was recovered"
-        ))
-    );
-    Ok(())
 }

@@ -47,7 +47,10 @@ impl Error {
 /// Whether SQL refused a row for what is in it, so that it will refuse it again: a constraint, or a value it cannot hold.
 #[must_use]
 pub fn is_refused_content(error: &DbErr) -> bool {
-    let Some(answer) = answer(error) else {
+    let (DbErr::Exec(source) | DbErr::Query(source)) = error else {
+        return false;
+    };
+    let Some(answer) = answer(source) else {
         return false;
     };
     let constraint = matches!(
@@ -67,17 +70,17 @@ pub fn is_refused_content(error: &DbErr) -> bool {
 /// Whether SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).
 #[must_use]
 pub(crate) fn is_locked(error: &DbErr) -> bool {
-    let code = answer(error).and_then(|answer| answer.try_downcast_ref::<SqliteError>()?.code());
+    let (DbErr::Conn(source) | DbErr::Exec(source) | DbErr::Query(source)) = error else {
+        return false;
+    };
+    let code = answer(source).and_then(|answer| answer.try_downcast_ref::<SqliteError>()?.code());
     code.is_some_and(|code| code.parse().is_ok_and(|code: u32| code & 0xff == 5))
 }
 
 /// What the database answered, where it did.
-fn answer(error: &DbErr) -> Option<&dyn DatabaseError> {
-    let (DbErr::Conn(RuntimeErr::SqlxError(source))
-    | DbErr::Exec(RuntimeErr::SqlxError(source))
-    | DbErr::Query(RuntimeErr::SqlxError(source))) = error
-    else {
-        return None;
-    };
-    source.as_database_error()
+fn answer(source: &RuntimeErr) -> Option<&dyn DatabaseError> {
+    match source {
+        RuntimeErr::SqlxError(source) => source.as_database_error(),
+        _ => None,
+    }
 }

@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Reach, Rolls};
 use ranking::seal::NEVER_MS;
 use ranking::store::integrity::Asked;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, TransactionTrait};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
 
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
-use crate::recovery::settle;
+use crate::recovery::{settle, settle_to};
 use crate::{archive_mark, board, score_event, standing};
 pub(crate) use in_sql::{InSql, fold};
 
@@ -75,6 +75,25 @@ pub struct Archived {
     pub mark: archive_mark::Model,
     /// The events of each member that is asked about, in their order.
     pub events: BTreeMap<String, Vec<(EventPlace, Event)>>,
+}
+
+impl Archived {
+    /// The mark as it is now.
+    ///
+    /// # Errors
+    /// `Overtaken` where it has moved since the events were read; what SQL says.
+    pub(crate) async fn mark_now(
+        &self,
+        db: &impl ConnectionTrait,
+        board: BoardNo,
+        partition: Partition,
+    ) -> Result<archive_mark::Model> {
+        let mark = archive_mark::of(db, board, partition).await?;
+        if mark.archived_seq != self.mark.archived_seq {
+            return Err(Error::Overtaken("the board was archived".into()));
+        }
+        Ok(mark)
+    }
 }
 
 impl Held {
@@ -187,11 +206,7 @@ pub async fn look(
         marks: probe.rolls,
         now_ms: deployment.clock.now_ms(),
     };
-    if settle(deployment, partition).await? < probe.head.seq {
-        return Err(Error::Overtaken(format!(
-            "Redis lost commits of partition {partition} and was recovered"
-        )));
-    }
+    settle_to(deployment, partition, probe.head.seq).await?;
     let mut doubles: BTreeMap<(&StandingsId, &[u8]), f64> = BTreeMap::new();
     for ((id, asked), found) in asked.iter().zip(probe.doubles) {
         for (member, double) in asked.members.iter().zip(found.unwrap_or_default()) {

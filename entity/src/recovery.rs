@@ -124,6 +124,19 @@ pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64
     }
 }
 
+/// As [`settle`], up to a seq that the partition had.
+///
+/// # Errors
+/// As [`settle`]; `Overtaken` where Redis has gone back behind that seq.
+pub async fn settle_to(deployment: &Deployment, partition: Partition, seq: u64) -> Result<()> {
+    if settle(deployment, partition).await? < seq {
+        return Err(Error::Overtaken(format!(
+            "Redis lost commits of partition {partition} and was recovered"
+        )));
+    }
+    Ok(())
+}
+
 /// Makes the run id that is there now the one whose commits SQL accepts: from here no persister of an earlier run can write.
 async fn accept_run(
     deployment: &Deployment,

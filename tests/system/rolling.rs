@@ -62,14 +62,10 @@ async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     let settings = Settings {
         data_dir: deployment.new_file("data"),
         database_url: None,
-        redis_url: Some(deployment.redis_url()),
         redis_prefix: format!("laurel{partitions}"),
         partitions: Some(partitions),
-        dedup_hours: 24,
-        log_commits_max: 100_000,
         redis_timeout_ms: 60_000,
-        archive_dir: None,
-        archive_copy_dir: None,
+        ..deployment.settings()
     };
     let db = settings.connect_sql().await.unwrap();
     let stores = settings.open(db).await.unwrap();

@@ -17,7 +17,7 @@ use sea_orm::{
 
 use super::{Archived, Held, Places, Spot, home_member, text_of};
 use crate::deployment::Deployment;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::home::is_up_to;
 use crate::{archive_mark, archived_entry, score_event, sealed_entry, sealed_period, standing};
 
@@ -55,10 +55,7 @@ impl InSql {
         archived: &Archived,
         places: &Places,
     ) -> Result<Self> {
-        let mark = archive_mark::of(view, board.no, partition).await?;
-        if mark.archived_seq != archived.mark.archived_seq {
-            return Err(Error::Overtaken("the board was archived".into()));
-        }
+        let mark = archived.mark_now(view, board.no, partition).await?;
         let home = |bytes: &Vec<u8>| home_member(deployment, board, partition, bytes);
         let members: Vec<String> = places
             .keys()

@@ -18,10 +18,10 @@ use super::{Truth, proposal};
 use crate::amend::seal_names;
 use crate::change::{Change, Proposal};
 use crate::deployment::Deployment;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::integrity_look::{Held, Places, Spot, asked, fold, home_member, is_on_its_way, text_of};
 use crate::roll::mark_new;
-use crate::{archive_mark, follow, home, log_cursor, score_event, standing};
+use crate::{follow, home, log_cursor, score_event, standing};
 
 /// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
 const READS_MAX: usize = 20;
@@ -97,10 +97,9 @@ impl Change for Mending<'_> {
             };
             if let Truth::History(archived) = self.truth {
                 // After the head: whoever archives says so first, and then moves the head.
-                let mark = archive_mark::of(&deployment.db, self.board.no, partition).await?;
-                if mark.archived_seq != archived.mark.archived_seq {
-                    return Err(Error::Overtaken("the board was archived".into()));
-                }
+                archived
+                    .mark_now(&deployment.db, self.board.no, partition)
+                    .await?;
             }
             tail.board.check(self.board)?;
             let mut is_known = true;
