@@ -71,14 +71,7 @@ impl fmt::Display for Archived {
         for (slug, reason) in &self.skipped {
             writeln!(f, "{slug}: nothing, as {reason}")?;
         }
-        let Self {
-            events,
-            files,
-            bytes,
-            boards,
-            seconds,
-            ..
-        } = self;
+        let Self { events, files, bytes, boards, seconds, .. } = self;
         write!(
             f,
             "archived {events} events of {boards} boards in {files} files of {bytes} bytes in {seconds:.1} s"
@@ -127,19 +120,14 @@ fn lock(deployment: &Deployment) -> Result<File> {
     let path = directory.join("lock");
     let open = || -> Result<File> {
         fs::create_dir_all(directory)?;
-        Ok(File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)?)
+        Ok(File::options().create(true).truncate(false).write(true).open(&path)?)
     };
     let file = open().with_context(|| format!("{} cannot be opened", shown(&path)))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!(
-            "another archive is at work in {}; let it end first",
-            shown(directory)
-        ),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another archive is at work in {}; let it end first", shown(directory))
+        }
         Err(TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("{} cannot be locked", shown(&path)))
         }
@@ -283,9 +271,7 @@ impl Writing<'_> {
     /// Takes an event. A file ends with its month, or when it is large, but never within a commit.
     async fn push(&mut self, row: entity::score_event::Model, accepted_at_ms: i64) -> Result<()> {
         let is_next_commit = self.events.last_seq().is_some_and(|seq| seq != row.seq);
-        let month = Timestamp::from_millisecond(accepted_at_ms)?
-            .strftime("%Y-%m")
-            .to_string();
+        let month = Timestamp::from_millisecond(accepted_at_ms)?.strftime("%Y-%m").to_string();
         if is_next_commit && (month != self.month || self.events.len() >= HELD_MAX) {
             self.flush().await?;
         }
@@ -303,10 +289,8 @@ impl Writing<'_> {
         };
         let (partition, no) = (self.span.partition, self.board.no);
         let first_seq = self.through_seq + 1;
-        let path = format!(
-            "board-{no}/{}/partition-{partition}-from-{first_seq}.parquet",
-            self.month
-        );
+        let path =
+            format!("board-{no}/{}/partition-{partition}-from-{first_seq}.parquet", self.month);
         let row = archive_file::Model {
             path: path.clone(),
             board_no: no.0,
@@ -339,9 +323,7 @@ impl Writing<'_> {
             sha256: Set(sum.sha256),
             ..Default::default()
         };
-        archive_file::Entity::update(written)
-            .exec_without_returning(&self.deployment.db)
-            .await?;
+        archive_file::Entity::update(written).exec_without_returning(&self.deployment.db).await?;
         crash::here("file-named");
         self.through_seq = last_seq;
         self.done.events += events;

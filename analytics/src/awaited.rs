@@ -21,10 +21,7 @@ impl<'a> Awaited<'a> {
         for (segment, of_segment) in segments {
             rows.extend(of_segment.map(|row| ((segment, member(row)), row)));
         }
-        Self {
-            rows,
-            is_met: vec![false; count],
-        }
+        Self { rows, is_met: vec![false; count] }
     }
 
     /// The row of somebody, who is not left from here on; `None` where there is to be none.
@@ -39,8 +36,6 @@ impl<'a> Awaited<'a> {
     /// Segments and members of whom none was met.
     pub fn left(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let Self { rows, is_met } = self;
-        rows.into_iter()
-            .filter(move |(_, row)| !is_met[*row])
-            .map(|(place, _)| place)
+        rows.into_iter().filter(move |(_, row)| !is_met[*row]).map(|(place, _)| place)
     }
 }

@@ -16,11 +16,7 @@ pub struct Balance {
 impl Balance {
     /// Of no rows.
     pub fn new() -> Self {
-        Self {
-            seed: RandomState::new().build_hasher().finish(),
-            sum: 0,
-            row: vec![],
-        }
+        Self { seed: RandomState::new().build_hasher().finish(), sum: 0, row: vec![] }
     }
 
     /// Adds a row of the one side.

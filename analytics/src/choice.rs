@@ -31,11 +31,7 @@ impl Choice {
         let (window, rules) = (self.window, &board.rules);
         if !rules.is_shown(window) {
             let names: Vec<String> = rules.shown().map(|window| window.to_string()).collect();
-            bail!(
-                "board {} has no window {window}; it has {}",
-                row.slug,
-                names.join(", ")
-            );
+            bail!("board {} has no window {window}; it has {}", row.slug, names.join(", "));
         }
         if !board.is_whole(window) {
             bail!(
@@ -49,10 +45,7 @@ impl Choice {
             None => window.period_at(now_ms, &rules.zone)?,
         };
         if window.rolling().is_some() && period.present_from_ms > now_ms {
-            bail!(
-                "the period {} of the rolling window {window} has not begun yet",
-                period.label
-            );
+            bail!("the period {} of the rolling window {window} has not begun yet", period.label);
         }
         Ok(period)
     }

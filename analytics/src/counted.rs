@@ -51,10 +51,7 @@ impl Counted {
             (has_moved, &["generation"][..]),
             (has_voids || has_removals, &["kind"]),
             (has_segments, &["segments"]),
-            (
-                has_voids,
-                &["partition", "void_partition", "void_seq", "void_index"],
-            ),
+            (has_voids, &["partition", "void_partition", "void_seq", "void_index"]),
         ] {
             columns.extend(names.iter().filter(|_| is_needed));
         }
@@ -71,17 +68,11 @@ impl Counted {
         if is_at_once {
             rows = in_parts(rows)?.lazy();
         }
-        let figures = in_parts(
-            rows.clone().select([
-                col("segment")
-                    .eq(lit(""))
-                    .sum()
-                    .cast(DataType::Int64)
-                    .alias("count"),
-                col("at_ms").min().alias("first"),
-                col("at_ms").max().alias("last"),
-            ]),
-        )?;
+        let figures = in_parts(rows.clone().select([
+            col("segment").eq(lit("")).sum().cast(DataType::Int64).alias("count"),
+            col("at_ms").min().alias("first"),
+            col("at_ms").max().alias("last"),
+        ]))?;
         let figure = |name: &str| -> Result<_> { Ok(figures.column(name)?.i64()?.get(0)) };
         Ok(Self {
             rows,
@@ -100,10 +91,7 @@ impl Counted {
 
     /// Only the rows for which this holds. The figures stay those of all.
     pub fn only(&self, condition: Expr) -> Self {
-        Self {
-            rows: self.rows.clone().filter(condition),
-            ..*self
-        }
+        Self { rows: self.rows.clone().filter(condition), ..*self }
     }
 
     /// The same, with what those up to a seq add up to in "all" ([`states`](crate::fold::states)) in their place: it says the same of "all", and takes less to fold. The
@@ -119,10 +107,7 @@ impl Counted {
             lit(0_i64).cast(DataType::Int64).alias("order"),
         ]);
         let later = self.only(col("seq").gt(lit(through_seq)));
-        Ok(Self {
-            rows: concat([begun, later.rows], UnionArgs::default())?,
-            ..*self
-        })
+        Ok(Self { rows: concat([begun, later.rows], UnionArgs::default())?, ..*self })
     }
 
     /// The scores that count: those after their member's last removal.
@@ -139,9 +124,7 @@ impl Counted {
 /// # Errors
 /// What polars says.
 pub fn in_parts(frame: LazyFrame) -> Result<DataFrame> {
-    Ok(frame
-        .collect_with_engine(Engine::Streaming)?
-        .unwrap_single())
+    Ok(frame.collect_with_engine(Engine::Streaming)?.unwrap_single())
 }
 
 /// How many events a frame has: so many rows of a column that takes up next to nothing.
@@ -168,12 +151,7 @@ pub fn unremoved(rows: LazyFrame) -> LazyFrame {
         .agg([col("order").max().alias("removed")]);
     let scores = rows.filter(col("removal").not());
     scores
-        .join(
-            removed,
-            [col("member")],
-            [col("member")],
-            JoinArgs::new(JoinType::Left),
-        )
+        .join(removed, [col("member")], [col("member")], JoinArgs::new(JoinType::Left))
         .filter(col("removed").is_null().or(col("order").gt(col("removed"))))
 }
 
@@ -221,10 +199,7 @@ fn rows_of(
     if !has_segments {
         return Ok(of_everyone);
     }
-    let options = ExplodeOptions {
-        empty_as_null: false,
-        keep_nulls: false,
-    };
+    let options = ExplodeOptions { empty_as_null: false, keep_nulls: false };
     let of_segments = events
         .filter(in_segments())
         .explode(by_name(["segments"], true, false), options)

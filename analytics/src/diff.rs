@@ -105,17 +105,10 @@ impl Compared {
 pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Found> {
     let began = Instant::now();
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
-    let one = arguments
-        .board
-        .as_ref()
-        .and_then(|_| rows.first())
-        .map(|row| row.no);
+    let one = arguments.board.as_ref().and_then(|_| rows.first()).map(|row| row.no);
     let job = Arc::new(Job::begin(&deployment.db, "DIFF", one).await?);
     let outcome = run(deployment, arguments, &rows, one, &job).await;
-    let found = outcome.map(|outcome| Found {
-        seconds: began.elapsed().as_secs_f64(),
-        ..outcome
-    });
+    let found = outcome.map(|outcome| Found { seconds: began.elapsed().as_secs_f64(), ..outcome });
     job.end(found).await
 }
 
@@ -135,9 +128,7 @@ async fn run(
         repaired: Set(0),
         ..Default::default()
     };
-    let run = integrity_run::Entity::insert(run)
-        .exec(&deployment.db)
-        .await?;
+    let run = integrity_run::Entity::insert(run).exec(&deployment.db).await?;
     let found = Found {
         run_id: run.last_insert_id,
         slugs: rows.iter().map(|row| (row.no, row.slug.clone())).collect(),
@@ -159,9 +150,7 @@ async fn keep(deployment: &Deployment, found: &Found) -> Result<()> {
         repaired: Set(found.repaired() as i64),
         ..Default::default()
     };
-    integrity_run::Entity::update(ended)
-        .exec_without_returning(&deployment.db)
-        .await?;
+    integrity_run::Entity::update(ended).exec_without_returning(&deployment.db).await?;
     Ok(())
 }
 
@@ -190,19 +179,12 @@ async fn compare_and_repair(
             break;
         }
         let mended = mending::mend(deployment, arguments.against, rows, &present, job).await?;
-        let parts = present
-            .iter()
-            .map(|finding| (finding.board_no, finding.partition));
+        let parts = present.iter().map(|finding| (finding.board_no, finding.partition));
         let scope = Some(parts.collect());
         let again = compare(deployment, arguments, rows, &scope, job).await?;
         found.proven.again(&again.proven);
         left = again.findings.count;
-        still = again
-            .findings
-            .kept
-            .iter()
-            .map(|finding| finding.identity())
-            .collect();
+        still = again.findings.kept.iter().map(|finding| finding.identity()).collect();
         for finding in &again.findings.kept {
             // It lay behind something else, or beyond what is kept.
             if known.insert(finding.identity()) {
@@ -251,9 +233,7 @@ async fn compare_once(
     job: &Arc<Job>,
 ) -> Result<Compared> {
     let is_meant = |no: i64, partition: Partition| {
-        scope
-            .as_ref()
-            .is_none_or(|scope| scope.contains(&(no, partition)))
+        scope.as_ref().is_none_or(|scope| scope.contains(&(no, partition)))
     };
     let mut boards = vec![];
     for row in rows {
@@ -276,9 +256,7 @@ async fn compare_once(
             compared.findings.add(finding);
         }
     }
-    let concerned = boards
-        .iter()
-        .filter(|(_, _, partitions)| !partitions.is_empty());
+    let concerned = boards.iter().filter(|(_, _, partitions)| !partitions.is_empty());
     for (place, (row, board, partitions)) in concerned.enumerate() {
         job.part(place, boards.len());
         let is_history = arguments.against != Some(Against::Standings);
@@ -308,19 +286,13 @@ async fn compare_once(
                 compared.checked = match &*proving {
                     None => standings_only::compare(&part, findings).await?,
                     Some(proving) => {
-                        proving
-                            .look_at(&part, may_be_proven, findings, proven)
-                            .await?
+                        proving.look_at(&part, may_be_proven, findings, proven).await?
                     }
                 };
                 anyhow::Ok(compared)
             }
         };
-        let mut each = pin!(side_by_side(
-            partitions.clone(),
-            PARTITIONS_AT_ONCE,
-            of_partition
-        ));
+        let mut each = pin!(side_by_side(partitions.clone(), PARTITIONS_AT_ONCE, of_partition));
         while let Some(of_partition) = each.next().await {
             compared.add(of_partition?);
         }
@@ -333,10 +305,7 @@ async fn compare_once(
 fn by_part(findings: &[Finding]) -> BTreeMap<(i64, Partition), Vec<&Finding>> {
     let mut parts: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for finding in findings {
-        parts
-            .entry((finding.board_no, finding.partition))
-            .or_default()
-            .push(finding);
+        parts.entry((finding.board_no, finding.partition)).or_default().push(finding);
     }
     parts
 }

@@ -77,17 +77,10 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
     let large = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
     let (partition, event_index, generation) =
         (int("partition")?, int("event_index")?, int("generation")?);
-    let (seq, board_no, score, at_ms) = (
-        large("seq")?,
-        large("board_no")?,
-        large("score")?,
-        large("at_ms")?,
-    );
-    let (void_partition, void_seq, void_index) = (
-        int("void_partition")?,
-        large("void_seq")?,
-        int("void_index")?,
-    );
+    let (seq, board_no, score, at_ms) =
+        (large("seq")?, large("board_no")?, large("score")?, large("at_ms")?);
+    let (void_partition, void_seq, void_index) =
+        (int("void_partition")?, large("void_seq")?, int("void_index")?);
     let (member, kind, event_id) = (
         frame.column("member")?.str()?,
         frame.column("kind")?.str()?,

@@ -71,16 +71,8 @@ impl Exported {
 
 impl fmt::Display for Exported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            entries,
-            period,
-            file,
-            seconds,
-        } = self;
-        write!(
-            f,
-            "exported {entries} entries of the period {period} to {file} in {seconds:.1} s"
-        )
+        let Self { entries, period, file, seconds } = self;
+        write!(f, "exported {entries} entries of the period {period} to {file} in {seconds:.1} s")
     }
 }
 
@@ -151,13 +143,7 @@ struct Ranks {
 
 impl Ranks {
     fn new(method: RankMethod) -> Self {
-        Self {
-            method,
-            passed: 0,
-            scores: 0,
-            first: 0,
-            score: None,
-        }
+        Self { method, passed: 0, scores: 0, first: 0, score: None }
     }
 
     /// The rank of the next entry.
@@ -200,8 +186,7 @@ impl Rows {
             None => score::format(state.score, rules.decimals),
         });
         let is_timed = rules.ties(window) != TieBreak::Member;
-        self.reached_at
-            .push(is_timed.then(|| state.tick * i64::from(rules.tick_ms)));
+        self.reached_at.push(is_timed.then(|| state.tick * i64::from(rules.tick_ms)));
     }
 
     fn into_frame(self) -> Result<DataFrame> {

@@ -112,18 +112,10 @@ impl Kind {
 impl Finding {
     /// The difference at a place that was looked at, if there is one: that of Redis, or else that of SQL. Scores that decay are shown as of an instant, rounded.
     pub fn of(board: &Board, partition: Partition, seen: &Seen, now_ms: i64) -> Option<Self> {
-        let Seen {
-            member,
-            spot,
-            history,
-            sql,
-            redis,
-        } = seen;
+        let Seen { member, spot, history, sql, redis } = seen;
         let has_row = !matches!(spot, Spot::Entry(id) if id.window != Window::All);
         let is_in_redis = matches!(spot, Spot::Entry(_));
-        let by_redis = is_in_redis
-            .then(|| Kind::between(*history, *redis))
-            .flatten();
+        let by_redis = is_in_redis.then(|| Kind::between(*history, *redis)).flatten();
         let by_sql = || has_row.then(|| Kind::between(*history, *sql)).flatten();
         let kind = by_redis.or_else(by_sql)?;
         let id = match spot {
@@ -192,10 +184,7 @@ impl Finding {
 
     /// The finding with something to say.
     pub fn noted(self, note: impl Into<String>) -> Self {
-        Self {
-            note: Some(note.into()),
-            ..self
-        }
+        Self { note: Some(note.into()), ..self }
     }
 
     /// Says that its member's history is doubted: SQL and Redis agree with each other against it.
@@ -261,9 +250,8 @@ pub fn name_wrong_windows(findings: &mut [Finding]) {
         .filter(|finding| finding.kind == Kind::Missing && is_entry(finding))
         .map(|finding| place(finding, finding.history))
         .collect();
-    for finding in findings
-        .iter_mut()
-        .filter(|finding| finding.kind == Kind::Phantom && is_entry(finding))
+    for finding in
+        findings.iter_mut().filter(|finding| finding.kind == Kind::Phantom && is_entry(finding))
     {
         if missing.contains(&place(finding, finding.redis)) {
             finding.kind = Kind::WrongWindow;
@@ -286,17 +274,8 @@ mod tests {
         assert_eq!(Kind::between(None, None), None);
         assert_eq!(Kind::between(held(1, 1), None), Some(Kind::Missing));
         assert_eq!(Kind::between(None, held(1, 1)), Some(Kind::Phantom));
-        assert_eq!(
-            Kind::between(held(1, 1), held(2, 2)),
-            Some(Kind::WrongScore)
-        );
-        assert_eq!(
-            Kind::between(held(1, 1), held(2, 1)),
-            Some(Kind::WrongTieBreak)
-        );
-        assert_eq!(
-            Kind::between(held(1, 1), Some(Held::Foreign)),
-            Some(Kind::WrongScore)
-        );
+        assert_eq!(Kind::between(held(1, 1), held(2, 2)), Some(Kind::WrongScore));
+        assert_eq!(Kind::between(held(1, 1), held(2, 1)), Some(Kind::WrongTieBreak));
+        assert_eq!(Kind::between(held(1, 1), Some(Held::Foreign)), Some(Kind::WrongScore));
     }
 }

@@ -112,19 +112,13 @@ pub fn folded(
         .sort(by, SortMultipleOptions::default());
     let mut frame = in_parts(sorted)?;
     frame.rechunk_mut();
-    Ok(Folded {
-        frame: in_order_of_members(frame)?,
-        periods,
-    })
+    Ok(Folded { frame: in_order_of_members(frame)?, periods })
 }
 
 /// Puts entries of one standings that have the same key in the order of their members. Few have in most standings, and to sort all of them by key and
 /// member takes several times as long as by the key alone.
 fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
-    let (segments, members) = (
-        frame.column("segment")?.str()?,
-        frame.column("member")?.str()?,
-    );
+    let (segments, members) = (frame.column("segment")?.str()?, frame.column("member")?.str()?);
     let (places, keys) = (frame.column("period")?.i64()?, frame.column("key")?.i64()?);
     let height = frame.height();
     let is_tied = |one: usize, other: usize| {
@@ -175,10 +169,8 @@ fn periods(board: &Board, window: Window, span_ms: Option<(i64, i64)>) -> Result
         return Ok(vec![]);
     };
     let mut periods = vec![window.period_at(first, &board.rules.zone)?];
-    while let Some(end_ms) = periods
-        .last()
-        .and_then(|period| period.end_ms)
-        .filter(|&end_ms| end_ms <= last)
+    while let Some(end_ms) =
+        periods.last().and_then(|period| period.end_ms).filter(|&end_ms| end_ms <= last)
     {
         periods.push(window.period_at(end_ms, &board.rules.zone)?);
     }
@@ -245,10 +237,7 @@ fn first_place() -> Expr {
 fn told_apart_by(events: &Counted, periods: &[Period]) -> Vec<&'static str> {
     let segment = events.has_segments.then_some("segment");
     let period = (periods.len() > 1).then_some("period");
-    [segment, period, Some("member")]
-        .into_iter()
-        .flatten()
-        .collect()
+    [segment, period, Some("member")].into_iter().flatten().collect()
 }
 
 /// One row a member, segment and period: its state. States are folded as events are.
@@ -265,26 +254,17 @@ fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
             let best_score = best(score.clone());
             (best_score.clone(), tick.filter(score.eq(best_score)).min())
         }
-        Policy::Latest => (
-            best(score.filter(tick.clone().eq(tick.clone().max()))),
-            tick.max(),
-        ),
+        Policy::Latest => (best(score.filter(tick.clone().eq(tick.clone().max()))), tick.max()),
     };
-    let states = events
-        .group_by(by.iter().copied().map(col).collect::<Vec<_>>())
-        .agg([
-            state_score.alias("score"),
-            state_tick.alias("tick"),
-            col("seq").max(),
-            len().cast(DataType::Int64).alias("events"),
-        ]);
+    let states = events.group_by(by.iter().copied().map(col).collect::<Vec<_>>()).agg([
+        state_score.alias("score"),
+        state_tick.alias("tick"),
+        col("seq").max(),
+        len().cast(DataType::Int64).alias("events"),
+    ]);
     let the_one = [("segment", lit("")), ("period", first_place())];
     let the_one = the_one.into_iter().filter(|(name, _)| !by.contains(name));
-    states.with_columns(
-        the_one
-            .map(|(name, one)| one.alias(name))
-            .collect::<Vec<_>>(),
-    )
+    states.with_columns(the_one.map(|(name, one)| one.alias(name)).collect::<Vec<_>>())
 }
 
 /// As [`fold`], where scores decay: row by row in the order of acceptance, as everybody adds them up, since sums are rounded.
@@ -294,33 +274,22 @@ fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
     events.rechunk_mut();
     let number = |name: &str| -> Result<_> { Ok(events.column(name)?.i64()?.clone()) };
     let (score, at_ms) = (number("score")?, number("at_ms")?);
-    let (member, segment) = (
-        events.column("member")?.str()?,
-        events.column("segment")?.str()?,
-    );
+    let (member, segment) = (events.column("member")?.str()?, events.column("segment")?.str()?);
     let mut sums: Vec<i64> = vec![];
     for row in 0..events.height() {
-        let (score, at_ms) = score
-            .get(row)
-            .zip(at_ms.get(row))
-            .context("a score has no value")?;
+        let (score, at_ms) = score.get(row).zip(at_ms.get(row)).context("a score has no value")?;
         let code = half_life.code(score as f64, at_ms);
         let place = |row: usize| (member.get(row), segment.get(row));
-        let before = row
-            .checked_sub(1)
-            .filter(|&before| place(before) == place(row));
+        let before = row.checked_sub(1).filter(|&before| place(before) == place(row));
         sums.push(before.map_or(code, |before| half_life.add(sums[before], code)));
     }
     events.with_column(column("sum", sums))?;
     // The last row of each has all of its events in it.
-    Ok(events
-        .lazy()
-        .group_by_stable([col("member"), col("segment"), col("period")])
-        .agg([
-            col("sum").last().alias("score"),
-            lit(0_i64).alias("tick"),
-            col("seq").max(),
-        ]))
+    Ok(events.lazy().group_by_stable([col("member"), col("segment"), col("period")]).agg([
+        col("sum").last().alias("score"),
+        lit(0_i64).alias("tick"),
+        col("seq").max(),
+    ]))
 }
 
 /// The rank key of a score and its ticks since the period's first: `score field << T | time field`.
@@ -371,60 +340,46 @@ mod tests {
     use std::sync::Arc;
 
     fn boards() -> impl Strategy<Value = Board> {
-        let zones = [
-            "UTC",
-            "America/St_Johns",
-            "Australia/Lord_Howe",
-            "Asia/Kathmandu",
-            "Europe/London",
-        ];
+        let zones =
+            ["UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Europe/London"];
         let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
         let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
-        let ties = prop_oneof![
-            Just(TieBreak::Earliest),
-            Just(TieBreak::Latest),
-            Just(TieBreak::Member)
-        ];
-        (
-            directions,
-            policies,
-            ties,
-            proptest::sample::select(zones.to_vec()),
+        let ties =
+            prop_oneof![Just(TieBreak::Earliest), Just(TieBreak::Latest), Just(TieBreak::Member)];
+        (directions, policies, ties, proptest::sample::select(zones.to_vec())).prop_filter_map(
+            "LATEST needs a time",
+            |(direction, policy, tie_break, zone)| {
+                let zone = ranking::window::parse_zone(zone).unwrap();
+                let rolling = ["1d", "3h", "2d", "4d", "2w", "2mo"];
+                let rolling = rolling.map(|name| name.parse().unwrap());
+                let decaying = ["decay:1h", "decay:3d"].map(|name| name.parse().unwrap());
+                let sums = policy == Policy::Sum && direction == Direction::HighFirst;
+                let decaying = decaying.into_iter().filter(|_| sums);
+                let windows = Window::EVERY[1..].iter().copied();
+                let windows = windows.chain(rolling).chain(decaying).collect();
+                let rules = Rules::new(RulesInput {
+                    direction,
+                    policy,
+                    tie_break,
+                    tick_ms: None,
+                    decimals: 0,
+                    min: -500,
+                    max: 500,
+                    zone,
+                    shards: 1,
+                    windows,
+                })
+                .ok()?;
+                Some(Board {
+                    no: BoardNo(1),
+                    generation: 1,
+                    admission: Default::default(),
+                    added: Default::default(),
+                    layouts: Default::default(),
+                    rules: Arc::new(rules),
+                })
+            },
         )
-            .prop_filter_map(
-                "LATEST needs a time",
-                |(direction, policy, tie_break, zone)| {
-                    let zone = ranking::window::parse_zone(zone).unwrap();
-                    let rolling = ["1d", "3h", "2d", "4d", "2w", "2mo"];
-                    let rolling = rolling.map(|name| name.parse().unwrap());
-                    let decaying = ["decay:1h", "decay:3d"].map(|name| name.parse().unwrap());
-                    let sums = policy == Policy::Sum && direction == Direction::HighFirst;
-                    let decaying = decaying.into_iter().filter(|_| sums);
-                    let windows = Window::EVERY[1..].iter().copied();
-                    let windows = windows.chain(rolling).chain(decaying).collect();
-                    let rules = Rules::new(RulesInput {
-                        direction,
-                        policy,
-                        tie_break,
-                        tick_ms: None,
-                        decimals: 0,
-                        min: -500,
-                        max: 500,
-                        zone,
-                        shards: 1,
-                        windows,
-                    })
-                    .ok()?;
-                    Some(Board {
-                        no: BoardNo(1),
-                        generation: 1,
-                        admission: Default::default(),
-                        added: Default::default(),
-                        layouts: Default::default(),
-                        rules: Arc::new(rules),
-                    })
-                },
-            )
     }
 
     /// What came of a member.
@@ -439,17 +394,9 @@ mod tests {
 
     /// Few members, scores and times, around the days on which clocks change, so that ties and boundaries abound.
     fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
-        let turns_ms = [
-            1_743_210_000_000_i64,
-            1_743_865_200_000,
-            1_762_034_460_000,
-            1_761_438_600_000,
-        ];
-        let at_ms = (
-            proptest::sample::select(turns_ms.to_vec()),
-            -6_i64..6,
-            0_i64..3,
-        )
+        let turns_ms =
+            [1_743_210_000_000_i64, 1_743_865_200_000, 1_762_034_460_000, 1_761_438_600_000];
+        let at_ms = (proptest::sample::select(turns_ms.to_vec()), -6_i64..6, 0_i64..3)
             .prop_map(|(turn, hours, seconds)| turn + hours * 1_799_999 + seconds * 1000);
         let event = (
             proptest::sample::select(&["a", "b", "ü", "Z"][..]),

@@ -84,11 +84,7 @@ impl Generated {
 
 impl fmt::Display for Generated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            events,
-            file,
-            seconds,
-        } = self;
+        let Self { events, file, seconds } = self;
         write!(f, "wrote {events} events to {file} in {seconds:.1} s")
     }
 }
@@ -101,10 +97,7 @@ pub fn generate(arguments: &Arguments, is_stopped: &AtomicBool) -> Result<Genera
     let (began, job) = (Instant::now(), Job::unrecorded()?);
     let start_ms = arguments.start.as_millisecond();
     if !(0..=START_MS_MAX).contains(&start_ms) {
-        bail!(
-            "--start is {}; a time from 1970 to the year 8970 is accepted",
-            arguments.start
-        );
+        bail!("--start is {}; a time from 1970 to the year 8970 is accepted", arguments.start);
     }
     let mut events = Events::new(arguments, start_ms);
     let mut file = FrameFile::create(&arguments.out, &schema())?;

@@ -146,10 +146,7 @@ pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> 
     let layouts = row.map(|row| row.to_ranking()).transpose()?;
     ensure!(
         layouts.is_none_or(|later| later.layouts.former == board.layouts.former),
-        Error::Overtaken(format!(
-            "board {} moved to another number of shards",
-            board.no
-        ))
+        Error::Overtaken(format!("board {} moved to another number of shards", board.no))
     );
     Ok(())
 }
@@ -192,10 +189,7 @@ pub async fn archived(
     let partition = Partition(mark.partition.try_into()?);
     let files = archive_file::of_partition(&deployment.db, board.no, partition).await?;
     let (mut parts, mut through_seq) = (vec![], 0);
-    for file in files
-        .iter()
-        .filter(|file| file.first_seq <= mark.archived_seq)
-    {
+    for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
         let path = deployment.archive_dir.join(&file.path);
         let sum = parquet::sum(&path).context(
             "a file of the archive is missing; put it back from a backup. Its partition was not changed",
@@ -259,9 +253,7 @@ pub async fn archived_with(
 /// What polars says.
 pub fn keys(columns: Vec<(&str, Vec<String>)>) -> Result<DataFrame> {
     let column = |(name, values): (&str, Vec<String>)| Series::new(name.into(), values).into();
-    Ok(DataFrame::new_infer_height(
-        columns.into_iter().map(column).collect(),
-    )?)
+    Ok(DataFrame::new_infer_height(columns.into_iter().map(column).collect())?)
 }
 
 /// A history, being read from SQL.
@@ -297,10 +289,7 @@ impl Reading<'_> {
     fn push(&mut self, row: score_event::Model) -> Result<()> {
         let (board, member) = (self.board, MemberId::new(&row.member)?);
         // Others were in the same partition before.
-        let is_meant = || {
-            self.meant
-                .contains(&self.partitions.of_member(board, &member))
-        };
+        let is_meant = || self.meant.contains(&self.partitions.of_member(board, &member));
         if board.has_moved() && !is_meant() {
             return Ok(());
         }
@@ -310,10 +299,7 @@ impl Reading<'_> {
             return Ok(());
         }
         let mut frame = std::mem::take(&mut self.held).into_frame()?;
-        let path = self
-            .spool
-            .path()
-            .join(format!("{}.parquet", self.parts.len()));
+        let path = self.spool.path().join(format!("{}.parquet", self.parts.len()));
         parquet::write(&std::fs::File::create(&path)?, &mut frame)
             .with_context(|| format!("{} cannot be written", shown(&path)))?;
         self.parts.push(parquet::scan(&path)?);

@@ -78,12 +78,7 @@ impl Imported {
 
 impl fmt::Display for Imported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            accepted,
-            known,
-            bad,
-            seconds,
-        } = self;
+        let Self { accepted, known, bad, seconds } = self;
         write!(
             f,
             "imported {accepted} events, skipped {known} that the history holds and {bad} bad rows, in {seconds:.1} s"
@@ -126,10 +121,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         })
         .collect::<Result<_>>()?;
     job.stage("reading", 0);
-    let Rows {
-        good: mut rows,
-        mut bad,
-    } = read_rows(arguments, &boards, now_ms)?;
+    let Rows { good: mut rows, mut bad } = read_rows(arguments, &boards, now_ms)?;
     set_segments(deployment, &mut rows, &segmented).await?;
     for partition in deployment.store.partitions().each() {
         settle(deployment, partition).await?;
@@ -138,18 +130,15 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     job.stage("checking", rows.len());
     let batches = batches(deployment, &rows);
     let refused = simulate(deployment, &batches, &rows, now_ms, job).await?;
-    bad.extend(refused.iter().map(|(&index, reason)| BadRow {
-        line: rows[index].line,
-        reason: reason.clone(),
-    }));
+    bad.extend(
+        refused
+            .iter()
+            .map(|(&index, reason)| BadRow { line: rows[index].line, reason: reason.clone() }),
+    );
     bad.sort_by_key(|row| row.line);
     tell_bad(arguments, &bad)?;
     job.stage("importing", rows.len());
-    let mut imported = Imported {
-        known,
-        bad: bad.len(),
-        ..Imported::default()
-    };
+    let mut imported = Imported { known, bad: bad.len(), ..Imported::default() };
     write_regions(deployment, &rows, &refused).await?;
     for (partition, indices) in &batches {
         let submissions: Vec<Submission> = indices
@@ -197,24 +186,15 @@ async fn set_segments(
     for chunk in asked.chunks(MEMBERS_MAX) {
         use member::Column::{Key, Region};
         let select = member::Entity::find().select_only().columns([Key, Region]);
-        let known: Vec<(String, Option<String>)> = select
-            .filter(Key.is_in(chunk))
-            .into_tuple()
-            .all(&deployment.db)
-            .await?;
-        regions.extend(
-            known
-                .into_iter()
-                .filter_map(|(key, region)| Some((key, region?))),
-        );
+        let known: Vec<(String, Option<String>)> =
+            select.filter(Key.is_in(chunk)).into_tuple().all(&deployment.db).await?;
+        regions.extend(known.into_iter().filter_map(|(key, region)| Some((key, region?))));
     }
     for row in rows.iter_mut().filter(is_segmented) {
         let of_member = || regions.get(row.submission.member.as_str());
         let region = row.region.as_ref().or_else(of_member);
-        row.submission.segments = region
-            .map(|region| segment_of(REGION, region))
-            .into_iter()
-            .collect();
+        row.submission.segments =
+            region.map(|region| segment_of(REGION, region)).into_iter().collect();
     }
     Ok(())
 }
@@ -227,36 +207,28 @@ async fn drop_known(
 ) -> Result<usize> {
     let mut known = known_events(deployment, rows).await?;
     let before = rows.len() + bad.len();
-    rows.retain(
-        |Row {
-             line, submission, ..
-         }| {
-            let id = submission
-                .event_id
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            let content = (submission.score, submission.at_ms.unwrap_or_default());
-            match known.entry((submission.board.no, submission.member.to_string(), id)) {
-                std::collections::hash_map::Entry::Vacant(place) => {
-                    place.insert(content);
-                    true
-                }
-                std::collections::hash_map::Entry::Occupied(first) => {
-                    if *first.get() != content {
-                        bad.push(BadRow {
-                            line: *line,
-                            reason: format!(
-                                "its event id {:?} was used with another score or time",
-                                first.key().2
-                            ),
-                        });
-                    }
-                    false
-                }
+    rows.retain(|Row { line, submission, .. }| {
+        let id = submission.event_id.as_ref().map(ToString::to_string).unwrap_or_default();
+        let content = (submission.score, submission.at_ms.unwrap_or_default());
+        match known.entry((submission.board.no, submission.member.to_string(), id)) {
+            std::collections::hash_map::Entry::Vacant(place) => {
+                place.insert(content);
+                true
             }
-        },
-    );
+            std::collections::hash_map::Entry::Occupied(first) => {
+                if *first.get() != content {
+                    bad.push(BadRow {
+                        line: *line,
+                        reason: format!(
+                            "its event id {:?} was used with another score or time",
+                            first.key().2
+                        ),
+                    });
+                }
+                false
+            }
+        }
+    });
     Ok(before - rows.len() - bad.len())
 }
 
@@ -264,10 +236,8 @@ async fn drop_known(
 fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)> {
     let mut by_partition: BTreeMap<Partition, Vec<usize>> = BTreeMap::new();
     for (index, row) in rows.iter().enumerate() {
-        let partition = deployment
-            .store
-            .partitions()
-            .of_member(&row.submission.board, &row.submission.member);
+        let partition =
+            deployment.store.partitions().of_member(&row.submission.board, &row.submission.member);
         by_partition.entry(partition).or_default().push(index);
     }
     by_partition
@@ -297,9 +267,7 @@ async fn simulate(
         let folded = fold_after(deployment, *partition, batch, now_ms, &written).await?;
         for StandingsChange { id, entries, .. } in folded.changes {
             written.extend(
-                entries
-                    .into_iter()
-                    .filter_map(|(member, key)| Some(((id.clone(), member), key?))),
+                entries.into_iter().filter_map(|(member, key)| Some(((id.clone(), member), key?))),
             );
         }
         for (&index, verdict) in indices.iter().zip(folded.verdicts) {
@@ -321,10 +289,8 @@ async fn fold_after(
     written: &HashMap<(StandingsId, MemberId), RankKey>,
 ) -> Result<Folded> {
     loop {
-        let mut snapshot = deployment
-            .store
-            .snapshot(partition, batch.wanted(), deployment.dedup, now_ms)
-            .await?;
+        let mut snapshot =
+            deployment.store.snapshot(partition, batch.wanted(), deployment.dedup, now_ms).await?;
         for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
             for (member, key) in members.iter().zip(keys) {
                 if let Some(later) = written.get(&(id.clone(), member.clone())) {
@@ -380,10 +346,7 @@ async fn write_regions(
     rows: &[Row],
     refused: &BTreeMap<usize, String>,
 ) -> Result<()> {
-    let taken = rows
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| !refused.contains_key(index));
+    let taken = rows.iter().enumerate().filter(|(index, _)| !refused.contains_key(index));
     let regions: BTreeMap<String, String> = taken
         .filter_map(|(_, row)| Some((row.submission.member.to_string(), row.region.clone()?)))
         .collect();
@@ -394,9 +357,8 @@ async fn write_regions(
         region: Set(Some(region)),
         created_at_ms: Set(entity::now_ms()),
     };
-    let replace = OnConflict::column(member::Column::Key)
-        .update_column(member::Column::Region)
-        .to_owned();
+    let replace =
+        OnConflict::column(member::Column::Key).update_column(member::Column::Region).to_owned();
     entity::persist::insert_chunked::<member::Entity, _>(
         &deployment.db,
         regions.into_iter().map(row).collect(),

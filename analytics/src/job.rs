@@ -95,11 +95,7 @@ impl Job {
             "{spinner} {msg} {bar:30} {human_pos}/{human_len} {per_sec} {eta}",
         )?);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Ok(Self {
-            record,
-            bar,
-            progress: Mutex::new(Progress::new()),
-        })
+        Ok(Self { record, bar, progress: Mutex::new(Progress::new()) })
     }
 
     /// Says that it begins one of so many equal parts, from 0: the stages that follow belong to that.
@@ -161,22 +157,11 @@ impl Job {
 
 impl Progress {
     fn new() -> Self {
-        Self {
-            part: 0,
-            parts: 1,
-            before: 0.0,
-            is_begun: false,
-            done: 0,
-            steps: 0,
-        }
+        Self { part: 0, parts: 1, before: 0.0, is_begun: false, done: 0, steps: 0 }
     }
 
     fn begin_part(&mut self, part: usize, parts: usize) {
-        *self = Self {
-            part: part.min(parts),
-            parts: parts.max(1),
-            ..Self::new()
-        };
+        *self = Self { part: part.min(parts), parts: parts.max(1), ..Self::new() };
     }
 
     fn begin_stage(&mut self, steps: usize) {

@@ -36,11 +36,7 @@ impl<'a> Listing<'a> {
         period: Period,
     ) -> Self {
         let id = StandingsId::of(&board, segment, window, &period);
-        Self {
-            standings: Standings::new(&deployment.store, &board, id, period),
-            deployment,
-            board,
-        }
+        Self { standings: Standings::new(&deployment.store, &board, id, period), deployment, board }
     }
 
     /// What is read.

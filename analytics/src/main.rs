@@ -186,10 +186,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         "LAUREL_ANALYTICS",
     ])?;
     let Ok(filter) = EnvFilter::try_new(&arguments.log) else {
-        bail!(
-            "LAUREL_LOG: {:?} is no filter; info is accepted",
-            arguments.log
-        )
+        bail!("LAUREL_LOG: {:?} is no filter; info is accepted", arguments.log)
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -208,11 +205,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode> {
         .connect_sql()
         .await
         .context("the database cannot be opened (LAUREL_DATABASE_URL)")?;
-    let deployment = arguments
-        .settings
-        .open(db)
-        .await
-        .context("the stores cannot be opened")?;
+    let deployment = arguments.settings.open(db).await.context("the stores cannot be opened")?;
     let outcome = work_until(stop, &deployment, arguments.command, arguments.json).await;
     deployment.close().await;
     outcome
@@ -318,11 +311,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         deployment.store.load_exclusively();
     }
     match command {
-        Command::Rebuild {
-            board,
-            shards: Some(shards),
-            ..
-        } => {
+        Command::Rebuild { board, shards: Some(shards), .. } => {
             let board = find_board(deployment, &board).await?;
             let moved = reshard::reshard(deployment, &board, shards).await?;
             tell(json, &reshard::to_json(&moved), &moved.to_string());
@@ -363,9 +352,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let restored = restore::restore(deployment).await?;
             tell(json, &restored.to_json(), &restored.to_string());
         }
-        Command::Restore {
-            board: Some(slug), ..
-        } => {
+        Command::Restore { board: Some(slug), .. } => {
             let board = find_board(deployment, &slug).await?;
             let rebuilt = restore::restore_board(deployment, &board).boxed().await?;
             tell(json, &rebuilt.to_json(), &rebuilt.to_string());
@@ -416,18 +403,12 @@ where
 async fn find_boards(deployment: &Deployment, slug: Option<&str>) -> Result<Vec<board::Model>> {
     match slug {
         Some(slug) => Ok(vec![find_board(deployment, slug).await?]),
-        None => Ok(board::living()
-            .order_by_asc(board::Column::Slug)
-            .all(&deployment.db)
-            .await?),
+        None => Ok(board::living().order_by_asc(board::Column::Slug).all(&deployment.db).await?),
     }
 }
 
 async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model> {
-    let row = board::living()
-        .filter(board::Column::Slug.eq(slug))
-        .one(&deployment.db)
-        .await?;
+    let row = board::living().filter(board::Column::Slug.eq(slug)).one(&deployment.db).await?;
     row.with_context(|| format!("there is no board {slug:?}"))
 }
 

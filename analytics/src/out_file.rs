@@ -25,11 +25,7 @@ impl OutFile {
         name.push(format!(".{}.partial", std::process::id()));
         let temporary = path.with_file_name(name);
         let file = File::create(&temporary).with_context(cannot)?;
-        Ok(Self {
-            path: path.to_owned(),
-            temporary,
-            file,
-        })
+        Ok(Self { path: path.to_owned(), temporary, file })
     }
 
     /// The open file, to write to.
@@ -45,10 +41,8 @@ impl OutFile {
     /// # Errors
     /// Where the disk is full, or the directory cannot be written to.
     pub fn finish(self) -> Result<()> {
-        let renamed = self
-            .file
-            .sync_all()
-            .and_then(|()| std::fs::rename(&self.temporary, &self.path));
+        let renamed =
+            self.file.sync_all().and_then(|()| std::fs::rename(&self.temporary, &self.path));
         renamed.with_context(|| format!("{} cannot be written", shown(&self.path)))
     }
 }

@@ -85,9 +85,7 @@ pub fn copy_durably(from: &Path, to: &Path, meant: &Sum) -> Result<()> {
 /// # Errors
 /// Where the disk does not take it.
 pub fn write(file: &File, frame: &mut DataFrame) -> Result<()> {
-    ParquetWriter::new(file)
-        .with_compression(ParquetCompression::Zstd(None))
-        .finish(frame)?;
+    ParquetWriter::new(file).with_compression(ParquetCompression::Zstd(None)).finish(frame)?;
     Ok(())
 }
 
@@ -136,11 +134,7 @@ pub fn sum(path: &Path) -> Result<Sum> {
         }
     };
     read().with_context(|| format!("{} cannot be read", shown(path)))?;
-    let sha256 = hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Sum { bytes, sha256 })
 }
 

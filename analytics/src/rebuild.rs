@@ -71,15 +71,7 @@ pub struct Rebuilt {
 impl Rebuilt {
     /// Its figures.
     pub fn to_json(self) -> serde_json::Value {
-        let Self {
-            events,
-            standings,
-            entries,
-            later,
-            beaten,
-            mended,
-            ..
-        } = self;
+        let Self { events, standings, entries, later, beaten, mended, .. } = self;
         serde_json::json!({
             "events": events, "standings": standings, "entries": entries, "laterEvents": later, "beaten": beaten, "mendedMembers": mended,
             "readingSeconds": self.reading_s, "foldingSeconds": self.folding_s, "loadingSeconds": self.loading_s,
@@ -106,15 +98,7 @@ impl Rebuilt {
 
 impl fmt::Display for Rebuilt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            events,
-            standings,
-            entries,
-            later,
-            mended,
-            seconds,
-            ..
-        } = self;
+        let Self { events, standings, entries, later, mended, seconds, .. } = self;
         write!(
             f,
             "rebuilt {entries} entries of {standings} standings from {events} events, and {later} that came meanwhile, in {seconds:.1} s"
@@ -160,9 +144,7 @@ async fn present(
     no: i64,
     window: Option<Window>,
 ) -> Result<(Board, BTreeSet<Window>)> {
-    let row = reshard::at_rest(deployment, no)
-        .await?
-        .context("the board was deleted")?;
+    let row = reshard::at_rest(deployment, no).await?.context("the board was deleted")?;
     let board = row.to_ranking()?;
     let windows = match window {
         Some(window) if board.rules.is_shown(window) => {
@@ -380,9 +362,7 @@ async fn load(
         let each = runs.into_iter().map(|run| {
             let from = run.rows.start;
             let entry = move |index| (sorted.member(from + index), sorted.key(from + index));
-            staged
-                .load(run.id.clone(), run.period.clone(), run.rows.len(), entry)
-                .boxed()
+            staged.load(run.id.clone(), run.period.clone(), run.rows.len(), entry).boxed()
         });
         let mut loading = stream::iter(each.collect::<Vec<_>>()).buffer_unordered(LOADS_AT_ONCE);
         while let Some(loaded) = loading.next().await {

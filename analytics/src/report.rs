@@ -80,20 +80,12 @@ pub async fn report(
     let id = StandingsId::all_time(&board, String::new());
     let mut standings = fold::standings(&board, Window::All, &everyone, now_ms)?;
     let entries = standings.remove(&id).unwrap_or_default();
-    ensure!(
-        !entries.is_empty(),
-        "board {} has no entries yet; a report needs some",
-        row.slug
-    );
+    ensure!(!entries.is_empty(), "board {} has no entries yet; a report needs some", row.slug);
     let figures = Figures::new(row, &board, &events, &entries, now_ms)?;
     job.stage("drawing", 0);
     let page = page::page(&figures)?;
     let out = OutFile::create(&arguments.out)?;
     out.file()?.write_all(page.as_bytes())?;
     out.finish()?;
-    Ok(Reported {
-        figures,
-        file: shown(&arguments.out),
-        seconds: began.elapsed().as_secs_f64(),
-    })
+    Ok(Reported { figures, file: shown(&arguments.out), seconds: began.elapsed().as_secs_f64() })
 }

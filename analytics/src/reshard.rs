@@ -28,13 +28,6 @@ pub async fn reshard(
 
 /// Its figures.
 pub fn to_json(moved: &Resharded) -> serde_json::Value {
-    let Resharded {
-        from,
-        to,
-        standings,
-        held_ms,
-        unread_ms,
-        seconds,
-    } = moved;
+    let Resharded { from, to, standings, held_ms, unread_ms, seconds } = moved;
     serde_json::json!({ "from": from, "to": to, "standings": standings, "held_ms": held_ms, "unread_ms": unread_ms, "seconds": seconds })
 }

@@ -30,11 +30,7 @@ impl Restored {
 
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} partitions are level with SQL, after {:.1} s",
-            self.partitions, self.seconds
-        )
+        write!(f, "{} partitions are level with SQL, after {:.1} s", self.partitions, self.seconds)
     }
 }
 
@@ -73,8 +69,5 @@ async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
         settled?;
         job.advance(1);
     }
-    Ok(Restored {
-        partitions: count,
-        seconds: began.elapsed().as_secs_f64(),
-    })
+    Ok(Restored { partitions: count, seconds: began.elapsed().as_secs_f64() })
 }

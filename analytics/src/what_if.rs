@@ -128,21 +128,12 @@ pub async fn what_if(
         board: row.slug.clone(),
         window: choice.window.to_string(),
         period: period.label.clone(),
-        rules: [before_rules, after_rules].map(|rules| {
-            [
-                rules.policy.name(),
-                rules.tie_break.name(),
-                rules.direction.name(),
-            ]
-        }),
+        rules: [before_rules, after_rules]
+            .map(|rules| [rules.policy.name(), rules.tie_break.name(), rules.direction.name()]),
         events: history.counted.count,
         entries: after.len(),
         moved: movers.len(),
-        top: after
-            .iter()
-            .take(first)
-            .map(|entry| place(&entry.member))
-            .collect(),
+        top: after.iter().take(first).map(|entry| place(&entry.member)).collect(),
         movers: movers.into_iter().take(first).map(place).collect(),
     })
 }
@@ -154,10 +145,8 @@ fn other_rules(rules: &Rules, arguments: &Arguments) -> Result<Rules> {
         Some(text) => score::parse(text, rules.decimals),
         None => Ok(present),
     };
-    let (min, max) = (
-        bound(&arguments.min_score, rules.min)?,
-        bound(&arguments.max_score, rules.max)?,
-    );
+    let (min, max) =
+        (bound(&arguments.min_score, rules.min)?, bound(&arguments.max_score, rules.max)?);
     let has_tick = ![tie_break, rules.tie_break].contains(&TieBreak::Member);
     let is_same_range = (min, max) == (rules.min, rules.max);
     Ok(Rules::new(RulesInput {
@@ -176,11 +165,7 @@ fn other_rules(rules: &Rules, arguments: &Arguments) -> Result<Rules> {
 
 /// A board with those rules of which nothing is sealed: the fold makes past periods too.
 fn under(board: &Board, rules: Rules) -> Board {
-    Board {
-        rules: Arc::new(rules),
-        added: Arc::new(BTreeMap::new()),
-        ..board.clone()
-    }
+    Board { rules: Arc::new(rules), added: Arc::new(BTreeMap::new()), ..board.clone() }
 }
 
 /// The events that may count in a standings, and all removals.
@@ -188,9 +173,7 @@ fn of_standings(events: &Counted, choice: &Choice, period: &Period) -> Counted {
     let at_ms = || col("at_ms");
     let mut counts = col("segment").eq(lit(choice.segment.as_str()));
     if let Some(end_ms) = period.end_ms {
-        let inside = at_ms()
-            .gt_eq(lit(period.start_ms))
-            .and(at_ms().lt(lit(end_ms)));
+        let inside = at_ms().gt_eq(lit(period.start_ms)).and(at_ms().lt(lit(end_ms)));
         counts = counts.and(inside);
     }
     events.only(col("removal").or(counts))
@@ -220,11 +203,7 @@ impl Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [before, after] = self.rules.map(|rules| rules.join(", "));
-        writeln!(
-            f,
-            "{} {} {}: {after} instead of {before}",
-            self.board, self.window, self.period
-        )?;
+        writeln!(f, "{} {} {}: {after} instead of {before}", self.board, self.window, self.period)?;
         write!(f, "{} of {} members would move", self.moved, self.entries)?;
         for (title, places) in [("top", &self.top), ("farthest moves", &self.movers)] {
             if places.is_empty() {
@@ -242,17 +221,9 @@ impl fmt::Display for Found {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |place: &Option<(usize, String)>| {
-            let shown = place
-                .as_ref()
-                .map(|(rank, score)| format!("{rank} with {score}"));
+            let shown = place.as_ref().map(|(rank, score)| format!("{rank} with {score}"));
             shown.unwrap_or_else(|| "not there".to_owned())
         };
-        write!(
-            f,
-            "{}: {}, now {}",
-            self.member,
-            text(&self.after),
-            text(&self.before)
-        )
+        write!(f, "{}: {}, now {}", self.member, text(&self.after), text(&self.before))
     }
 }

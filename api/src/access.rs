@@ -54,9 +54,7 @@ impl Scope {
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        [Self::Read, Self::Submit, Self::Admin]
-            .into_iter()
-            .find(|scope| scope.name() == name)
+        [Self::Read, Self::Submit, Self::Admin].into_iter().find(|scope| scope.name() == name)
     }
 
     /// It and the scopes it includes.
@@ -75,12 +73,7 @@ impl Access {
     /// Has checked none yet.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            checked: Cache::builder()
-                .max_capacity(TOKENS_MAX)
-                .time_to_live(REMEMBERED)
-                .build(),
-        }
+        Self { checked: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(REMEMBERED).build() }
     }
 
     /// Who a bearer token speaks for.
@@ -103,22 +96,14 @@ impl Access {
             .and_then(|rest| rest.split_once('_'))
             .map(|(id, _)| id)
             .ok_or_else(refused)?;
-        let row = access_token::Entity::find_by_id(id)
-            .one(db)
-            .await?
-            .ok_or_else(refused)?;
+        let row = access_token::Entity::find_by_id(id).one(db).await?.ok_or_else(refused)?;
         let ended = row.revoked_at_ms.is_some()
-            || row
-                .expires_at_ms
-                .is_some_and(|end_ms| end_ms <= entity::now_ms());
+            || row.expires_at_ms.is_some_and(|end_ms| end_ms <= entity::now_ms());
         if row.hash != hash || ended {
             return Err(refused());
         }
         let scope = Scope::from_name(&row.scope).ok_or_else(refused)?;
-        let principal = Arc::new(Principal {
-            scope,
-            member: row.member,
-        });
+        let principal = Arc::new(Principal { scope, member: row.member });
         self.checked.insert(hash, principal.clone()).await;
         Ok(principal)
     }
@@ -146,9 +131,7 @@ pub async fn create(
         expires_at_ms: Set(lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64)),
         revoked_at_ms: Set(None),
     };
-    access_token::Entity::insert(row)
-        .exec_without_returning(db)
-        .await?;
+    access_token::Entity::insert(row).exec_without_returning(db).await?;
     Ok(token)
 }
 
@@ -162,10 +145,7 @@ pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
         revoked_at_ms: Set(Some(entity::now_ms())),
         ..Default::default()
     };
-    match access_token::Entity::update(row)
-        .exec_without_returning(db)
-        .await
-    {
+    match access_token::Entity::update(row).exec_without_returning(db).await {
         Ok(result) => Ok(result.rows_affected > 0),
         Err(sea_orm::DbErr::RecordNotUpdated) => Ok(false),
         Err(error) => Err(error.into()),
@@ -177,15 +157,9 @@ pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
 /// # Errors
 /// What SQL says.
 pub async fn list(db: &DatabaseConnection) -> Result<Vec<access_token::Model>> {
-    Ok(access_token::Entity::find()
-        .order_by_asc(access_token::Column::CreatedAtMs)
-        .all(db)
-        .await?)
+    Ok(access_token::Entity::find().order_by_asc(access_token::Column::CreatedAtMs).all(db).await?)
 }
 
 fn hash_of(token: &str) -> String {
-    Sha256::digest(token.as_bytes())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

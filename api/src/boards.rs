@@ -34,11 +34,7 @@ impl KnownBoard {
     /// `INTERNAL` where the row is broken.
     pub fn new(row: board::Model) -> Result<Arc<Self>> {
         let (board, segment_by) = (row.to_ranking()?, row.segment_attributes()?);
-        Ok(Arc::new(Self {
-            row,
-            board,
-            segment_by,
-        }))
+        Ok(Arc::new(Self { row, board, segment_by }))
     }
 }
 

@@ -53,18 +53,9 @@ impl Committers {
         for partition in deployment.store.partitions().each() {
             let queue = Arc::new(FairQueue::new());
             queues.push(queue.clone());
-            tasks.push(tokio::spawn(run(
-                deployment.clone(),
-                partition,
-                queue,
-                signals.clone(),
-            )));
+            tasks.push(tokio::spawn(run(deployment.clone(), partition, queue, signals.clone())));
         }
-        Self {
-            queues,
-            tasks,
-            signals: signals.clone(),
-        }
+        Self { queues, tasks, signals: signals.clone() }
     }
 
     /// Submits to one partition and waits for what became of it. The turn is that of the first one's board.
@@ -78,15 +69,9 @@ impl Committers {
     ) -> Result<Placed> {
         let (reply, answer) = oneshot::channel();
         let queue = &self.queues[usize::from(partition.0)];
-        let board = submissions
-            .first()
-            .map_or(BoardNo(0), |first| first.board.no);
+        let board = submissions.first().map_or(BoardNo(0), |first| first.board.no);
         let count = submissions.len();
-        let order = Order {
-            submissions,
-            count,
-            reply,
-        };
+        let order = Order { submissions, count, reply };
         queue.push(board, count, order).map_err(|_| {
             Error::new(ErrorCode::Unavailable, format!("{REQUESTS_OF_BOARD_MAX} requests wait for this board already; try again in a second"))
         })?;
@@ -148,9 +133,8 @@ impl Taken {
         if orders.is_empty() {
             return None;
         }
-        let submissions = orders
-            .iter_mut()
-            .flat_map(|order| std::mem::take(&mut order.submissions));
+        let submissions =
+            orders.iter_mut().flat_map(|order| std::mem::take(&mut order.submissions));
         let prepared = Prepared::new(submissions.collect(), now_ms());
         Some(Self { orders, prepared })
     }
@@ -174,9 +158,8 @@ async fn commit(
         let seconds = began.elapsed().as_secs_f64();
         METRICS.commit_seconds.observe(seconds);
     }
-    let mut verdicts = result
-        .as_ref()
-        .map_or_else(|_| [].iter(), |submitted| submitted.verdicts.iter());
+    let mut verdicts =
+        result.as_ref().map_or_else(|_| [].iter(), |submitted| submitted.verdicts.iter());
     for order in taken.orders {
         let answer = match &result {
             Ok(submitted) => Ok(Placed {

@@ -55,20 +55,12 @@ const WEIGHTS: [(&str, u64); 6] = [
 pub fn check(document: &ExecutableDocument, variables: &Variables) -> Result<()> {
     let mut total: u64 = 0;
     for (_, operation) in document.operations.iter() {
-        let defaults = operation
-            .node
-            .variable_definitions
-            .iter()
-            .filter_map(|definition| {
-                let default = definition.node.default_value.as_ref()?;
-                Some((definition.node.name.node.clone(), default.node.clone()))
-            });
-        let mut costs = Costs {
-            document,
-            variables,
-            defaults: defaults.collect(),
-            fragments: HashMap::new(),
-        };
+        let defaults = operation.node.variable_definitions.iter().filter_map(|definition| {
+            let default = definition.node.default_value.as_ref()?;
+            Some((definition.node.name.node.clone(), default.node.clone()))
+        });
+        let mut costs =
+            Costs { document, variables, defaults: defaults.collect(), fragments: HashMap::new() };
         total = total.saturating_add(costs.of(&operation.node.selection_set.node, 0)?);
     }
     if total > COST_MAX {
@@ -137,24 +129,16 @@ impl Costs<'_> {
 
     /// How many objects a field can answer with.
     fn objects(&self, field: &Field) -> u64 {
-        let argument = |name: &str| {
-            field
-                .get_argument(name)
-                .map(|value| self.resolve(&value.node))
-        };
+        let argument = |name: &str| field.get_argument(name).map(|value| self.resolve(&value.node));
         let count = |name: &str| argument(name).and_then(|value| number(&value));
         if let Some(count) = COUNTS.into_iter().find_map(count) {
             return count;
         }
         if field.name.node == "neighbors" {
-            return 1 + AROUND
-                .into_iter()
-                .map(|name| count(name).unwrap_or(5))
-                .sum::<u64>();
+            return 1 + AROUND.into_iter().map(|name| count(name).unwrap_or(5)).sum::<u64>();
         }
-        if let Some(length) = LISTS
-            .into_iter()
-            .find_map(|name| argument(name).and_then(|value| length(&value)))
+        if let Some(length) =
+            LISTS.into_iter().find_map(|name| argument(name).and_then(|value| length(&value)))
         {
             // An empty list of an input does not make the answer free.
             return length.max(1);
@@ -169,10 +153,7 @@ impl Costs<'_> {
 
     fn resolve(&self, value: &Value) -> ConstValue {
         let by_name = |name: Name| {
-            let value = self
-                .variables
-                .get(&name)
-                .or_else(|| self.defaults.get(&name));
+            let value = self.variables.get(&name).or_else(|| self.defaults.get(&name));
             Ok::<_, ()>(value.cloned().unwrap_or_default())
         };
         value.clone().into_const_with(by_name).unwrap_or_default()
@@ -229,10 +210,7 @@ mod tests {
             "query($n: Int) { boards(first: $n) { nodes { standings { top(last: $n) { nodes { rank } } } } } }",
             serde_json::json!({ "n": 1000 })
         ));
-        assert!(is_accepted(
-            "{ boards { nodes { standings { top { nodes { rank } } } } } }",
-            none
-        ));
+        assert!(is_accepted("{ boards { nodes { standings { top { nodes { rank } } } } } }", none));
     }
 
     #[test]

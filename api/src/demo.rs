@@ -55,13 +55,9 @@ pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<us
             );
         }
     }
-    let largest = find_or_create(
-        &deployment.db,
-        LARGEST,
-        "Largest commit, all projects",
-        Policy::Best,
-    )
-    .await?;
+    let largest =
+        find_or_create(&deployment.db, LARGEST, "Largest commit, all projects", Policy::Best)
+            .await?;
     for partition in deployment.store.partitions().each() {
         settle(deployment, partition).await?;
     }
@@ -92,15 +88,13 @@ pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<us
             by_partition.entry(partition).or_default().push(submission);
         }
     }
-    let batches = by_partition
-        .into_iter()
-        .flat_map(|(partition, submissions)| {
-            let chunks: Vec<_> = submissions
-                .chunks(COMMIT_EVENTS_MAX)
-                .map(|chunk| (partition, chunk.to_vec()))
-                .collect();
-            chunks
-        });
+    let batches = by_partition.into_iter().flat_map(|(partition, submissions)| {
+        let chunks: Vec<_> = submissions
+            .chunks(COMMIT_EVENTS_MAX)
+            .map(|chunk| (partition, chunk.to_vec()))
+            .collect();
+        chunks
+    });
     let mut placed = futures::stream::iter(
         batches.map(|(partition, batch)| committers.submit(partition, batch)),
     )
@@ -126,18 +120,12 @@ pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
     let rows = rows()?;
     let mut slugs: BTreeSet<&str> = rows.iter().map(|row| row.board.as_str()).collect();
     slugs.insert(LARGEST);
-    let boards = board::living()
-        .filter(board::Column::Slug.is_in(slugs.clone()))
-        .all(db)
-        .await?;
+    let boards = board::living().filter(board::Column::Slug.is_in(slugs.clone())).all(db).await?;
     if boards.len() < slugs.len() {
         return Ok(false);
     }
     // What is archived was there.
-    if boards
-        .iter()
-        .any(|board| board.archived_before_ms.is_some())
-    {
+    if boards.iter().any(|board| board.archived_before_ms.is_some()) {
         return Ok(true);
     }
     let numbers = boards.iter().map(|board| board.no);
@@ -150,25 +138,16 @@ pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
 
 /// The event ids of a board that the history holds: the dedup window forgets them after a day.
 async fn known_ids(db: &DatabaseConnection, board: &Board) -> Result<HashSet<String>> {
-    let select = score_event::Entity::find()
-        .select_only()
-        .column(score_event::Column::EventId);
-    let ids: Vec<Option<String>> = select
-        .filter(score_event::Column::BoardNo.eq(board.no.0))
-        .into_tuple()
-        .all(db)
-        .await?;
+    let select = score_event::Entity::find().select_only().column(score_event::Column::EventId);
+    let ids: Vec<Option<String>> =
+        select.filter(score_event::Column::BoardNo.eq(board.no.0)).into_tuple().all(db).await?;
     Ok(ids.into_iter().flatten().collect())
 }
 
 fn rows() -> Result<Vec<Row>> {
     let mut text = String::new();
-    GzDecoder::new(EVENTS)
-        .read_to_string(&mut text)
-        .context("the demo's events are broken")?;
-    Ok(csv::Reader::from_reader(text.as_bytes())
-        .deserialize()
-        .collect::<Result<_, _>>()?)
+    GzDecoder::new(EVENTS).read_to_string(&mut text).context("the demo's events are broken")?;
+    Ok(csv::Reader::from_reader(text.as_bytes()).deserialize().collect::<Result<_, _>>()?)
 }
 
 async fn find_or_create(
@@ -189,26 +168,12 @@ async fn find_or_create(
         shards: 1,
         windows: vec![Window::Daily, Window::Weekly, Window::Monthly],
     })?;
-    if let Some(row) = board::living()
-        .filter(board::Column::Slug.eq(slug))
-        .one(db)
-        .await?
-    {
+    if let Some(row) = board::living().filter(board::Column::Slug.eq(slug)).one(db).await? {
         let ours = board::of_rules(slug, title, &rules, "UTC", row.created_at_ms);
-        let ours = board::ActiveModel {
-            no: Set(row.no),
-            ..ours
-        }
-        .try_into_model()?;
-        ensure!(
-            ours == row,
-            "there is a board {slug} of your own; the demo will not touch it"
-        );
+        let ours = board::ActiveModel { no: Set(row.no), ..ours }.try_into_model()?;
+        ensure!(ours == row, "there is a board {slug} of your own; the demo will not touch it");
         return Ok(row.to_ranking()?);
     }
     let row = board::of_rules(slug, title, &rules, "UTC", entity::now_ms());
-    Ok(board::Entity::insert(row)
-        .exec_with_returning(db)
-        .await?
-        .to_ranking()?)
+    Ok(board::Entity::insert(row).exec_with_returning(db).await?.to_ranking()?)
 }

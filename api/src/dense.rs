@@ -25,19 +25,13 @@ impl App {
         keys: &[RankKey],
     ) -> Result<Vec<Result<u64>>> {
         let layout = standings.rules.layout(standings.id.window);
-        let mut asked: Vec<(RankKey, usize)> = keys
-            .iter()
-            .map(|&key| layout.first_of_score(key))
-            .zip(0..)
-            .collect();
+        let mut asked: Vec<(RankKey, usize)> =
+            keys.iter().map(|&key| layout.first_of_score(key)).zip(0..).collect();
         asked.sort_unstable();
         let mut found: Vec<Result<u64>> = vec![Err(too_many()); keys.len()];
         let mut left = asked.into_iter().peekable();
         // The first place of all: no member is before a space.
-        let mut from = Placed {
-            key: RankKey::from_i64(0)?,
-            member: MemberId::new(" ")?,
-        };
+        let mut from = Placed { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
             let (_, entries) = self.forward(standings, &from, step).await?;

@@ -51,10 +51,7 @@ const HELD: &str = "this board is moving to another number of shards; try again 
 impl Error {
     /// An error of that code.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
+        Self { code, message: message.into() }
     }
 
     /// `BAD_USER_INPUT`.
@@ -64,18 +61,12 @@ impl Error {
 
     fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");
-        Self::new(
-            ErrorCode::Internal,
-            "something is wrong on the server; its log has the cause",
-        )
+        Self::new(ErrorCode::Internal, "something is wrong on the server; its log has the cause")
     }
 
     fn unavailable(cause: &dyn std::fmt::Display) -> Self {
         tracing::warn!(%cause, "a store is not available");
-        Self::new(
-            ErrorCode::Unavailable,
-            "a store does not answer for now; try again later",
-        )
+        Self::new(ErrorCode::Unavailable, "a store does not answer for now; try again later")
     }
 }
 

@@ -55,10 +55,7 @@ impl<'d> Asked<'d> {
                 if !self.is_order_of(fields) {
                     let mut unordered = std::mem::take(fields);
                     // A field of another type's fragment is not in the answer.
-                    let there = self
-                        .0
-                        .keys()
-                        .filter_map(|key| unordered.swap_remove_entry(*key));
+                    let there = self.0.keys().filter_map(|key| unordered.swap_remove_entry(*key));
                     fields.extend(there);
                     fields.extend(unordered);
                 }
@@ -92,9 +89,6 @@ mod tests {
         )
         .unwrap();
         restore(&mut data, &document, Some("Q"));
-        assert_eq!(
-            data.to_string(),
-            "{b: [{y: 4, z: 5, t: 1, x: 3, w: 2}, null], a: 1}"
-        );
+        assert_eq!(data.to_string(), "{b: [{y: 4, z: 5, t: 1, x: 3, w: 2}, null], a: 1}");
     }
 }

@@ -28,10 +28,7 @@ impl Friends {
     #[must_use]
     pub fn new() -> Self {
         let bytes = |friends: &Arc<[MemberId]>| {
-            let bytes: usize = friends
-                .iter()
-                .map(|friend| friend.as_str().len() + 40)
-                .sum();
+            let bytes: usize = friends.iter().map(|friend| friend.as_str().len() + 40).sum();
             u32::try_from(bytes + 100).unwrap_or(u32::MAX)
         };
         Self(Known::new(BYTES_MAX, bytes))
@@ -59,10 +56,8 @@ impl Friends {
                     .await?;
                 friends.extend(keys);
             }
-            let mut friends: Vec<MemberId> = friends
-                .iter()
-                .map(|key| MemberId::new(key))
-                .collect::<ranking::Result<_>>()?;
+            let mut friends: Vec<MemberId> =
+                friends.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?;
             friends.sort_unstable();
             Ok(friends.into())
         };
@@ -92,10 +87,7 @@ impl Friends {
             let of_member = Condition::any()
                 .add(friendship::Column::Low.eq(member.as_str()))
                 .add(friendship::Column::High.eq(member.as_str()));
-            let count = friendship::Entity::find()
-                .filter(of_member)
-                .count(&transaction)
-                .await?;
+            let count = friendship::Entity::find().filter(of_member).count(&transaction).await?;
             if count > FRIENDS_MAX as u64 {
                 transaction.rollback().await?;
                 return Err(Error::new(
@@ -138,12 +130,8 @@ pub async fn ensure_row(db: &DatabaseConnection, key: &MemberId) -> Result<()> {
         region: Set(None),
         created_at_ms: Set(now_ms()),
     };
-    let known = OnConflict::column(member::Column::Key)
-        .do_nothing_on([member::Column::Key])
-        .to_owned();
-    member::Entity::insert(row)
-        .on_conflict(known)
-        .exec_without_returning(db)
-        .await?;
+    let known =
+        OnConflict::column(member::Column::Key).do_nothing_on([member::Column::Key]).to_owned();
+    member::Entity::insert(row).on_conflict(known).exec_without_returning(db).await?;
     Ok(())
 }

@@ -32,9 +32,7 @@ const ASK_AGAIN: &str = "no-cache";
 
 /// `/graphiql` and its assets.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new()
-        .route("/graphiql", get(page))
-        .route("/graphiql/assets/{name}", get(asset))
+    Router::new().route("/graphiql", get(page)).route("/graphiql/assets/{name}", get(asset))
 }
 
 async fn page(headers: HeaderMap) -> Response {
@@ -67,21 +65,14 @@ fn answer(
     let gzip = Preference::of(headers, header::ACCEPT_ENCODING)
         .is_some_and(|preference| preference.welcomes("gzip").is_some());
     let hash = u128::from_be_bytes(
-        *file
-            .metadata
-            .sha256_hash()
-            .first_chunk()
-            .expect("a hash has 32 bytes"),
+        *file.metadata.sha256_hash().first_chunk().expect("a hash has 32 bytes"),
     );
     // Each coding is a representation of its own, and so is its tag.
     let tag = format!("\"{hash:032x}-{}\"", if gzip { "gzip" } else { "plain" });
     let described = [
         (header::CACHE_CONTROL, HeaderValue::from_static(caching)),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
-        (
-            header::ETAG,
-            HeaderValue::from_str(&tag).expect("a tag is ASCII"),
-        ),
+        (header::ETAG, HeaderValue::from_str(&tag).expect("a tag is ASCII")),
     ];
     if tag::is_known(headers, &tag) {
         return (StatusCode::NOT_MODIFIED, guards(), described).into_response();
@@ -92,9 +83,7 @@ fn answer(
         return (guards(), described, media_type, coding, file.data.clone()).into_response();
     }
     let mut plain = Vec::new();
-    GzDecoder::new(&*file.data)
-        .read_to_end(&mut plain)
-        .expect("the build wrote gzip");
+    GzDecoder::new(&*file.data).read_to_end(&mut plain).expect("the build wrote gzip");
     (guards(), described, media_type, plain).into_response()
 }
 

@@ -43,9 +43,7 @@ pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
 /// The schema, without an application behind it: what `api schema` prints.
 #[must_use]
 pub fn sdl() -> String {
-    Schema::build(Query, Mutation, EmptySubscription)
-        .finish()
-        .sdl()
+    Schema::build(Query, Mutation, EmptySubscription).finish().sdl()
 }
 
 /// The schema, ready to answer.

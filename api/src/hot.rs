@@ -112,10 +112,7 @@ where
                 .time_to_live(age.max(Duration::from_millis(1)))
                 .build()
         });
-        Self {
-            values,
-            store: store.clone(),
-        }
+        Self { values, store: store.clone() }
     }
 
     /// A value that is there and good for whoever asks now.
@@ -140,19 +137,10 @@ where
                 // Whoever writes or asks after this may not find its write in what is fetched.
                 let Asked { at, own_writes } = self.asked();
                 let (value, good_until) = fetch.as_mut().await;
-                Fetched {
-                    value,
-                    is_own: false,
-                    good_until,
-                    began: at,
-                    own_writes,
-                }
+                Fetched { value, is_own: false, good_until, began: at, own_writes }
             };
             let Some(values) = &self.values else {
-                return Fetched {
-                    is_own: true,
-                    ..fetching.await
-                };
+                return Fetched { is_own: true, ..fetching.await };
             };
             let entry = values.entry_by_ref(key);
             let entry = entry.or_insert_with_if(fetching, |old| !old.is_good_for(asked));
@@ -167,10 +155,7 @@ where
     }
 
     fn asked(&self) -> Asked {
-        Asked {
-            at: Instant::now(),
-            own_writes: self.store.own_writes(),
-        }
+        Asked { at: Instant::now(), own_writes: self.store.own_writes() }
     }
 }
 

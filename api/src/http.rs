@@ -91,30 +91,19 @@ async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
     let deployment = &service.app.deployment;
     if let Err(error) = deployment.db.ping().await {
         tracing::debug!(%error, "not ready");
-        return (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the database does not answer\n".into(),
-        );
+        return (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n".into());
     }
     match deployment.store.heads().await {
         Ok(heads) if heads.iter().all(Result::is_ok) => (StatusCode::OK, "ready\n".into()),
-        Ok(_) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "a partition waits for recovery\n".into(),
-        ),
-        Err(_) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "Redis does not answer\n".into(),
-        ),
+        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "a partition waits for recovery\n".into()),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Redis does not answer\n".into()),
     }
 }
 
 /// What is counted and measured, for Prometheus.
 async fn measured(State(service): State<Service>) -> impl IntoResponse {
-    let described = [
-        (header::CONTENT_TYPE, metrics::MEDIA_TYPE),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
+    let described =
+        [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")];
     (described, metrics::text(&service.app.deployment).await)
 }
 
@@ -177,9 +166,7 @@ fn is_json(headers: &HeaderMap) -> bool {
         .unwrap_or_default()
         .split(';')
         .map(str::trim);
-    let json = parts
-        .next()
-        .is_some_and(|name| name.eq_ignore_ascii_case("application/json"));
+    let json = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("application/json"));
     let mut charsets = parts
         .filter_map(|part| part.split_once('='))
         .filter(|(name, _)| name.eq_ignore_ascii_case("charset"));
@@ -260,10 +247,7 @@ async fn execute(
         match question {
             Some(question) => {
                 METRICS.answers.misses.inc();
-                service
-                    .answers
-                    .find(&question, &good_until, execution)
-                    .await
+                service.answers.find(&question, &good_until, execution).await
             }
             None => execution.await,
         }
@@ -371,10 +355,7 @@ fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> Operatio
 async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestState, Error> {
     let principal = match headers.get(header::AUTHORIZATION) {
         Some(value) => {
-            let token = value
-                .to_str()
-                .ok()
-                .and_then(|value| value.strip_prefix("Bearer "));
+            let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
             let token = token.ok_or_else(|| {
                 Error::new(
                     ErrorCode::Unauthenticated,

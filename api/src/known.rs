@@ -56,10 +56,7 @@ where
     pub fn new(weight_max: u64, weigh: fn(&V) -> u32) -> Self {
         let weigher = move |_: &K, value: &Value<V>| value.last.as_ref().map_or(1, weigh);
         Self {
-            values: Cache::builder()
-                .max_capacity(weight_max)
-                .weigher(weigher)
-                .build(),
+            values: Cache::builder().max_capacity(weight_max).weigher(weigher).build(),
             hasher: RandomState::new(),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -101,11 +98,7 @@ where
         // Whoever changes something after this may not be in what is read.
         let changes = self.changes_of(key).load(Ordering::Acquire);
         let began = Instant::now();
-        let patience = if last.is_some() {
-            REFRESH_TIMEOUT
-        } else {
-            FIRST_TIMEOUT
-        };
+        let patience = if last.is_some() { REFRESH_TIMEOUT } else { FIRST_TIMEOUT };
         let error = match timeout(patience, read).await {
             Ok(Ok(value)) => {
                 return Value {
@@ -121,11 +114,7 @@ where
         // The last one known is kept for when SQL is away; after a change of ours it is not what it was.
         match last {
             Some(last) if error.code == ErrorCode::Unavailable && last.changes >= changes => {
-                Value {
-                    good_until: Instant::now() + RETRY,
-                    error: None,
-                    ..last
-                }
+                Value { good_until: Instant::now() + RETRY, error: None, ..last }
             }
             last => Value {
                 changes: last.as_ref().map_or(changes, |last| last.changes),
@@ -156,8 +145,5 @@ impl<V> Value<V> {
 }
 
 fn away() -> Error {
-    Error::new(
-        ErrorCode::Unavailable,
-        "the database does not answer for now; try again later",
-    )
+    Error::new(ErrorCode::Unavailable, "the database does not answer for now; try again later")
 }

@@ -126,10 +126,7 @@ impl Loaders {
     /// What the stores say.
     pub async fn entry(&self, place: Place) -> Result<Option<Found>> {
         self.wait_for_reads().await;
-        self.entries
-            .try_load(place)
-            .await
-            .map_err(|error| no_answer(&error))?
+        self.entries.try_load(place).await.map_err(|error| no_answer(&error))?
     }
 
     /// What members have in a standings, in the order asked.
@@ -144,20 +141,11 @@ impl Loaders {
         self.wait_for_reads().await;
         let places: Vec<Place> = members
             .iter()
-            .map(|member| Place {
-                standings: standings.clone(),
-                member: member.clone(),
-            })
+            .map(|member| Place { standings: standings.clone(), member: member.clone() })
             .collect();
-        let found = self
-            .entries
-            .try_load_many(places.clone())
-            .await
-            .map_err(|error| no_answer(&error))?;
-        places
-            .iter()
-            .map(|place| found.get(place).cloned().unwrap_or(Ok(None)))
-            .collect()
+        let found =
+            self.entries.try_load_many(places.clone()).await.map_err(|error| no_answer(&error))?;
+        places.iter().map(|place| found.get(place).cloned().unwrap_or(Ok(None))).collect()
     }
 
     /// How many entries come before a bound.
@@ -166,10 +154,7 @@ impl Loaders {
     /// What the stores say.
     pub async fn count(&self, bound: Bound) -> Result<u64> {
         self.wait_for_reads().await;
-        self.counts
-            .try_load(bound)
-            .await
-            .map_err(|error| no_answer(&error))?
+        self.counts.try_load(bound).await.map_err(|error| no_answer(&error))?
     }
 
     /// How many distinct scores are better than that of a bound's key.
@@ -178,10 +163,7 @@ impl Loaders {
     /// `LIMIT_EXCEEDED` for [`DENSE_SCORES_MAX`](crate::dense::DENSE_SCORES_MAX) or more; what the stores say.
     pub async fn better_scores(&self, bound: Bound) -> Result<u64> {
         self.wait_for_reads().await;
-        self.better_scores
-            .try_load(bound)
-            .await
-            .map_err(|error| no_answer(&error))?
+        self.better_scores.try_load(bound).await.map_err(|error| no_answer(&error))?
     }
 
     /// A member's row; `None` where SQL has none.
@@ -189,10 +171,7 @@ impl Loaders {
     /// # Errors
     /// What SQL says.
     pub async fn member(&self, key: &str) -> Result<Option<member::Model>> {
-        self.members
-            .try_load(key.to_owned())
-            .await
-            .map_err(|error| no_answer(&error))?
+        self.members.try_load(key.to_owned()).await.map_err(|error| no_answer(&error))?
     }
 
     /// Members' rows, by key; those that SQL does not have are absent.
@@ -200,11 +179,7 @@ impl Loaders {
     /// # Errors
     /// What SQL says.
     pub async fn members(&self, keys: Vec<String>) -> Result<HashMap<String, member::Model>> {
-        let found = self
-            .members
-            .try_load_many(keys)
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let found = self.members.try_load_many(keys).await.map_err(|error| no_answer(&error))?;
         found
             .into_iter()
             .filter_map(|(key, row)| row.map(|row| row.map(|row| (key, row))).transpose())
@@ -216,10 +191,7 @@ impl Loaders {
     /// # Errors
     /// What SQL says.
     pub async fn board(&self, no: i64) -> Result<Option<Arc<KnownBoard>>> {
-        self.boards
-            .try_load(no)
-            .await
-            .map_err(|error| no_answer(&error))?
+        self.boards.try_load(no).await.map_err(|error| no_answer(&error))?
     }
 
     /// The boards of numbers, also those that were deleted; absent where there never was one.
@@ -227,18 +199,10 @@ impl Loaders {
     /// # Errors
     /// What SQL says.
     pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<KnownBoard>>> {
-        let found = self
-            .boards
-            .try_load_many(numbers)
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let found = self.boards.try_load_many(numbers).await.map_err(|error| no_answer(&error))?;
         found
             .into_iter()
-            .filter_map(|(no, board)| {
-                board
-                    .map(|board| board.map(|board| (no, board)))
-                    .transpose()
-            })
+            .filter_map(|(no, board)| board.map(|board| board.map(|board| (no, board))).transpose())
             .collect()
     }
 
@@ -272,30 +236,17 @@ impl BatchFn<Place, Result<Option<Found>>> for EntryBatch {
         let app = &self.0;
         let mut by_standings: HashMap<&StandingsId, Vec<&Place>> = HashMap::new();
         for place in places {
-            by_standings
-                .entry(&place.standings.id)
-                .or_default()
-                .push(place);
+            by_standings.entry(&place.standings.id).or_default().push(place);
         }
         let batches = by_standings.into_values().map(|places| async move {
             let members: Vec<MemberId> = places.iter().map(|place| place.member.clone()).collect();
             let found = find(app, &places[0].standings, &members).await;
             let each = |(index, place): (usize, &&Place)| {
-                (
-                    (*place).clone(),
-                    found
-                        .as_ref()
-                        .map(|found| found[index])
-                        .map_err(Clone::clone),
-                )
+                ((*place).clone(), found.as_ref().map(|found| found[index]).map_err(Clone::clone))
             };
             places.iter().enumerate().map(each).collect::<Vec<_>>()
         });
-        futures::future::join_all(batches)
-            .await
-            .into_iter()
-            .flatten()
-            .collect()
+        futures::future::join_all(batches).await.into_iter().flatten().collect()
     }
 }
 
@@ -320,10 +271,7 @@ impl BatchFn<Bound, Result<u64>> for CountBatch {
         let app = &self.0;
         let mut by_standings: HashMap<&StandingsId, Vec<&Bound>> = HashMap::new();
         for bound in bounds {
-            by_standings
-                .entry(&bound.standings.id)
-                .or_default()
-                .push(bound);
+            by_standings.entry(&bound.standings.id).or_default().push(bound);
         }
         let batches = by_standings.into_values().map(|bounds| async move {
             let standings = &bounds[0].standings;
@@ -334,26 +282,16 @@ impl BatchFn<Bound, Result<u64>> for CountBatch {
                 false => Ok(0),
             };
             let mut counts = keys.iter().enumerate().map(|(index, _)| {
-                counts
-                    .as_ref()
-                    .map(|counts| counts[index])
-                    .map_err(Clone::clone)
+                counts.as_ref().map(|counts| counts[index]).map_err(Clone::clone)
             });
             let each = bounds.iter().map(|bound| {
-                let count = if bound.key.is_some() {
-                    counts.next().unwrap_or(Ok(0))
-                } else {
-                    size.clone()
-                };
+                let count =
+                    if bound.key.is_some() { counts.next().unwrap_or(Ok(0)) } else { size.clone() };
                 ((*bound).clone(), count)
             });
             each.collect::<Vec<_>>()
         });
-        futures::future::join_all(batches)
-            .await
-            .into_iter()
-            .flatten()
-            .collect()
+        futures::future::join_all(batches).await.into_iter().flatten().collect()
     }
 }
 
@@ -364,10 +302,7 @@ impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
         let app = &self.0;
         let mut by_standings: HashMap<&StandingsId, Vec<&Bound>> = HashMap::new();
         for bound in bounds {
-            by_standings
-                .entry(&bound.standings.id)
-                .or_default()
-                .push(bound);
+            by_standings.entry(&bound.standings.id).or_default().push(bound);
         }
         let batches = by_standings.into_values().map(|bounds| async move {
             let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
@@ -382,11 +317,7 @@ impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
             });
             each.collect::<Vec<_>>()
         });
-        futures::future::join_all(batches)
-            .await
-            .into_iter()
-            .flatten()
-            .collect()
+        futures::future::join_all(batches).await.into_iter().flatten().collect()
     }
 }
 
@@ -417,10 +348,7 @@ impl BatchFn<String, Result<Option<member::Model>>> for MemberBatch {
 
 fn no_answer(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a loader gave no answer");
-    Error::new(
-        ErrorCode::Internal,
-        "something is wrong on the server; its log has the cause",
-    )
+    Error::new(ErrorCode::Internal, "something is wrong on the server; its log has the cause")
 }
 
 impl PartialEq for Place {

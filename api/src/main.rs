@@ -53,12 +53,8 @@ use entity::deployment::{Settings, parse_arguments, refuse_unknown_variables};
 use tracing_subscriber::EnvFilter;
 
 /// The environment variables that only this program reads, beside those of its caches.
-const OWN_SETTING_NAMES: [&str; 4] = [
-    "LAUREL_LISTEN",
-    "LAUREL_PUBLIC_READS",
-    "LAUREL_LOG",
-    "LAUREL_LOG_FORMAT",
-];
+const OWN_SETTING_NAMES: [&str; 4] =
+    ["LAUREL_LISTEN", "LAUREL_PUBLIC_READS", "LAUREL_LOG", "LAUREL_LOG_FORMAT"];
 
 /// Laurel, a leaderboard service.
 #[derive(Parser)]
@@ -159,12 +155,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         return Ok(());
     }
     refuse_unknown_variables(
-        &[
-            &OWN_SETTING_NAMES[..],
-            &hot::SETTING_NAMES,
-            &schedule::SETTING_NAMES,
-        ]
-        .concat(),
+        &[&OWN_SETTING_NAMES[..], &hot::SETTING_NAMES, &schedule::SETTING_NAMES].concat(),
     )?;
     start_log(&arguments)?;
     let settings = &arguments.settings;
@@ -174,14 +165,8 @@ async fn run(arguments: Arguments) -> Result<()> {
                 true => None,
                 false => Some(serve.schedule.daily(settings)?),
             };
-            serve::serve(
-                settings,
-                serve.listen,
-                serve.public_reads,
-                background,
-                &serve.caches,
-            )
-            .await
+            serve::serve(settings, serve.listen, serve.public_reads, background, &serve.caches)
+                .await
         }
         Command::Worker(worker) => serve::work(settings, worker.schedule.daily(settings)?).await,
         Command::Demo => serve::demo(settings).await,
@@ -192,11 +177,8 @@ async fn run(arguments: Arguments) -> Result<()> {
 
 fn start_log(arguments: &Arguments) -> Result<()> {
     // The migrations' own lines would greet every start.
-    let filter = if arguments.log == "info" {
-        "info,sea_orm_migration=warn"
-    } else {
-        &arguments.log
-    };
+    let filter =
+        if arguments.log == "info" { "info,sea_orm_migration=warn" } else { &arguments.log };
     let Ok(filter) = EnvFilter::try_new(filter) else {
         bail!(
             "LAUREL_LOG: {:?} is no filter; info or \"info,api=debug\" is accepted",
@@ -217,11 +199,7 @@ fn start_log(arguments: &Arguments) -> Result<()> {
 async fn tokens(settings: &Settings, command: TokenCommand) -> Result<()> {
     let db = serve::database(settings).await?;
     match command {
-        TokenCommand::Create {
-            scope,
-            member,
-            expires,
-        } => {
+        TokenCommand::Create { scope, member, expires } => {
             if let Some(member) = &member {
                 ranking::id::MemberId::new(member)?;
             }

@@ -107,11 +107,8 @@ impl Metrics {
             "Whether this process sees to the daily diff: 1 for the state it is in",
             schedule.clone(),
         );
-        let submissions = counters(
-            &mut registry,
-            "submissions",
-            "Scores submitted, by what became of them",
-        );
+        let submissions =
+            counters(&mut registry, "submissions", "Scores submitted, by what became of them");
         let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
         let lookups = Family::<[(&'static str, &'static str); 2], Counter>::default();
         registry.register(
@@ -122,10 +119,7 @@ impl Metrics {
         let of_cache = |cache| {
             let of =
                 |outcome| lookups.get_or_create_owned(&[("cache", cache), ("outcome", outcome)]);
-            Lookups {
-                hits: of("hit"),
-                misses: of("miss"),
-            }
+            Lookups { hits: of("hit"), misses: of("miss") }
         };
         let executions = Family::<Label, Histogram>::new_with_constructor(seconds);
         registry.register(
@@ -133,11 +127,7 @@ impl Metrics {
             "How long GraphQL requests were executed, in seconds",
             executions.clone(),
         );
-        let errors = counters(
-            &mut registry,
-            "graphql_errors",
-            "Errors in answers, by code",
-        );
+        let errors = counters(&mut registry, "graphql_errors", "Errors in answers, by code");
         let (commit_seconds, commit_scores) =
             (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
         registry.register(
@@ -145,11 +135,7 @@ impl Metrics {
             "How long commits of scores took, in seconds",
             commit_seconds.clone(),
         );
-        registry.register(
-            "commit_scores",
-            "How many scores commits had",
-            commit_scores.clone(),
-        );
+        registry.register("commit_scores", "How many scores commits had", commit_scores.clone());
         Self {
             stores,
             schedule,
@@ -186,11 +172,8 @@ impl Metrics {
 
     /// Says whether this process sees to the daily diff.
     pub fn set_schedule(&self, now: Schedule) {
-        let states = [
-            ("on", Schedule::On),
-            ("off", Schedule::Off),
-            ("no_program", Schedule::NoProgram),
-        ];
+        let states =
+            [("on", Schedule::On), ("off", Schedule::Off), ("no_program", Schedule::NoProgram)];
         for (name, state) in states {
             let gauge = self.schedule.get_or_create_owned(&[("state", name)]);
             gauge.set(i64::from(state == now));

@@ -238,11 +238,7 @@ impl App {
             let (page, good_until) = read.await;
             return Ok((page?, good_until));
         }
-        let name = PageName {
-            standings: standings.id.clone(),
-            position,
-            limit,
-        };
+        let name = PageName { standings: standings.id.clone(), position, limit };
         let fetched = self.pages.find(&name, read).await;
         METRICS.pages.count(!fetched.is_own);
         Ok((fetched.value?, fetched.good_until))

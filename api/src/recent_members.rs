@@ -41,9 +41,8 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_known_and_memory_is_bounded() {
-        let (recent, member) = (RecentMembers::default(), |n: usize| {
-            MemberId::new(&n.to_string()).unwrap()
-        });
+        let (recent, member) =
+            (RecentMembers::default(), |n: usize| MemberId::new(&n.to_string()).unwrap());
         let count = 3 * MEMBERS_MIN + 7;
         recent.insert((0..count).map(member));
         assert!((count - MEMBERS_MIN..count).all(|n| recent.contains(&member(n))));

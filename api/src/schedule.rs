@@ -101,11 +101,7 @@ impl ScheduleSettings {
             return Ok(Daily::default());
         }
         METRICS.set_schedule(Schedule::On);
-        Ok(Daily(Some(DailyDiff {
-            minute_of_day,
-            program,
-            environment: settings.environment(),
-        })))
+        Ok(Daily(Some(DailyDiff { minute_of_day, program, environment: settings.environment() })))
     }
 }
 
@@ -258,13 +254,8 @@ mod tests {
         assert_eq!(parse_time("03:30"), Ok(DiffAt::Minute(210)));
         assert_eq!(parse_time("23:59"), Ok(DiffAt::Minute(1439)));
         assert_eq!(parse_time("off"), Ok(DiffAt::Off));
-        for wrong in [
-            "", "3:30", "24:00", "12:60", "+1:00", "0330", "03:30:00", "OFF", "noon",
-        ] {
-            assert!(
-                parse_time(wrong).unwrap_err().contains("accepted"),
-                "{wrong}"
-            );
+        for wrong in ["", "3:30", "24:00", "12:60", "+1:00", "0330", "03:30:00", "OFF", "noon"] {
+            assert!(parse_time(wrong).unwrap_err().contains("accepted"), "{wrong}");
         }
     }
 }

@@ -49,19 +49,11 @@ pub async fn serve(
     let listener = TcpListener::bind(listen)
         .await
         .with_context(|| format!("LAUREL_LISTEN: {listen} cannot be listened on"))?;
-    let deployment = settings
-        .open(db)
-        .await
-        .context("the stores cannot be opened")?;
+    let deployment = settings.open(db).await.context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = background.map(|daily| Working::start(&deployment, &signals, daily));
-    let app = Arc::new(App::new(
-        deployment.clone(),
-        committers,
-        public_reads,
-        caches,
-    ));
+    let app = Arc::new(App::new(deployment.clone(), committers, public_reads, caches));
     announce(&deployment.db, listener.local_addr()?).await?;
     let router = http::router(app.clone(), graphql::schema(app.clone()), caches);
     let (stopping, mut stopped) = watch::channel(false);
@@ -104,10 +96,8 @@ async fn drain(app: SharedApp) {
 /// Where a store does not answer at the start.
 pub async fn work(settings: &Settings, daily: Daily) -> Result<()> {
     let stop = Stop::on_signals()?;
-    let deployment = settings
-        .open(database(settings).await?)
-        .await
-        .context("the stores cannot be opened")?;
+    let deployment =
+        settings.open(database(settings).await?).await.context("the stores cannot be opened")?;
     let working = Working::start(&deployment, &Arc::default(), daily);
     stop.wait().await;
     working.stop().await;
@@ -126,10 +116,7 @@ pub async fn demo(settings: &Settings) -> Result<()> {
         println!("the demo boards are there");
         return Ok(());
     }
-    let deployment = settings
-        .open(db)
-        .await
-        .context("the stores cannot be opened")?;
+    let deployment = settings.open(db).await.context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = Working::start(&deployment, &signals, Daily::default());
@@ -142,11 +129,7 @@ pub async fn demo(settings: &Settings) -> Result<()> {
     committers.drain().await;
     working.stop().await;
     deployment.close().await;
-    println!(
-        "loaded {} events in {:.1} s",
-        loaded?,
-        began.elapsed().as_secs_f64()
-    );
+    println!("loaded {} events in {:.1} s", loaded?, began.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -179,12 +162,7 @@ impl Working {
         let (stop, stopped) = watch::channel(false);
         Self {
             stop,
-            task: tokio::spawn(worker::work(
-                deployment.clone(),
-                signals.clone(),
-                daily,
-                stopped,
-            )),
+            task: tokio::spawn(worker::work(deployment.clone(), signals.clone(), daily, stopped)),
         }
     }
 

@@ -135,18 +135,10 @@ impl Change for Amending {
                 (deployment.dedup.bucket(*accepted_at_ms), field.clone())
             };
             let seen = known.seen.as_ref().map(bucket);
-            let seen_asked = seen
-                .as_ref()
-                .map(|(bucket, field)| (*bucket, field.as_str()));
+            let seen_asked = seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
             let (of_board, seals) = (self.board.no, seal_names(&self.board));
-            let tail = follow::tail(
-                deployment,
-                partition,
-                &known.cursor,
-                of_board,
-                &seals,
-                seen_asked,
-            );
+            let tail =
+                follow::tail(deployment, partition, &known.cursor, of_board, &seals, seen_asked);
             let Some(tail) = tail.await? else {
                 // The persister was here, or the log is long: SQL has more now.
                 let of_member = score_event::of_member(of_board, self.member.as_str());
@@ -189,10 +181,7 @@ impl Change for Amending {
                 .collect();
             let proposal = self.fold(deployment, partition, &tail, &known, forget)?;
             self.known = Some(known);
-            return Ok(Proposal {
-                log_len,
-                ..proposal
-            });
+            return Ok(Proposal { log_len, ..proposal });
         }
         Err(ranking::Error::Unavailable(
             "others write faster than a history is read; try again".into(),
@@ -212,16 +201,9 @@ impl Amending {
         forget: Option<&(i64, String)>,
     ) -> Result<Proposal<Amended>> {
         let (head, now_ms) = (tail.head.clone(), deployment.clock.now_ms());
-        let rolls = Rolls {
-            marks: tail.rolls.clone(),
-            now_ms,
-        };
-        let nothing = |head: Head, outcome: Amended| Proposal {
-            head,
-            log_len: 0,
-            commit: None,
-            outcome,
-        };
+        let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
+        let nothing =
+            |head: Head, outcome: Amended| Proposal { head, log_len: 0, commit: None, outcome };
         let before = self.entries(&known.archived, &known.events, &rolls)?;
         let kind = match self.amendment {
             Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
@@ -249,40 +231,19 @@ impl Amending {
             segments: vec![],
         };
         let commit = head.next(crate::random_id(), now_ms, vec![event.clone()]);
-        let place = EventPlace {
-            partition,
-            seq: commit.seq,
-            index: 0,
-        };
-        let events: Vec<_> = known
-            .events
-            .iter()
-            .cloned()
-            .chain([(place, event)])
-            .collect();
+        let place = EventPlace { partition, seq: commit.seq, index: 0 };
+        let events: Vec<_> = known.events.iter().cloned().chain([(place, event)]).collect();
         let after = self.entries(&known.archived, &events, &rolls)?;
         let mut writes = Writes::default();
         let keys = deployment.store.keys();
         for change in changes(before, after) {
             writes.change(keys, partition, &change);
-            mark_new(
-                &mut writes,
-                keys,
-                partition,
-                &self.board,
-                &change.id,
-                &rolls,
-            )?;
+            mark_new(&mut writes, keys, partition, &self.board, &change.id, &rolls)?;
         }
         if let Some((bucket, field)) = forget {
             writes.forget_seen(&keys.seen(partition, *bucket), field);
         }
-        Ok(Proposal {
-            head,
-            log_len: 0,
-            commit: Some((commit, writes)),
-            outcome: Amended::Done,
-        })
+        Ok(Proposal { head, log_len: 0, commit: Some((commit, writes)), outcome: Amended::Done })
     }
 }
 
@@ -335,11 +296,7 @@ fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
 /// The windows of a board that can be sealed.
 pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
     let name = |(&window, added): (&Window, &ranking::board::Added)| {
-        let name = SealName {
-            board: board.no,
-            generation: added.generation,
-            window,
-        };
+        let name = SealName { board: board.no, generation: added.generation, window };
         window.has_periods().then_some(name)
     };
     board.added.iter().filter_map(name).collect()

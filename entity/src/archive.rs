@@ -72,12 +72,12 @@ pub async fn periods(
     use sealed_period::Column::StartMs;
     let of_list = sealed_period::of_list(&standings.id).add(StartMs.lt(before_ms));
     let select = match range {
-        Range::Before(ms) => sealed_period::Entity::find()
-            .filter(StartMs.lt(ms))
-            .order_by_desc(StartMs),
-        Range::After(ms) => sealed_period::Entity::find()
-            .filter(StartMs.gt(ms))
-            .order_by_asc(StartMs),
+        Range::Before(ms) => {
+            sealed_period::Entity::find().filter(StartMs.lt(ms)).order_by_desc(StartMs)
+        }
+        Range::After(ms) => {
+            sealed_period::Entity::find().filter(StartMs.gt(ms)).order_by_asc(StartMs)
+        }
     };
     let has_entries =
         r#"EXISTS (SELECT 1 FROM "sealed_entry" WHERE "standings_no" = "sealed_period"."no")"#;
@@ -87,10 +87,8 @@ pub async fn periods(
         .limit(limit as u64)
         .all(db)
         .await?;
-    let began = |row: sealed_period::Model| Began {
-        present_from_ms: row.start_ms,
-        label: row.label,
-    };
+    let began =
+        |row: sealed_period::Model| Began { present_from_ms: row.start_ms, label: row.label };
     Ok(rows.into_iter().map(began).collect())
 }
 
@@ -138,8 +136,7 @@ impl Archived<'_> {
     /// # Errors
     /// What SQL says.
     pub async fn positions(&self, entries: &[Placed]) -> Result<Vec<u64>> {
-        self.counts(entries.iter().map(Bound::Place).collect())
-            .await
+        self.counts(entries.iter().map(Bound::Place).collect()).await
     }
 
     /// How many entries have a smaller key than each of these; as [`Self::positions`].
@@ -147,8 +144,7 @@ impl Archived<'_> {
     /// # Errors
     /// What SQL says.
     pub async fn counts_below(&self, keys: &[RankKey]) -> Result<Vec<u64>> {
-        self.counts(keys.iter().copied().map(Bound::Key).collect())
-            .await
+        self.counts(keys.iter().copied().map(Bound::Key).collect()).await
     }
 
     /// Up to `limit` entries from a place on, that of the place among them, in order, and the position of the first.
@@ -220,10 +216,7 @@ impl Archived<'_> {
         for _ in 0..MOVED_MAX {
             let key = self.rank_keys(std::slice::from_ref(member)).await?[0];
             let Some(key) = key else { return Ok(None) };
-            let centre = Placed {
-                key,
-                member: member.clone(),
-            };
+            let centre = Placed { key, member: member.clone() };
             let (position, mut entries) = self.backward(Some(&centre), above).await?;
             let (_, mut rest) = self.forward(&centre, below + 1).await?;
             if rest.first() == Some(&centre) {
@@ -296,10 +289,7 @@ impl Archived<'_> {
         for row in self.db.query_all_raw(statement).await? {
             let (member, key): (String, i64) =
                 (row.try_get("", "member")?, row.try_get("", "rank_key")?);
-            entries.push(Placed {
-                key: RankKey::from_i64(key)?,
-                member: MemberId::new(&member)?,
-            });
+            entries.push(Placed { key: RankKey::from_i64(key)?, member: MemberId::new(&member)? });
         }
         Ok(entries)
     }

@@ -47,10 +47,7 @@ impl Model {
     /// What it holds; `None` where nothing was left.
     #[must_use]
     pub fn state(&self) -> Option<State> {
-        Some(State {
-            score: self.score?,
-            tick: self.tick?,
-        })
+        Some(State { score: self.score?, tick: self.tick? })
     }
 }
 

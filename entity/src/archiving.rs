@@ -71,9 +71,7 @@ impl Plan {
 /// What the stores say.
 pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     let transaction = deployment.db.begin().await?;
-    let held = set_windows(&plan.row, &plan.row.windows)
-        .exec(&transaction)
-        .await?;
+    let held = set_windows(&plan.row, &plan.row.windows).exec(&transaction).await?;
     if held.rows_affected != 1 {
         transaction.rollback().await?;
         return Ok(false);
@@ -94,9 +92,7 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
         closing_seq: Set(span.through_seq),
         archived_before_ms: Set(None),
     });
-    let closing = OnConflict::columns([No, In])
-        .update_column(ClosingSeq)
-        .to_owned();
+    let closing = OnConflict::columns([No, In]).update_column(ClosingSeq).to_owned();
     insert_chunked::<archive_mark::Entity, _>(&transaction, marks.collect(), Some(closing)).await?;
     transaction.commit().await?;
     for span in &plan.spans {
@@ -123,9 +119,7 @@ pub async fn decide(deployment: &Deployment, plan: &Plan) -> Result<bool> {
 
 async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<bool, DbErr> {
     // Whoever changes the windows, seals or deletes the board waits; then persisters do. In the same order as everywhere.
-    let held = set_windows(&plan.row, &plan.row.windows)
-        .exec(transaction)
-        .await?;
+    let held = set_windows(&plan.row, &plan.row.windows).exec(transaction).await?;
     if held.rows_affected != 1 {
         return Ok(false);
     }
@@ -240,10 +234,7 @@ pub async fn drop_events(
             Some(end) => part.add(E::Seq.lte(end)),
             None => part,
         };
-        let deleted = score_event::Entity::delete_many()
-            .filter(part)
-            .exec(db)
-            .await?;
+        let deleted = score_event::Entity::delete_many().filter(part).exec(db).await?;
         gone += deleted.rows_affected;
         each(deleted.rows_affected);
         if end.is_none() {

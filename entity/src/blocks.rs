@@ -124,12 +124,7 @@ impl Columns {
         db: &impl ConnectionTrait,
         after: Vec<Value>,
     ) -> Result<(Block, Option<Vec<Value>>), DbErr> {
-        let Self {
-            table,
-            which,
-            order,
-            ..
-        } = self;
+        let Self { table, which, order, .. } = self;
         let places = vec!["?"; order.len()].join(", ");
         let order = order.join(", ");
         let mut rows = format!("FROM {table} WHERE {which}");
@@ -152,12 +147,8 @@ impl Columns {
         let arrays = arrays.collect::<Result<Vec<String>, _>>()?;
         let count = count.unsigned_abs() as usize;
         let last = (count == ROWS_MAX).then(|| self.last_place(&arrays));
-        let block = Block {
-            texts: self.texts,
-            numbers: self.numbers,
-            count,
-            held: Held::Arrays(arrays),
-        };
+        let block =
+            Block { texts: self.texts, numbers: self.numbers, count, held: Held::Arrays(arrays) };
         Ok((block, last.transpose()?))
     }
 
@@ -186,26 +177,18 @@ impl Columns {
         db: &C,
     ) -> impl futures::Stream<Item = Result<Block, DbErr>> + Send {
         let names: Vec<&str> = self.names().collect();
-        let sql = format!(
-            "SELECT {} FROM {} WHERE {}",
-            names.join(", "),
-            self.table,
-            self.which
-        );
+        let sql = format!("SELECT {} FROM {} WHERE {}", names.join(", "), self.table, self.which);
         let statement = Statement::from_string(ConnectionTrait::get_database_backend(db), sql);
         let rows = async move { db.stream_raw(statement).await };
-        stream::once(rows)
-            .try_flatten()
-            .chunks(ROWS_MAX)
-            .map(move |rows| {
-                let rows: Vec<QueryResult> = rows.into_iter().collect::<Result<_, DbErr>>()?;
-                Ok(Block {
-                    texts: self.texts,
-                    numbers: self.numbers,
-                    count: rows.len(),
-                    held: Held::Rows(rows),
-                })
+        stream::once(rows).try_flatten().chunks(ROWS_MAX).map(move |rows| {
+            let rows: Vec<QueryResult> = rows.into_iter().collect::<Result<_, DbErr>>()?;
+            Ok(Block {
+                texts: self.texts,
+                numbers: self.numbers,
+                count: rows.len(),
+                held: Held::Rows(rows),
             })
+        })
     }
 }
 
@@ -226,11 +209,7 @@ impl Block {
         for (column, name) in numbers.iter_mut().zip(names) {
             *column = self.numbers(name)?;
         }
-        Ok(Rows {
-            segments: self.texts("segment")?,
-            members: self.texts("member")?,
-            numbers,
-        })
+        Ok(Rows { segments: self.texts("segment")?, members: self.texts("member")?, numbers })
     }
 
     /// A column of texts.

@@ -177,14 +177,7 @@ impl Model {
                 windows.push(window);
             }
             let is_whole = row.state == WindowState::Whole;
-            added.insert(
-                window,
-                Added {
-                    generation: row.since,
-                    is_whole,
-                    sealed: row.sealed(),
-                },
-            );
+            added.insert(window, Added { generation: row.since, is_whole, sealed: row.sealed() });
         }
         let tie_break = TieBreak::from_name(&self.tie_break)?;
         let rules = Rules::new(RulesInput {
@@ -196,23 +189,14 @@ impl Model {
             } else {
                 Some(self.tick_ms.unsigned_abs())
             },
-            decimals: self
-                .decimals
-                .try_into()
-                .map_err(|_| broken("number of decimals"))?,
+            decimals: self.decimals.try_into().map_err(|_| broken("number of decimals"))?,
             min: self.min_score,
             max: self.max_score,
             zone: ranking::window::parse_zone(&self.time_zone)?,
-            shards: self
-                .shards
-                .try_into()
-                .map_err(|_| broken("number of shards"))?,
+            shards: self.shards.try_into().map_err(|_| broken("number of shards"))?,
             windows,
         })?;
-        let generation = self
-            .generation
-            .try_into()
-            .map_err(|_| broken("generation"))?;
+        let generation = self.generation.try_into().map_err(|_| broken("generation"))?;
         Ok(Board {
             no: BoardNo(self.no),
             generation,
@@ -383,7 +367,5 @@ pub(crate) async fn archived_before_ms(
 }
 
 pub(crate) fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
-    rows.iter()
-        .map(|row| Ok((BoardNo(row.no), row.to_ranking()?)))
-        .collect()
+    rows.iter().map(|row| Ok((BoardNo(row.no), row.to_ranking()?))).collect()
 }

@@ -31,9 +31,7 @@ pub(crate) async fn delete(
         let last = db.query_one_raw(statement(last, values.clone())).await?;
         after = last.map(|row| row.try_get_by_index(0)).transpose()?;
         let place = values.len() + 1;
-        let to = after
-            .as_ref()
-            .map_or(String::new(), |_| format!(r#" AND "member" <= ${place}"#));
+        let to = after.as_ref().map_or(String::new(), |_| format!(r#" AND "member" <= ${place}"#));
         let delete = format!(r#"DELETE FROM "{table}" AS e WHERE {among}{from}{to} AND {and}"#);
         let values = values.into_iter().chain(after.clone().map(Value::from));
         db.execute_raw(statement(delete, values.collect())).await?;

@@ -106,11 +106,7 @@ pub(crate) async fn carry_out<C: Change + Send>(
         if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
             match recovery::recover(deployment, partition).await {
                 Err(error) if !error.is_for_now() => {
-                    return Err(if sent.is_empty() {
-                        error
-                    } else {
-                        Error::Unknown
-                    });
+                    return Err(if sent.is_empty() { error } else { Error::Unknown });
                 }
                 _ => {}
             }
@@ -137,26 +133,15 @@ async fn try_once<C: Change>(
     change: &mut C,
     sent: &mut Vec<Sent<C::Outcome>>,
 ) -> Result<Tried<C::Outcome>> {
-    let Proposal {
-        head,
-        log_len,
-        commit,
-        outcome,
-    } = change.propose(deployment, partition).await?;
+    let Proposal { head, log_len, commit, outcome } = change.propose(deployment, partition).await?;
     for index in 0..sent.len() {
         if is_written(deployment, partition, &head, &sent[index]).await? {
             let Sent { seq, id, outcome } = sent.swap_remove(index);
-            return Ok(Tried::Done(Done {
-                outcome,
-                commit: Some((seq, id)),
-            }));
+            return Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) }));
         }
     }
     let Some((commit, writes)) = commit else {
-        return Ok(Tried::Done(Done {
-            outcome,
-            commit: None,
-        }));
+        return Ok(Tried::Done(Done { outcome, commit: None }));
     };
     if log_len >= deployment.log_commits_max {
         return Ok(Tried::Refused(RankingError::Unavailable(format!(
@@ -174,10 +159,7 @@ async fn try_once<C: Change>(
         change.read_behind(deployment, partition),
     );
     match committed {
-        Ok(Outcome::Done) => Ok(Tried::Done(Done {
-            outcome,
-            commit: Some((seq, id)),
-        })),
+        Ok(Outcome::Done) => Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) })),
         Ok(Outcome::Refused(error)) => Ok(Tried::Refused(error.into())),
         Ok(Outcome::Stale) => Ok(Tried::Beaten),
         Ok(Outcome::Restarted) => Err(RankingError::NotLevel(partition.0).into()),
@@ -198,10 +180,7 @@ async fn is_written<T>(
     if head.seq < sent.seq {
         return Ok(false);
     }
-    let log = deployment
-        .store
-        .log_after(partition, sent.seq - 1, 1)
-        .await?;
+    let log = deployment.store.log_after(partition, sent.seq - 1, 1).await?;
     if let Some(commit) = log.commits.first().filter(|commit| commit.seq == sent.seq) {
         return Ok(commit.id == sent.id);
     }

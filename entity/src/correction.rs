@@ -165,10 +165,7 @@ async fn correct_member(
             standings_no: no,
             member: member.to_string(),
             score: state.score,
-            rank_key: board
-                .rules
-                .nearest_key(id.window, &touched[id], state)
-                .to_i64(),
+            rank_key: board.rules.nearest_key(id.window, &touched[id], state).to_i64(),
             partition: partition.0.into(),
             seq: concerned.seq as i64,
         };
@@ -178,10 +175,7 @@ async fn correct_member(
         let of_member = Condition::all()
             .add(sealed_entry::Column::StandingsNo.is_in(chunk.iter().copied()))
             .add(sealed_entry::Column::Member.eq(member.as_str()));
-        sealed_entry::Entity::delete_many()
-            .filter(of_member)
-            .exec(transaction)
-            .await?;
+        sealed_entry::Entity::delete_many().filter(of_member).exec(transaction).await?;
     }
     insert_chunked::<sealed_entry::Entity, _>(transaction, upserts, Some(sealed_entry::replace()))
         .await?;
@@ -220,11 +214,9 @@ fn history(
     let end_ms = meant.values().filter_map(|period| period.end_ms).max();
     match start_ms.zip(end_ms).filter(|_| !concerned.all) {
         Some((start_ms, end_ms)) => history.filter(
-            Condition::any().add(Kind.ne("SCORE")).add(
-                Condition::all()
-                    .add(AtMs.gte(start_ms))
-                    .add(AtMs.lt(end_ms)),
-            ),
+            Condition::any()
+                .add(Kind.ne("SCORE"))
+                .add(Condition::all().add(AtMs.gte(start_ms)).add(AtMs.lt(end_ms))),
         ),
         None => history,
     }
@@ -240,9 +232,7 @@ fn fold(
 ) -> ranking::Result<(Replay, BTreeMap<StandingsId, Period>)> {
     let sealing = |window: Window| board.sealed(window).sealing_before_ms;
     let windows = board.rules.windows.iter().copied();
-    let windows: Vec<Window> = windows
-        .filter(|&window| sealing(window) > NEVER_MS)
-        .collect();
+    let windows: Vec<Window> = windows.filter(|&window| sealing(window) > NEVER_MS).collect();
     let mut periods = Periods::default();
     // Only what was there already is sealed.
     let rolls = Rolls::to(sealing_until_ms(board));
@@ -282,10 +272,7 @@ pub(crate) fn set_windows(
 ) -> sea_orm::UpdateMany<crate::board::Entity> {
     use crate::board::{ActiveModel, Column, Entity};
     Entity::update_many()
-        .set(ActiveModel {
-            windows: Set(windows.to_owned()),
-            ..Default::default()
-        })
+        .set(ActiveModel { windows: Set(windows.to_owned()), ..Default::default() })
         .filter(Column::No.eq(row.no))
         .filter(Column::DeletedAtMs.is_null())
         .filter(Column::Generation.eq(row.generation))

@@ -27,10 +27,7 @@ const ROWS_MAX: u64 = 5000;
 /// What SQL says.
 pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::Model>> {
     let db = &deployment.db;
-    let row = board::living()
-        .filter(board::Column::Slug.eq(slug))
-        .one(db)
-        .await?;
+    let row = board::living().filter(board::Column::Slug.eq(slug)).one(db).await?;
     let Some(row) = row else { return Ok(None) };
     let deleted = board::ActiveModel {
         // No slug looks like this.
@@ -41,11 +38,7 @@ pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::M
     let still_there = Condition::all()
         .add(board::Column::No.eq(row.no))
         .add(board::Column::DeletedAtMs.is_null());
-    let marked = board::Entity::update_many()
-        .set(deleted)
-        .filter(still_there)
-        .exec(db)
-        .await?;
+    let marked = board::Entity::update_many().set(deleted).filter(still_there).exec(db).await?;
     Ok((marked.rows_affected == 1).then_some(row))
 }
 
@@ -57,10 +50,7 @@ pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
     let left = Condition::all()
         .add(board::Column::DeletedAtMs.is_not_null())
         .add(board::Column::PurgedAtMs.is_null());
-    Ok(board::Entity::find()
-        .filter(left)
-        .all(&deployment.db)
-        .await?)
+    Ok(board::Entity::find().filter(left).all(&deployment.db).await?)
 }
 
 /// Takes away all that a board marked as deleted had: what is in flight, its history, its standings, its keys.
@@ -86,9 +76,7 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
         purged_at_ms: Set(Some(crate::now_ms())),
         ..Default::default()
     };
-    board::Entity::update(purged)
-        .exec_without_returning(&deployment.db)
-        .await?;
+    board::Entity::update(purged).exec_without_returning(&deployment.db).await?;
     Ok(())
 }
 

@@ -52,23 +52,13 @@ pub struct Settings {
     #[arg(long, env = "LAUREL_ARCHIVE_COPY_DIR", global = true)]
     pub archive_copy_dir: Option<PathBuf>,
     /// The database: sqlite:// or postgres://. By default laurel.sqlite in the data directory.
-    #[arg(
-        long,
-        env = "LAUREL_DATABASE_URL",
-        hide_env_values = true,
-        global = true
-    )]
+    #[arg(long, env = "LAUREL_DATABASE_URL", hide_env_values = true, global = true)]
     pub database_url: Option<String>,
     /// Redis: redis:// or redis+unix://; a cluster as redis://host:port,host:port?cluster=true, by some of its servers. By default a private redis-server in the data directory, started and stopped with its users.
     #[arg(long, env = "LAUREL_REDIS_URL", hide_env_values = true, global = true)]
     pub redis_url: Option<String>,
     /// What every Redis key begins with; no braces.
-    #[arg(
-        long,
-        env = "LAUREL_REDIS_PREFIX",
-        default_value = "laurel",
-        global = true
-    )]
+    #[arg(long, env = "LAUREL_REDIS_PREFIX", default_value = "laurel", global = true)]
     pub redis_prefix: String,
     /// Partitions, a power of two up to 4096, fixed when the deployment is born. By default 16, or what it was born with.
     #[arg(long, env = "LAUREL_PARTITIONS", global = true)]
@@ -146,9 +136,8 @@ pub fn parse_arguments<A: clap::Parser>() -> A {
             .get(clap::error::ContextKind::InvalidArg)
             .map(ToString::to_string)
             .unwrap_or_default();
-        let variable = argument
-            .strip_prefix("--")
-            .and_then(|argument| argument.split_whitespace().next());
+        let variable =
+            argument.strip_prefix("--").and_then(|argument| argument.split_whitespace().next());
         let Some(variable) =
             variable.filter(|_| error.kind() != clap::error::ErrorKind::UnknownArgument)
         else {
@@ -215,9 +204,7 @@ impl Settings {
             text(redis_timeout_ms),
         ];
         let named = SETTING_NAMES.into_iter().zip(values);
-        named
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect()
+        named.filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     /// Connects to SQL; creates the data directory and the SQLite file where they are missing, and brings the schema up to date.
@@ -231,27 +218,17 @@ impl Settings {
                 self.data_dir.display()
             ))
         })?;
-        let embedded = || {
-            format!(
-                "sqlite://{}?mode=rwc",
-                self.data_dir.join("laurel.sqlite").display()
-            )
-        };
+        let embedded =
+            || format!("sqlite://{}?mode=rwc", self.data_dir.join("laurel.sqlite").display());
         let url = self.database_url.clone().unwrap_or_else(embedded);
-        if !["sqlite:", "postgres:", "postgresql:"]
-            .iter()
-            .any(|kind| url.starts_with(kind))
-        {
+        if !["sqlite:", "postgres:", "postgresql:"].iter().any(|kind| url.starts_with(kind)) {
             return Err(ranking::Error::Invalid(
                 "LAUREL_DATABASE_URL: a URL of kind sqlite:// or postgres:// is accepted".into(),
             )
             .into());
         }
         let mut options = ConnectOptions::new(url);
-        options
-            .sqlx_logging(false)
-            .max_connections(16)
-            .acquire_timeout(Duration::from_secs(10));
+        options.sqlx_logging(false).max_connections(16).acquire_timeout(Duration::from_secs(10));
         // FULL: what the cursor says SQL has, a power cut must not take, as the log in Redis is trimmed to it.
         options.map_sqlx_sqlite_opts(|sqlite| {
             sqlite
@@ -287,30 +264,22 @@ impl Settings {
         let keys = KeySpace::new(&self.redis_prefix)?;
         let private_redis = match &self.redis_url {
             Some(_) => None,
-            None => Some(Arc::new(
-                PrivateRedis::start(&self.data_dir.join("redis")).await?,
-            )),
+            None => Some(Arc::new(PrivateRedis::start(&self.data_dir.join("redis")).await?)),
         };
         let url = self
             .redis_url
             .clone()
             .or_else(|| private_redis.as_ref().map(|redis| redis.url()))
             .unwrap_or_default();
-        let store = Store::new(
-            &url,
-            keys,
-            partitions,
-            Duration::from_millis(self.redis_timeout_ms),
-        )?;
+        let store =
+            Store::new(&url, keys, partitions, Duration::from_millis(self.redis_timeout_ms))?;
         if let Err(error) = store.check_server().await {
             if let Some(redis) = private_redis.and_then(Arc::into_inner) {
                 redis.stop().await;
             }
             return Err(error.into());
         }
-        let dedup = Dedup {
-            window_ms: i64::from(self.dedup_hours) * 3_600_000,
-        };
+        let dedup = Dedup { window_ms: i64::from(self.dedup_hours) * 3_600_000 };
         Ok(Deployment {
             db,
             store,
@@ -330,10 +299,7 @@ impl Settings {
             partitions: Set(self.partitions.unwrap_or(PARTITIONS_UNASKED).into()),
             created_at_ms: Set(crate::now_ms()),
         };
-        if self
-            .partitions
-            .is_some_and(|count| Partitions::new(count).is_err())
-        {
+        if self.partitions.is_some_and(|count| Partitions::new(count).is_err()) {
             return Err(ranking::Error::Invalid(
                 "LAUREL_PARTITIONS: a power of two from 1 to 4096 is accepted".into(),
             )

@@ -61,10 +61,7 @@ pub fn is_refused_content(error: &DbErr) -> bool {
             | ErrorKind::CheckViolation
     );
     // SQLSTATE class 22 is "data exception".
-    constraint
-        || answer
-            .code()
-            .is_some_and(|code| code.len() == 5 && code.starts_with("22"))
+    constraint || answer.code().is_some_and(|code| code.len() == 5 && code.starts_with("22"))
 }
 
 /// Whether SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).

@@ -141,16 +141,8 @@ pub(crate) async fn look(
     no: BoardNo,
 ) -> Result<(BoardMark, Proposal<()>)> {
     let after_all = u64::MAX - 1;
-    let tail = deployment
-        .store
-        .tail(partition, after_all, 1, no, &[], None)
-        .await?;
-    let proposal = Proposal {
-        head: tail.head,
-        log_len: 0,
-        commit: None,
-        outcome: (),
-    };
+    let tail = deployment.store.tail(partition, after_all, 1, no, &[], None).await?;
+    let proposal = Proposal { head: tail.head, log_len: 0, commit: None, outcome: () };
     Ok((tail.board, proposal))
 }
 
@@ -158,9 +150,6 @@ impl Proposal<()> {
     /// The proposal with a commit of these writes, which brings no event.
     pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
         let commit = self.head.next(crate::random_id(), now_ms, vec![]);
-        Self {
-            commit: Some((commit, writes)),
-            ..self
-        }
+        Self { commit: Some((commit, writes)), ..self }
     }
 }

@@ -62,9 +62,8 @@ async fn stage_and_put(
         let StandingsChange { id, entries, .. } = change;
         let period = id.window.period_named(&id.period, &board.rules.zone)?;
         let entries = entries.into_iter();
-        let mut entries: Vec<(RankKey, MemberId)> = entries
-            .filter_map(|(member, key)| Some((key?, member)))
-            .collect();
+        let mut entries: Vec<(RankKey, MemberId)> =
+            entries.filter_map(|(member, key)| Some((key?, member))).collect();
         entries.sort_unstable();
         let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
         let loaded = staged.load(id, period, entries.len(), entry).await?;
@@ -100,11 +99,7 @@ async fn replay(
     // Nothing is added to former layouts any more.
     let is_present = |layout: usize| layout == board.layout();
     let through = |layout, _| {
-        if is_present(layout) {
-            seq as i64
-        } else {
-            i64::MAX
-        }
+        if is_present(layout) { seq as i64 } else { i64::MAX }
     };
     home::each_event(deployment, board, partition, through, |place, event| {
         replay.apply(board, place, event)

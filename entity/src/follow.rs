@@ -23,9 +23,7 @@ pub(crate) async fn present(
     partition: Partition,
 ) -> Result<log_cursor::Model> {
     settle(deployment, partition).await?;
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-        .one(&deployment.db)
-        .await?;
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(&deployment.db).await?;
     Ok(cursor.ok_or(ranking::Error::NotLevel(partition.0))?)
 }
 
@@ -43,14 +41,9 @@ pub(crate) async fn tail(
     seen: Option<(i64, &str)>,
 ) -> Result<Option<Tail>> {
     let from = cursor.seq as u64;
-    let tail = deployment
-        .store
-        .tail(partition, from, TAIL_MAX, board, seals, seen)
-        .await?;
-    let end = tail
-        .commits
-        .last()
-        .map_or((from, &cursor.commit_id), |commit| (commit.seq, &commit.id));
+    let tail = deployment.store.tail(partition, from, TAIL_MAX, board, seals, seen).await?;
+    let end =
+        tail.commits.last().map_or((from, &cursor.commit_id), |commit| (commit.seq, &commit.id));
     let reaches = descends(cursor, &tail.commits) && end == (tail.head.seq, &tail.head.commit);
     Ok(reaches.then_some(tail))
 }

@@ -57,9 +57,7 @@ fn of_layout(board: &Board, layout: usize) -> Condition {
     use score_event::Column::Generation;
     let generations = board.generations_of(layout);
     let is_of = || {
-        Condition::all()
-            .add(Generation.gte(generations.start))
-            .add(Generation.lt(generations.end))
+        Condition::all().add(Generation.gte(generations.start)).add(Generation.lt(generations.end))
     };
     let none = Condition::all();
     if board.has_moved() { is_of() } else { none }
@@ -68,13 +66,9 @@ fn of_layout(board: &Board, layout: usize) -> Condition {
 /// The condition that an event of somebody who is in a partition came up to a seq of it: all of former layouts did.
 pub(crate) fn up_to(board: &Board, partition: Partition, seq: i64) -> Condition {
     use score_event::Column::{Generation, Partition as In, Seq};
-    let present = Condition::all()
-        .add(In.eq(i32::from(partition.0)))
-        .add(Seq.lte(seq));
+    let present = Condition::all().add(In.eq(i32::from(partition.0))).add(Seq.lte(seq));
     let since = board.has_moved().then(|| board.layout_since());
-    Condition::any()
-        .add(present)
-        .add_option(since.map(|since| Generation.lt(since)))
+    Condition::any().add(present).add_option(since.map(|since| Generation.lt(since)))
 }
 
 /// Whether an event of somebody came up to a seq of the partition that he is in.
@@ -96,9 +90,8 @@ pub(crate) async fn each_standing(
     let homes = partitions.homes(board, partition);
     let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
     for home in homes {
-        let mut blocks = Columns::of_standing(home, Some(board.no))
-            .with(&["rank_key"])
-            .read(&deployment.db);
+        let mut blocks =
+            Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&deployment.db);
         while let Some(block) = blocks.try_next().await? {
             for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
                 if partitions.of_member(board, &MemberId::new(member)?) == partition {
@@ -144,15 +137,7 @@ impl<'a> SeenPages<'a> {
         voided: &'a HashSet<EventPlace>,
         since_ms: i64,
     ) -> Self {
-        Self {
-            deployment,
-            board,
-            layout,
-            home,
-            voided,
-            since_ms,
-            last: None,
-        }
+        Self { deployment, board, layout, home, voided, since_ms, last: None }
     }
 
     /// The next ones; `None` at the end.

@@ -100,9 +100,8 @@ impl Held {
     /// What Redis' double means in a standings.
     #[must_use]
     pub fn of_double(board: &Board, window: Window, double: f64) -> Self {
-        RankKey::from_f64(double).map_or(Self::Foreign, |key| {
-            Self::Key(key, board.rules.layout(window).decode(key).0)
-        })
+        RankKey::from_f64(double)
+            .map_or(Self::Foreign, |key| Self::Key(key, board.rules.layout(window).decode(key).0))
     }
 
     /// What a row of `standing` holds; foreign where its score is not the one in its key.
@@ -202,10 +201,7 @@ pub async fn look(
     let asked = asked(deployment, partition, places);
     let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
     let probe = deployment.store.probe(partition, board.no, &sets).await?;
-    let rolls = Rolls {
-        marks: probe.rolls,
-        now_ms: deployment.clock.now_ms(),
-    };
+    let rolls = Rolls { marks: probe.rolls, now_ms: deployment.clock.now_ms() };
     settle_to(deployment, partition, probe.head.seq).await?;
     let mut doubles: BTreeMap<(&StandingsId, &[u8]), f64> = BTreeMap::new();
     for ((id, asked), found) in asked.iter().zip(probe.doubles) {
@@ -216,9 +212,7 @@ pub async fn look(
         }
     }
     // What was sealed meanwhile is not in Redis; a row says so before Redis does.
-    let later = board::Entity::find_by_id(board.no.0)
-        .one(&deployment.db)
-        .await?;
+    let later = board::Entity::find_by_id(board.no.0).one(&deployment.db).await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
     if later.layouts != board.layouts {
         return Err(Error::Overtaken(format!(
@@ -257,13 +251,7 @@ pub async fn look(
             if history != sql || history != redis {
                 let (member, spot) = (member.clone(), spot.clone());
                 let redis = redis.filter(|_| matches!(spot, Spot::Entry(_)));
-                seen.push(Seen {
-                    member,
-                    spot,
-                    history,
-                    sql,
-                    redis,
-                });
+                seen.push(Seen { member, spot, history, sql, redis });
             }
         }
     }
@@ -310,10 +298,8 @@ pub async fn look_at_standings(
             .all(&view)
             .await?;
         view.rollback().await?;
-        let later: BTreeSet<Vec<u8>> = later
-            .into_iter()
-            .map(|row| row.member.into_bytes())
-            .collect();
+        let later: BTreeSet<Vec<u8>> =
+            later.into_iter().map(|row| row.member.into_bytes()).collect();
         let held = |row: standing::Model| {
             let held = match row.partition == i32::from(partition.0) {
                 true => Held::of_row(board, row.score, row.rank_key),

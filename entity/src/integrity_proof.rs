@@ -44,8 +44,6 @@ pub fn replace() -> OnConflict {
         BoardNo, CommitId, Entries, Files, Layout, Partition, ProvenAtMs, Redis, Seq, Sql,
     };
     OnConflict::columns([BoardNo, Partition])
-        .update_columns([
-            Seq, CommitId, Layout, Redis, Sql, Files, Entries, ProvenAtMs,
-        ])
+        .update_columns([Seq, CommitId, Layout, Redis, Sql, Files, Entries, ProvenAtMs])
         .to_owned()
 }

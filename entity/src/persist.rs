@@ -72,11 +72,7 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
     }
     if log.commits.is_empty() {
         let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
-        return if level {
-            Ok(Progress::Level { seq: log.head.seq })
-        } else {
-            Err(not_level())
-        };
+        return if level { Ok(Progress::Level { seq: log.head.seq }) } else { Err(not_level()) };
     }
     let commits = one_transaction(log.commits);
     if !descends(&cursor, &commits) {
@@ -86,10 +82,7 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
         return Ok(Progress::Beaten);
     };
     store.trim(partition, &cursor.run_id, seq).await?;
-    Ok(Progress::Wrote {
-        seq,
-        head: log.head.seq,
-    })
+    Ok(Progress::Wrote { seq, head: log.head.seq })
 }
 
 /// Reads as much of a log as one transaction takes, and not much more.
@@ -128,10 +121,7 @@ pub(crate) async fn persist_commits(
     commits: &[Commit],
 ) -> Result<Option<u64>> {
     let mut refused = Refused::new();
-    let numbers = commits
-        .iter()
-        .flat_map(|commit| &commit.events)
-        .map(|event| event.board);
+    let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
     let boards = board::some(&deployment.db, numbers.collect()).await?;
     let mut part = commits;
     loop {
@@ -142,15 +132,8 @@ pub(crate) async fn persist_commits(
             Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
             Err(error) => {
                 let before = refused.len();
-                find_refused(
-                    deployment,
-                    partition,
-                    cursor,
-                    &part[0],
-                    &boards,
-                    &mut refused,
-                )
-                .await?;
+                find_refused(deployment, partition, cursor, &part[0], &boards, &mut refused)
+                    .await?;
                 if refused.len() == before {
                     return Err(error.into());
                 }
@@ -169,10 +152,7 @@ async fn find_refused(
     refused: &mut Refused,
 ) -> Result<()> {
     for (index, event) in commit.events.iter().enumerate() {
-        let alone = Commit {
-            events: vec![event.clone()],
-            ..commit.clone()
-        };
+        let alone = Commit { events: vec![event.clone()], ..commit.clone() };
         let transaction = deployment.db.begin().await?;
         let tried = write_into(
             &transaction,
@@ -284,9 +264,7 @@ async fn write_events(
                 dead.push(dead_letter(partition, commit, index, reason));
                 continue;
             }
-            members
-                .entry(event.member.as_str())
-                .or_insert(commit.accepted_at_ms);
+            members.entry(event.member.as_str()).or_insert(commit.accepted_at_ms);
             events.push(
                 score_event::Model::of_event(partition, commit.seq, index, event)
                     .into_active_model(),
@@ -299,18 +277,15 @@ async fn write_events(
     for (_, member) in rows.keys() {
         members.remove(member.as_str());
     }
-    let members = members
-        .into_iter()
-        .map(|(key, created_at_ms)| member::ActiveModel {
-            key: Set(key.to_owned()),
-            name: Set(None),
-            name_folded: Set(None),
-            region: Set(None),
-            created_at_ms: Set(created_at_ms),
-        });
-    let known = OnConflict::column(member::Column::Key)
-        .do_nothing_on([member::Column::Key])
-        .to_owned();
+    let members = members.into_iter().map(|(key, created_at_ms)| member::ActiveModel {
+        key: Set(key.to_owned()),
+        name: Set(None),
+        name_folded: Set(None),
+        region: Set(None),
+        created_at_ms: Set(created_at_ms),
+    });
+    let known =
+        OnConflict::column(member::Column::Key).do_nothing_on([member::Column::Key]).to_owned();
     insert_chunked::<member::Entity, _>(transaction, members.collect(), Some(known)).await?;
     insert_chunked::<score_event::Entity, _>(transaction, events, None).await?;
     insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
@@ -325,10 +300,7 @@ fn dead_letter(
     index: usize,
     reason: &str,
 ) -> dead_letter::ActiveModel {
-    let alone = Commit {
-        events: vec![commit.events[index].clone()],
-        ..commit.clone()
-    };
+    let alone = Commit { events: vec![commit.events[index].clone()], ..commit.clone() };
     dead_letter::ActiveModel {
         partition: Set(partition.0.into()),
         seq: Set(commit.seq as i64),

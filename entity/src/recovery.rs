@@ -145,10 +145,7 @@ async fn accept_run(
 ) -> Result<log_cursor::Model> {
     loop {
         let id = i32::from(partition.0);
-        let Some(cursor) = log_cursor::Entity::find_by_id(id)
-            .one(&deployment.db)
-            .await?
-        else {
+        let Some(cursor) = log_cursor::Entity::find_by_id(id).one(&deployment.db).await? else {
             let first = log_cursor::ActiveModel {
                 partition: Set(id),
                 run_id: Set(run_id.to_owned()),
@@ -165,10 +162,7 @@ async fn accept_run(
             return Ok(cursor);
         }
         log_cursor::Entity::update_many()
-            .set(log_cursor::ActiveModel {
-                run_id: Set(run_id.to_owned()),
-                ..Default::default()
-            })
+            .set(log_cursor::ActiveModel { run_id: Set(run_id.to_owned()), ..Default::default() })
             .filter(is_still(&cursor))
             .exec(&deployment.db)
             .await?;
@@ -179,10 +173,7 @@ async fn accept_run(
 async fn begin_epoch(deployment: &Deployment, partition: Partition, run_id: &str) -> Result<()> {
     loop {
         let cursor = accept_run(deployment, partition, run_id).await?;
-        let next = log_cursor::ActiveModel {
-            epoch: Set(cursor.epoch + 1),
-            ..Default::default()
-        };
+        let next = log_cursor::ActiveModel { epoch: Set(cursor.epoch + 1), ..Default::default() };
         let moved = log_cursor::Entity::update_many()
             .set(next)
             .filter(is_still(&cursor))
@@ -213,13 +204,8 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         if found.descendants.is_empty() {
             break cursor;
         }
-        persist_commits(
-            deployment,
-            partition,
-            &cursor,
-            &one_transaction(found.descendants),
-        )
-        .await?;
+        persist_commits(deployment, partition, &cursor, &one_transaction(found.descendants))
+            .await?;
     };
     if cursor.seq > 0 {
         tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
@@ -237,10 +223,7 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         .filter(|change| change.id.window.rolling().is_some())
         .map(|change| (change.id.board, change.id.series(), change.id.window))
         .collect();
-    let stages = deployment
-        .store
-        .stages(partition, crate::random_id())
-        .await?;
+    let stages = deployment.store.stages(partition, crate::random_id()).await?;
     let put = put_standings(deployment, partition, recovery, &stages, standings).await;
     // What is left expires anyway.
     let _ = stages.discard().await;
@@ -252,10 +235,7 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
             continue;
         };
         let begun_ms = window.period_at(now_ms, &board.rules.zone)?.present_from_ms;
-        let mark = RollMark {
-            begun_ms,
-            is_ready: true,
-        };
+        let mark = RollMark { begun_ms, is_ready: true };
         writes.mark_roll(keys, partition, no, &series, mark);
     }
     recovery.apply(&writes).await?;
@@ -264,9 +244,7 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
     for board in moved {
         load_seen_of(deployment, partition, recovery, board).await?;
     }
-    Ok(recovery
-        .finish(cursor.seq as u64, &cursor.commit_id)
-        .await?)
+    Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?)
 }
 
 /// Loads standings beside their places, and puts them there while the right to recover is held.
@@ -282,9 +260,8 @@ async fn put_standings(
     for change in standings {
         let StandingsChange { id, entries, .. } = change;
         let members = entries.into_iter();
-        let entries: Vec<(MemberId, RankKey)> = members
-            .filter_map(|(member, key)| Some((member, key?)))
-            .collect();
+        let entries: Vec<(MemberId, RankKey)> =
+            members.filter_map(|(member, key)| Some((member, key?))).collect();
         let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
         let stage = stages.load(&id, entries.len(), entry).await?;
         writes.swap_in(&stage, &keys.standings(partition, &id));
@@ -319,11 +296,7 @@ async fn load_marks(
     let keys = deployment.store.keys();
     let mut writes = Writes::default();
     for row in rows {
-        for window in row
-            .window_rows()?
-            .iter()
-            .filter(|_| row.deleted_at_ms.is_none())
-        {
+        for window in row.window_rows()?.iter().filter(|_| row.deleted_at_ms.is_none()) {
             let name = SealName {
                 board: BoardNo(row.no),
                 generation: window.since,
@@ -369,9 +342,8 @@ async fn load_standings(
     now_ms: i64,
 ) -> Result<Vec<StandingsChange>> {
     let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
-    let mut blocks = Columns::of_standing(partition, None)
-        .with(&["rank_key", "board_no"])
-        .read(&deployment.db);
+    let mut blocks =
+        Columns::of_standing(partition, None).with(&["rank_key", "board_no"]).read(&deployment.db);
     while let Some(block) = blocks.try_next().await? {
         for (segment, member, [key, no]) in block.rows(["rank_key", "board_no"])?.iter() {
             let board = no.and_then(|no| boards.get(&BoardNo(no)));
@@ -390,15 +362,12 @@ async fn load_standings(
         })
         .await?;
     }
-    let mut replay = Replay::without(voided, now_ms)
-        .skipping_unfit()
-        .skipping_before(sealed_before_ms(boards));
+    let mut replay =
+        Replay::without(voided, now_ms).skipping_unfit().skipping_before(sealed_before_ms(boards));
     // Archived events are of no period that is loaded, so that some of them may be gone does not matter.
     let mut last = (0, 0);
     loop {
-        let rows = score_event::page_after(partition, last, ROWS_MAX)
-            .all(&deployment.db)
-            .await?;
+        let rows = score_event::page_after(partition, last, ROWS_MAX).all(&deployment.db).await?;
         let Some(row) = rows.last() else { break };
         last = (row.seq, row.event_index);
         for row in rows {
@@ -424,9 +393,7 @@ async fn load_standings(
     standings.extend(replay.changes()?);
     for change in &mut standings {
         // Sorted, they go in twice as fast.
-        change
-            .entries
-            .sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
+        change.entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
     }
     Ok(standings)
 }
@@ -533,10 +500,7 @@ async fn load_seen(
                 continue;
             };
             let seen = seen_entry(&row.to_ranking()?, accepted_at_ms, row.seq as u64);
-            buckets
-                .entry(deployment.dedup.bucket(accepted_at_ms))
-                .or_default()
-                .extend(seen);
+            buckets.entry(deployment.dedup.bucket(accepted_at_ms)).or_default().extend(seen);
         }
         for (bucket, seen) in buckets {
             let mut writes = Writes::default();

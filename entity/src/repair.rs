@@ -120,15 +120,7 @@ pub async fn mend_sql(
         return Ok(None);
     }
     let board = row.to_ranking()?;
-    let mended = mend_in(
-        deployment,
-        &transaction,
-        &board,
-        partition,
-        archived,
-        places,
-    )
-    .await?;
+    let mended = mend_in(deployment, &transaction, &board, partition, archived, places).await?;
     transaction.commit().await?;
     Ok(Some(mended))
 }
@@ -146,14 +138,8 @@ impl Change for Dropping<'_> {
         partition: Partition,
     ) -> Result<Proposal<usize>> {
         let store = &deployment.store;
-        let tail = store
-            .tail(partition, u64::MAX - 1, 1, BoardNo(0), &[], None)
-            .await?;
-        let names: Vec<String> = self
-            .keys
-            .iter()
-            .map(|foreign| foreign.key.clone())
-            .collect();
+        let tail = store.tail(partition, u64::MAX - 1, 1, BoardNo(0), &[], None).await?;
+        let names: Vec<String> = self.keys.iter().map(|foreign| foreign.key.clone()).collect();
         let (mut writes, mut dropped) = (Writes::default(), 0);
         let id = |key: &String| store.keys().parse_standings(partition, key);
         // After the head: a board may have moved to another number of shards meanwhile.
@@ -197,19 +183,11 @@ impl Change for Listing<'_> {
     ) -> Result<Proposal<usize>> {
         let (store, keys) = (&deployment.store, deployment.store.keys());
         let seals = seal_names(self.board);
-        let tail = store
-            .tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None)
-            .await?;
+        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
         tail.board.check(self.board)?;
-        let names: Vec<String> = self
-            .unlisted
-            .iter()
-            .map(|id| keys.standings(partition, id))
-            .collect();
-        let lists = self
-            .unlisted
-            .iter()
-            .map(|id| (keys.periods(partition, id), id.period.clone()));
+        let names: Vec<String> =
+            self.unlisted.iter().map(|id| keys.standings(partition, id)).collect();
+        let lists = self.unlisted.iter().map(|id| (keys.periods(partition, id), id.period.clone()));
         let lists: Vec<(String, String)> = lists.collect();
         let (types, listed) = (store.types(&names).await?, store.listed(&lists).await?);
         let (mut writes, mut noted) = (Writes::default(), 0);
@@ -239,10 +217,5 @@ fn proposal(
         let commit = onto.next(crate::random_id(), deployment.clock.now_ms(), vec![]);
         (commit, writes)
     });
-    Proposal {
-        head: onto,
-        log_len: tail.commits.len() as u64,
-        commit,
-        outcome,
-    }
+    Proposal { head: onto, log_len: tail.commits.len() as u64, commit, outcome }
 }

@@ -116,10 +116,7 @@ pub async fn reshard(
         let mut moving = Moving::new(deployment, row, reshard, watch)?;
         let _alive = moving.reshard.keep_alive(deployment, no);
         if let Some(moved) = moving.go().await? {
-            return Ok(Resharded {
-                seconds: began.elapsed().as_secs_f64(),
-                ..moved
-            });
+            return Ok(Resharded { seconds: began.elapsed().as_secs_f64(), ..moved });
         }
     }
     Err(ranking::Error::Unavailable(
@@ -313,8 +310,7 @@ impl<'a> Moving<'a> {
             Step::Decided => {
                 let keys = self.keys().await?;
                 let rolls = stage::rolls(self.deployment, &self.board).await?;
-                self.release_all(&mut BTreeMap::new(), &rolls, &keys)
-                    .await?;
+                self.release_all(&mut BTreeMap::new(), &rolls, &keys).await?;
                 self.settle().await
             }
             Step::Settling => self.settle().await,

@@ -45,10 +45,8 @@ pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
     }
     let mut failed = None;
     for places in places.chunks(PLACES_MAX) {
-        let names: Vec<_> = places
-            .iter()
-            .map(|(partition, board)| (*partition, board.no))
-            .collect();
+        let names: Vec<_> =
+            places.iter().map(|(partition, board)| (*partition, board.no)).collect();
         let marks = deployment.store.many_rolls(&names).await?;
         for (&(partition, board), marks) in places.iter().zip(marks) {
             if !is_due(board, &marks, now_ms)? {
@@ -140,12 +138,7 @@ impl<'a> Series<'a> {
         let window: Window = parts.next()?.parse().ok()?;
         let is_ours =
             board.rules.windows.contains(&window) && board.generation_of(window) == generation;
-        Some(Self {
-            board,
-            segment,
-            window,
-            rolling: window.rolling().filter(|_| is_ours)?,
-        })
+        Some(Self { board, segment, window, rolling: window.rolling().filter(|_| is_ours)? })
     }
 
     fn at(&self, at_ms: i64) -> ranking::Result<Period> {
@@ -179,12 +172,7 @@ impl<'a> Series<'a> {
         if mark.begun_ms >= present_ms {
             return Ok(false);
         }
-        let mut beginning = Beginning {
-            series: self,
-            mark,
-            present_ms,
-            now_ms,
-        };
+        let mut beginning = Beginning { series: self, mark, present_ms, now_ms };
         carry_out(deployment, partition, &mut beginning, deadline()).await?;
         Ok(true)
     }
@@ -200,10 +188,7 @@ impl<'a> Series<'a> {
         let run_id = deployment.store.run_id(partition).await?;
         let mut cursor = Some("0".to_owned());
         while let Some(at) = cursor {
-            let walked = deployment
-                .store
-                .walk(partition, &self.id(&from), &at)
-                .await?;
+            let walked = deployment.store.walk(partition, &self.id(&from), &at).await?;
             let members: BTreeSet<MemberId> = walked.members.into_iter().collect();
             cursor = walked.next;
             let mut carrying = Carrying {
@@ -248,38 +233,18 @@ impl Change for Beginning<'_> {
         let series = self.series;
         let name = series.id(&series.at(self.mark.begun_ms)?).series();
         let (head, marks) = deployment.store.rolls(partition, series.board.no).await?;
-        let proposal = Proposal {
-            head,
-            log_len: 0,
-            commit: None,
-            outcome: (),
-        };
+        let proposal = Proposal { head, log_len: 0, commit: None, outcome: () };
         if marks.get(&name) != Some(&self.mark) {
             return Ok(proposal);
         }
         let (_, next) = series.pair(self.mark)?;
-        let size = deployment
-            .store
-            .shard_size(partition, &series.id(&next))
-            .await?;
+        let size = deployment.store.shard_size(partition, &series.id(&next)).await?;
         let mark = match size {
-            0 => RollMark {
-                begun_ms: self.present_ms,
-                is_ready: true,
-            },
-            _ => RollMark {
-                begun_ms: next.present_from_ms,
-                is_ready: false,
-            },
+            0 => RollMark { begun_ms: self.present_ms, is_ready: true },
+            _ => RollMark { begun_ms: next.present_from_ms, is_ready: false },
         };
         let mut writes = Writes::default();
-        writes.mark_roll(
-            deployment.store.keys(),
-            partition,
-            series.board.no,
-            &name,
-            mark,
-        );
+        writes.mark_roll(deployment.store.keys(), partition, series.board.no, &name, mark);
         Ok(proposal.writing(writes, self.now_ms))
     }
 }
@@ -347,10 +312,7 @@ impl Change for Carrying<'_> {
             };
             writes.change(keys, partition, &change);
             if self.is_last {
-                let mark = RollMark {
-                    is_ready: true,
-                    ..self.mark
-                };
+                let mark = RollMark { is_ready: true, ..self.mark };
                 let name = change.id.series();
                 writes.mark_roll(keys, partition, series.board.no, &name, mark);
             }
@@ -367,12 +329,7 @@ impl Change for Carrying<'_> {
 
 impl Carrying<'_> {
     fn wanted(&self, parts: &BTreeMap<i64, (Period, Vec<MemberId>)>) -> Wanted {
-        let Series {
-            board,
-            segment,
-            rolling,
-            ..
-        } = self.series;
+        let Series { board, segment, rolling, .. } = self.series;
         let mut wanted = Wanted {
             boards: vec![board.no],
             rolls: vec![(board.no, vec![self.series.id(&self.from).series()])],
@@ -457,10 +414,7 @@ pub fn mark_rolled(
 ) -> ranking::Result<()> {
     if id.window.rolling().is_some() {
         let begun = id.window.period_at(rolls.begun_ms(id), &board.rules.zone)?;
-        let mark = RollMark {
-            begun_ms: begun.present_from_ms,
-            is_ready: true,
-        };
+        let mark = RollMark { begun_ms: begun.present_from_ms, is_ready: true };
         writes.mark_roll(keys, partition, board.no, &id.series(), mark);
     }
     Ok(())

@@ -62,9 +62,7 @@ pub async fn take(
         finished: false,
     };
     let Some(row) = Entity::find_by_id(name).one(db).await? else {
-        let inserted = Entity::insert(taken.into_active_model())
-            .exec_without_returning(db)
-            .await;
+        let inserted = Entity::insert(taken.into_active_model()).exec_without_returning(db).await;
         return match inserted {
             Ok(_) => Ok(true),
             Err(error) => match error.sql_err() {
@@ -109,11 +107,7 @@ pub async fn take(
 /// What SQL says.
 pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
     Entity::update_many()
-        .set(ActiveModel {
-            taken_at_ms: Set(0),
-            attempts: Set(1),
-            ..Default::default()
-        })
+        .set(ActiveModel { taken_at_ms: Set(0), attempts: Set(1), ..Default::default() })
         .filter(Column::Name.eq(name))
         .filter(Column::DueAtMs.eq(due_at_ms))
         .exec(db)
@@ -127,10 +121,7 @@ pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> R
 /// What SQL says.
 pub async fn finish(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
     Entity::update_many()
-        .set(ActiveModel {
-            finished: Set(true),
-            ..Default::default()
-        })
+        .set(ActiveModel { finished: Set(true), ..Default::default() })
         .filter(Column::Name.eq(name))
         .filter(Column::DueAtMs.eq(due_at_ms))
         .exec(db)

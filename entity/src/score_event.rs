@@ -67,23 +67,18 @@ impl Model {
             ))
         };
         let kind = match (self.kind.as_str(), self.score, self.at_ms) {
-            ("SCORE", Some(score), Some(at_ms)) => EventKind::Score {
-                score,
-                at_ms,
-                at_sent: self.at_sent,
-            },
+            ("SCORE", Some(score), Some(at_ms)) => {
+                EventKind::Score { score, at_ms, at_sent: self.at_sent }
+            }
             ("REMOVAL", None, None) => EventKind::Removal,
-            ("VOID", None, None) => EventKind::Void {
-                target: self.voids().ok_or_else(|| broken("target"))?,
-            },
+            ("VOID", None, None) => {
+                EventKind::Void { target: self.voids().ok_or_else(|| broken("target"))? }
+            }
             _ => return Err(broken("kind")),
         };
         Ok(Event {
             board: BoardNo(self.board_no),
-            generation: self
-                .generation
-                .try_into()
-                .map_err(|_| broken("generation"))?,
+            generation: self.generation.try_into().map_err(|_| broken("generation"))?,
             member: MemberId::new(&self.member)?,
             kind,
             event_id: self.event_id.as_deref().map(EventId::new).transpose()?,
@@ -122,11 +117,9 @@ impl Model {
     #[must_use]
     pub fn of_event(partition: Partition, seq: u64, event_index: usize, event: &Event) -> Self {
         let (kind, score, at_ms, at_sent, target) = match event.kind {
-            EventKind::Score {
-                score,
-                at_ms,
-                at_sent,
-            } => ("SCORE", Some(score), Some(at_ms), at_sent, None),
+            EventKind::Score { score, at_ms, at_sent } => {
+                ("SCORE", Some(score), Some(at_ms), at_sent, None)
+            }
             EventKind::Removal => ("REMOVAL", None, None, false, None),
             EventKind::Void { target } => ("VOID", None, None, false, Some(target)),
         };
@@ -218,17 +211,14 @@ pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
         Some(layout) => events.order_by_asc(layout),
         None => events,
     };
-    events
-        .order_by_asc(Column::Seq)
-        .order_by_asc(Column::EventIndex)
+    events.order_by_asc(Column::Seq).order_by_asc(Column::EventIndex)
 }
 
 /// A member's history on a board, in its order, whatever numbers of shards the board had.
 #[must_use]
 pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
-    let of_member = Entity::find()
-        .filter(Column::BoardNo.eq(board.no.0))
-        .filter(Column::Member.eq(member));
+    let of_member =
+        Entity::find().filter(Column::BoardNo.eq(board.no.0)).filter(Column::Member.eq(member));
     in_order(of_member, board)
 }
 
@@ -254,8 +244,5 @@ pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) ->
         // Said once more where an index sees it.
         .filter(Seq.gte(seq))
         .filter(later);
-    of_partition
-        .order_by_asc(Seq)
-        .order_by_asc(EventIndex)
-        .limit(limit)
+    of_partition.order_by_asc(Seq).order_by_asc(EventIndex).limit(limit)
 }

@@ -49,15 +49,8 @@ pub struct Sealing {
 
 impl fmt::Display for Sealing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            windows,
-            standings,
-            entries,
-        } = self;
-        write!(
-            f,
-            "sealed {entries} entries of {standings} standings in {windows} windows"
-        )
+        let Self { windows, standings, entries } = self;
+        write!(f, "sealed {entries} entries of {standings} standings in {windows} windows")
     }
 }
 
@@ -129,11 +122,7 @@ pub(crate) async fn purge(
             .add(sealed_period::Column::Window.eq(window.to_string()))
             .add(sealed_period::Column::Generation.eq(generation as i32));
     }
-    while let Some(period) = sealed_period::Entity::find()
-        .filter(meant.clone())
-        .one(db)
-        .await?
-    {
+    while let Some(period) = sealed_period::Entity::find().filter(meant.clone()).one(db).await? {
         loop {
             let last: Option<String> = sealed_entry::Entity::find()
                 .select_only()
@@ -154,9 +143,7 @@ pub(crate) async fn purge(
                 break;
             }
         }
-        sealed_period::Entity::delete_by_id(period.no)
-            .exec(db)
-            .await?;
+        sealed_period::Entity::delete_by_id(period.no).exec(db).await?;
     }
     Ok(())
 }
@@ -200,12 +187,7 @@ async fn seal_board(
         let Some(due) = due(deployment, &row, now_ms).await? else {
             return Ok(());
         };
-        let Due {
-            board,
-            mut windows,
-            index,
-            step,
-        } = due;
+        let Due { board, mut windows, index, step } = due;
         let window = &mut windows[index];
         let part = Part {
             deployment,
@@ -232,13 +214,9 @@ async fn seal_board(
             }
         }
         // Whoever changed the row meanwhile was first: it is looked at again.
-        set_windows(&row, &windows_text(&windows))
-            .exec(&deployment.db)
-            .await?;
-        let Some(later) = board::living()
-            .filter(board::Column::No.eq(row.no))
-            .one(&deployment.db)
-            .await?
+        set_windows(&row, &windows_text(&windows)).exec(&deployment.db).await?;
+        let Some(later) =
+            board::living().filter(board::Column::No.eq(row.no)).one(&deployment.db).await?
         else {
             return Ok(());
         };
@@ -275,12 +253,7 @@ async fn due(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result
                 continue;
             }
         }
-        return Ok(Some(Due {
-            board,
-            windows,
-            index,
-            step,
-        }));
+        return Ok(Some(Due { board, windows, index, step }));
     }
     Ok(None)
 }
@@ -327,9 +300,7 @@ fn step(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<Step>> 
         return Ok(Some(Step::Drop(sealed.sealed_before_ms)));
     }
     let due_ms = due_ms(window, board, now_ms)?;
-    Ok(due_ms
-        .filter(|&due_ms| due_ms > sealed.sealing_before_ms)
-        .map(Step::Decide))
+    Ok(due_ms.filter(|&due_ms| due_ms > sealed.sealing_before_ms).map(Step::Decide))
 }
 
 /// The instant before which a window's periods are to be sealed. As it is asked for again and again, the last answers are remembered.
@@ -342,14 +313,8 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
         return Ok(None);
     }
     let present_ms = Window::period_at(rule, now_ms, zone)?.present_from_ms;
-    let asked = (
-        zone.iana_name().unwrap_or_default().to_owned(),
-        rule,
-        retain,
-    );
-    let mut last = LAST
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let asked = (zone.iana_name().unwrap_or_default().to_owned(), rule, retain);
+    let mut last = LAST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(&(at_ms, due_ms)) = last.get(&asked)
         && at_ms == present_ms
     {
@@ -365,12 +330,7 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
 
 impl Part<'_> {
     fn partitions(&self) -> Vec<Partition> {
-        self.deployment
-            .store
-            .partitions()
-            .of_board(self.board)
-            .into_iter()
-            .collect()
+        self.deployment.store.partitions().of_board(self.board).into_iter().collect()
     }
 
     /// The standings of the window that a partition has, of periods that start in a span.

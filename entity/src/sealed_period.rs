@@ -66,14 +66,8 @@ pub(crate) async fn numbers(
 ) -> Result<BTreeMap<StandingsId, i64>, DbErr> {
     let mut lists: BTreeMap<StandingsId, BTreeMap<i64, &StandingsId>> = BTreeMap::new();
     for (id, period) in standings {
-        let list = StandingsId {
-            period: String::new(),
-            ..id.clone()
-        };
-        lists
-            .entry(list)
-            .or_default()
-            .insert(period.present_from_ms, id);
+        let list = StandingsId { period: String::new(), ..id.clone() };
+        lists.entry(list).or_default().insert(period.present_from_ms, id);
     }
     let mut numbers = BTreeMap::new();
     for (list, starts) in lists {

@@ -125,10 +125,7 @@ impl<'a> Staged<'a> {
             windows,
             seals,
             sealing_before_ms: HashMap::new(),
-            rolls: Rolls {
-                marks: tail.rolls.clone(),
-                now_ms: deployment.clock.now_ms(),
-            },
+            rolls: Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() },
             run_id: tail.head.run_id.clone(),
             stages: store.stages(partition, crate::random_id()).await?,
             last: (cursor.seq, i32::MAX),
@@ -211,12 +208,7 @@ impl<'a> Staged<'a> {
         E: Fn(usize) -> (&'e str, RankKey) + Send + Sync,
     {
         let key = self.stages.load(&id, count, entry).await?;
-        Ok(Loaded {
-            id,
-            period,
-            key,
-            count,
-        })
+        Ok(Loaded { id, period, key, count })
     }
 
     /// Adds what was loaded.
@@ -224,9 +216,7 @@ impl<'a> Staged<'a> {
     /// # Errors
     /// As [`Window::period_at`].
     pub fn add(&mut self, loaded: Loaded) -> Result<()> {
-        let Loaded {
-            id, period, key, ..
-        } = loaded;
+        let Loaded { id, period, key, .. } = loaded;
         let number = self.number(&id, &period);
         let standing = &mut self.standings[number];
         standing.key = Some(key);
@@ -256,12 +246,7 @@ impl<'a> Staged<'a> {
         if let Some(series) = &series {
             *self.left.entry(series.clone()).or_default() += 1;
         }
-        self.standings.push(Standing {
-            id: id.clone(),
-            period: period.clone(),
-            series,
-            key: None,
-        });
+        self.standings.push(Standing { id: id.clone(), period: period.clone(), series, key: None });
         self.places.insert(id.clone(), self.standings.len() - 1);
         self.standings.len() - 1
     }

@@ -65,10 +65,7 @@ pub(crate) async fn fold_onto(
 ) -> Result<(), DbErr> {
     let mut by_member: BTreeMap<(BoardNo, &str), Vec<(u64, &Event)>> = BTreeMap::new();
     for &(seq, event) in events {
-        by_member
-            .entry((event.board, event.member.as_str()))
-            .or_default()
-            .push((seq, event));
+        by_member.entry((event.board, event.member.as_str())).or_default().push((seq, event));
     }
     let (mut changed, mut moved) = (vec![], vec![]);
     for ((no, member), events) in by_member {
@@ -76,23 +73,15 @@ pub(crate) async fn fold_onto(
             continue;
         };
         let is_void = |(_, event): &(u64, &Event)| matches!(event.kind, EventKind::Void { .. });
-        let last = events
-            .iter()
-            .rfind(|event| is_void(event))
-            .map(|(seq, _)| *seq);
+        let last = events.iter().rfind(|event| is_void(event)).map(|(seq, _)| *seq);
         let mut states: BTreeMap<String, Option<(State, u64)>> = BTreeMap::new();
         let known = rows.remove(&(no, member.to_owned())).unwrap_or_default();
-        let has_moved = known
-            .iter()
-            .any(|row| row.partition != i32::from(partition.0));
+        let has_moved = known.iter().any(|row| row.partition != i32::from(partition.0));
         for row in known {
             match RankKey::from_i64(row.rank_key) {
                 Ok(key) => states.insert(
                     row.segment,
-                    Some((
-                        board.rules.state(Window::All, &Period::all(), key),
-                        row.seq as u64,
-                    )),
+                    Some((board.rules.state(Window::All, &Period::all(), key), row.seq as u64)),
                 ),
                 Err(error) => {
                     tracing::error!(board = %no, member, %error, "a row of standing cannot be read; rebuild the board");
@@ -123,9 +112,7 @@ pub(crate) async fn fold_onto(
         }
         for (segment, state) in states {
             let Some((state, seq)) = state else {
-                Entity::delete_by_id((no.0, segment, member.to_owned()))
-                    .exec(transaction)
-                    .await?;
+                Entity::delete_by_id((no.0, segment, member.to_owned())).exec(transaction).await?;
                 continue;
             };
             match row_of(board, segment, member, state, partition, seq) {
@@ -263,10 +250,7 @@ fn row_of(
         segment,
         member: member.to_owned(),
         score: state.score,
-        rank_key: board
-            .rules
-            .key(Window::All, &Period::all(), state)?
-            .to_i64(),
+        rank_key: board.rules.key(Window::All, &Period::all(), state)?.to_i64(),
         partition: partition.0.into(),
         seq: seq as i64,
     })

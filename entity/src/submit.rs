@@ -24,10 +24,7 @@ impl Prepared {
     /// Works out what a batch wants to know; `now_ms` is when it counts as accepted. At most [`ranking::commit::COMMIT_EVENTS_MAX`] at once.
     #[must_use]
     pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
-        Self {
-            batch: Batch::new(submissions, now_ms),
-            snapshot: None,
-        }
+        Self { batch: Batch::new(submissions, now_ms), snapshot: None }
     }
 
     /// Takes off the second half, where it touches more entries than one commit may.
@@ -48,9 +45,7 @@ impl Prepared {
     async fn read(&mut self, deployment: &Deployment, partition: Partition) {
         let Deployment { store, dedup, .. } = deployment;
         let wanted = self.batch.wanted();
-        let snapshot = store
-            .snapshot(partition, wanted, *dedup, self.batch.now_ms())
-            .await;
+        let snapshot = store.snapshot(partition, wanted, *dedup, self.batch.now_ms()).await;
         self.snapshot = snapshot.ok();
     }
 }
@@ -91,11 +86,7 @@ pub async fn submit(
         }
         let mut submitting = Submitting {
             prepared,
-            following: if left.is_empty() {
-                following.take()
-            } else {
-                None
-            },
+            following: if left.is_empty() { following.take() } else { None },
             deadline,
         };
         match carry_out(deployment, partition, &mut submitting, deadline).await {

@@ -83,10 +83,7 @@ pub fn change(
         rows.push(new);
         changes = true;
     }
-    let changed = Changed {
-        windows: rows,
-        generation: generation - u32::from(!changes),
-    };
+    let changed = Changed { windows: rows, generation: generation - u32::from(!changes) };
     Ok((changes || retains).then_some(changed))
 }
 
@@ -96,11 +93,7 @@ pub fn change(
 /// Where SQL does not answer, or a row is broken.
 pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
     let mut unfinished = vec![];
-    for row in board::living()
-        .filter(board::Column::Generation.gt(1))
-        .all(&deployment.db)
-        .await?
-    {
+    for row in board::living().filter(board::Column::Generation.gt(1)).all(&deployment.db).await? {
         let windows = row.window_rows()?;
         let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
         if !windows.iter().all(is_whole) && row.reshard.is_none() {
@@ -126,9 +119,7 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     };
     let finished = fill_and_drop(deployment, row).await;
     let reason = finished.as_ref().err().map(ToString::to_string);
-    let outcome = reason
-        .as_deref()
-        .map_or(Ok("the windows are as the board says"), Err);
+    let outcome = reason.as_deref().map_or(Ok("the windows are as the board says"), Err);
     job.end(outcome).await?;
     match finished {
         Err(Error::Ranking(ranking::Error::OutOfRange(reason))) => {
@@ -138,10 +129,7 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
                 "the history does not fit into a new window: it is dropped"
             );
             let mut windows = row.window_rows()?;
-            for window in windows
-                .iter_mut()
-                .filter(|window| window.state == WindowState::Filling)
-            {
+            for window in windows.iter_mut().filter(|window| window.state == WindowState::Filling) {
                 window.state = WindowState::Dropped;
             }
             put_windows(deployment, row, &windows, row.generation + 1).await
@@ -186,10 +174,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
             .map(|window| Ok((window.name.parse()?, window.since)))
             .collect::<Result<BTreeSet<(Window, u32)>>>()
     };
-    let (filling, dropped) = (
-        of_state(WindowState::Filling)?,
-        of_state(WindowState::Dropped)?,
-    );
+    let (filling, dropped) = (of_state(WindowState::Filling)?, of_state(WindowState::Dropped)?);
     for &partition in &partitions {
         if !filling.is_empty() {
             fill(deployment, &board, partition, &filling).await?;
@@ -216,10 +201,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
         .window_rows()?
         .into_iter()
         .filter(|window| window.state != WindowState::Dropped)
-        .map(|window| WindowRow {
-            state: WindowState::Whole,
-            ..window
-        })
+        .map(|window| WindowRow { state: WindowState::Whole, ..window })
         .collect();
     put_windows(deployment, row, &whole, row.generation).await
 }

@@ -53,10 +53,7 @@ const LOCK: i64 = 0x6c61_7572_656c;
 /// # Errors
 /// Where a step fails, others take too long, or the database is of a newer version.
 pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
-    if Migrator::get_pending_migrations_read_only(db)
-        .await?
-        .is_empty()
-    {
+    if Migrator::get_pending_migrations_read_only(db).await?.is_empty() {
         return Ok(());
     }
     let options = TransactionOptions {

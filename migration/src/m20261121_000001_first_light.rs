@@ -195,29 +195,17 @@ impl MigrationTrait for Migration {
                 )));
             }
         };
-        let sql = UP
-            .replace("{serial}", serial)
-            .replace("{text}", text)
-            .replace("{double}", double);
-        for statement in sql
-            .split(';')
-            .map(str::trim)
-            .filter(|statement| !statement.is_empty())
-        {
-            manager
-                .get_connection()
-                .execute_unprepared(statement)
-                .await?;
+        let sql =
+            UP.replace("{serial}", serial).replace("{text}", text).replace("{double}", double);
+        for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+            manager.get_connection().execute_unprepared(statement).await?;
         }
         Ok(())
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         for table in TABLES.into_iter().rev() {
-            manager
-                .get_connection()
-                .execute_unprepared(&format!("DROP TABLE \"{table}\""))
-                .await?;
+            manager.get_connection().execute_unprepared(&format!("DROP TABLE \"{table}\"")).await?;
         }
         Ok(())
     }

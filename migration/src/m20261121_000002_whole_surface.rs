@@ -122,11 +122,7 @@ impl MigrationTrait for Migration {
         let db = manager.get_connection();
         let backend = manager.get_database_backend();
         let kept = r#"SELECT 1 FROM "score_event" WHERE "kind" = 'VOID' UNION ALL SELECT 1 FROM "board" WHERE "deleted_at_ms" IS NOT NULL OR "opens_at_ms" IS NOT NULL OR "closes_at_ms" IS NOT NULL OR "lateness_max_ms" IS NOT NULL"#;
-        if db
-            .query_one_raw(Statement::from_string(backend, kept))
-            .await?
-            .is_some()
-        {
+        if db.query_one_raw(Statement::from_string(backend, kept)).await?.is_some() {
             return Err(DbErr::Migration(
                 "there are voided events, deleted boards or boards that open, close or limit lateness: the schema before this step cannot say so".into(),
             ));
@@ -156,16 +152,12 @@ async fn execute(db: &SchemaManagerConnection<'_>, statements: &str) -> Result<(
 /// Databases fold the case of ASCII at most: it is done here.
 async fn fold_names(db: &SchemaManagerConnection<'_>, backend: DbBackend) -> Result<(), DbErr> {
     let named = r#"SELECT "key", "name" FROM "member" WHERE "name" IS NOT NULL"#;
-    for row in db
-        .query_all_raw(Statement::from_string(backend, named))
-        .await?
-    {
+    for row in db.query_all_raw(Statement::from_string(backend, named)).await? {
         let (key, name): (String, String) = (row.try_get("", "key")?, row.try_get("", "name")?);
         let update = r#"UPDATE "member" SET "name_folded" = $1 WHERE "key" = $2"#;
         let folded: String = name.chars().flat_map(char::to_lowercase).collect();
         let values = [folded.into(), key.into()];
-        db.execute_raw(Statement::from_sql_and_values(backend, update, values))
-            .await?;
+        db.execute_raw(Statement::from_sql_and_values(backend, update, values)).await?;
     }
     Ok(())
 }

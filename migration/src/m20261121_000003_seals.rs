@@ -45,26 +45,15 @@ impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let (serial, text, without_rowid) = match manager.get_database_backend() {
             // AUTOINCREMENT: a number is never given twice, even after its row is gone.
-            DbBackend::Sqlite => (
-                "INTEGER PRIMARY KEY AUTOINCREMENT",
-                "TEXT",
-                " WITHOUT ROWID",
-            ),
-            _ => (
-                "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-                "TEXT COLLATE \"C\"",
-                "",
-            ),
+            DbBackend::Sqlite => ("INTEGER PRIMARY KEY AUTOINCREMENT", "TEXT", " WITHOUT ROWID"),
+            _ => ("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "TEXT COLLATE \"C\"", ""),
         };
         let sql = UP
             .replace("{serial}", serial)
             .replace("{text}", text)
             .replace("{without_rowid}", without_rowid);
         for statement in sql.split(';').map(str::trim) {
-            manager
-                .get_connection()
-                .execute_unprepared(statement)
-                .await?;
+            manager.get_connection().execute_unprepared(statement).await?;
         }
         Ok(())
     }
@@ -73,19 +62,14 @@ impl MigrationTrait for Migration {
         let db = manager.get_connection();
         let kept = r#"SELECT 1 FROM "sealed_period""#;
         let backend = manager.get_database_backend();
-        if db
-            .query_one_raw(Statement::from_string(backend, kept))
-            .await?
-            .is_some()
-        {
+        if db.query_one_raw(Statement::from_string(backend, kept)).await?.is_some() {
             return Err(DbErr::Migration(
                 "there are sealed periods: the schema before this step has no place for them"
                     .into(),
             ));
         }
         for table in ["sealed_entry", "sealed_period"] {
-            db.execute_unprepared(&format!("DROP TABLE \"{table}\""))
-                .await?;
+            db.execute_unprepared(&format!("DROP TABLE \"{table}\"")).await?;
         }
         Ok(())
     }

@@ -18,8 +18,7 @@ impl MigrationTrait for Migration {
         let db = manager.get_connection();
         let up = r#"CREATE INDEX "standing_member" ON "standing" ("board_no", "member")"#;
         db.execute_unprepared(up).await?;
-        db.execute_unprepared(r#"DROP INDEX "standing_rank""#)
-            .await?;
+        db.execute_unprepared(r#"DROP INDEX "standing_rank""#).await?;
         Ok(())
     }
 
@@ -27,8 +26,7 @@ impl MigrationTrait for Migration {
         let db = manager.get_connection();
         let down = r#"CREATE INDEX "standing_rank" ON "standing" ("board_no", "segment", "rank_key", "member")"#;
         db.execute_unprepared(down).await?;
-        db.execute_unprepared(r#"DROP INDEX "standing_member""#)
-            .await?;
+        db.execute_unprepared(r#"DROP INDEX "standing_member""#).await?;
         Ok(())
     }
 }

@@ -59,14 +59,9 @@ impl MigrationTrait for Migration {
             DbBackend::Sqlite => ("TEXT", " WITHOUT ROWID"),
             _ => ("TEXT COLLATE \"C\"", ""),
         };
-        let sql = UP
-            .replace("{text}", text)
-            .replace("{without_rowid}", without_rowid);
+        let sql = UP.replace("{text}", text).replace("{without_rowid}", without_rowid);
         for statement in sql.split(';').map(str::trim) {
-            manager
-                .get_connection()
-                .execute_unprepared(statement)
-                .await?;
+            manager.get_connection().execute_unprepared(statement).await?;
         }
         Ok(())
     }
@@ -75,21 +70,15 @@ impl MigrationTrait for Migration {
         let db = manager.get_connection();
         let kept = r#"SELECT 1 FROM "archive_file""#;
         let backend = manager.get_database_backend();
-        if db
-            .query_one_raw(Statement::from_string(backend, kept))
-            .await?
-            .is_some()
-        {
+        if db.query_one_raw(Statement::from_string(backend, kept)).await?.is_some() {
             return Err(DbErr::Migration(
                 "there are archived events: the schema before this step cannot say where".into(),
             ));
         }
         for table in ["archived_entry", "archive_file", "archive_mark"] {
-            db.execute_unprepared(&format!("DROP TABLE \"{table}\""))
-                .await?;
+            db.execute_unprepared(&format!("DROP TABLE \"{table}\"")).await?;
         }
-        db.execute_unprepared(r#"ALTER TABLE "board" DROP COLUMN "archived_before_ms""#)
-            .await?;
+        db.execute_unprepared(r#"ALTER TABLE "board" DROP COLUMN "archived_before_ms""#).await?;
         Ok(())
     }
 }

@@ -98,12 +98,9 @@ impl MigrationTrait for Migration {
         let db = manager.get_connection();
         execute(db, END_LEFT_OVERS).await?;
         let (text, table) = match manager.get_database_backend() {
-            DbBackend::Sqlite => (
-                "TEXT",
-                ON_SQLITE
-                    .replace("{kinds}", "")
-                    .replace("{columns}", COLUMNS_ON_SQLITE),
-            ),
+            DbBackend::Sqlite => {
+                ("TEXT", ON_SQLITE.replace("{kinds}", "").replace("{columns}", COLUMNS_ON_SQLITE))
+            }
             _ => ("TEXT COLLATE \"C\"", ON_POSTGRES.to_owned()),
         };
         execute(db, &table).await?;
@@ -113,11 +110,7 @@ impl MigrationTrait for Migration {
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let (db, backend) = (manager.get_connection(), manager.get_database_backend());
         let kept = r#"SELECT 1 FROM "job" WHERE "state" = 'RUNNING' OR "kind" NOT IN ('REBUILD', 'RESTORE', 'DIFF', 'ARCHIVE', 'ROLL', 'SEAL', 'IMPORT')"#;
-        if db
-            .query_one_raw(Statement::from_string(backend, kept))
-            .await?
-            .is_some()
-        {
+        if db.query_one_raw(Statement::from_string(backend, kept)).await?.is_some() {
             return Err(DbErr::Migration(
                 "a job is running, or of a kind that the schema before this step does not know"
                     .into(),

@@ -41,10 +41,7 @@ impl MigrationTrait for Migration {
         };
         let sql = UP.replace("{text}", text);
         for statement in sql.split(';').map(str::trim) {
-            manager
-                .get_connection()
-                .execute_unprepared(statement)
-                .await?;
+            manager.get_connection().execute_unprepared(statement).await?;
         }
         Ok(())
     }

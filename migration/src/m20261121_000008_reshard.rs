@@ -25,10 +25,7 @@ impl MigrationTrait for Migration {
             _ => "TEXT COLLATE \"C\"",
         };
         for statement in UP.replace("{text}", text).split(';').map(str::trim) {
-            manager
-                .get_connection()
-                .execute_unprepared(statement)
-                .await?;
+            manager.get_connection().execute_unprepared(statement).await?;
         }
         Ok(())
     }
@@ -38,11 +35,7 @@ impl MigrationTrait for Migration {
         let moved =
             r#"SELECT 1 FROM "board" WHERE "former_layouts" <> '[]' OR "reshard" IS NOT NULL"#;
         let backend = manager.get_database_backend();
-        if db
-            .query_one_raw(Statement::from_string(backend, moved))
-            .await?
-            .is_some()
-        {
+        if db.query_one_raw(Statement::from_string(backend, moved)).await?.is_some() {
             return Err(DbErr::Migration(
                 "a board had another number of shards: the schema before this step cannot say where its history is"
                     .into(),

@@ -25,8 +25,7 @@ impl MigrationTrait for Migration {
 /// Makes the index anew, of these columns.
 async fn again(manager: &SchemaManager<'_>, columns: &str) -> Result<(), DbErr> {
     let db = manager.get_connection();
-    db.execute_unprepared(r#"DROP INDEX "standing_partition""#)
-        .await?;
+    db.execute_unprepared(r#"DROP INDEX "standing_partition""#).await?;
     let create = format!(r#"CREATE INDEX "standing_partition" ON "standing" ({columns})"#);
     db.execute_unprepared(&create).await?;
     Ok(())

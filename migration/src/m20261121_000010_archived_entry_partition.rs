@@ -33,8 +33,7 @@ async fn again(manager: &SchemaManager<'_>, columns: &str) -> Result<(), DbErr> 
     if manager.get_database_backend() != DbBackend::Sqlite {
         return Ok(());
     }
-    db.execute_unprepared(r#"DROP INDEX "archived_entry_partition""#)
-        .await?;
+    db.execute_unprepared(r#"DROP INDEX "archived_entry_partition""#).await?;
     let create =
         format!(r#"CREATE INDEX "archived_entry_partition" ON "archived_entry" ({columns})"#);
     db.execute_unprepared(&create).await?;

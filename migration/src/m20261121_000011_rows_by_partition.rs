@@ -45,10 +45,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let standing = (
-            r#""partition", "board_no", "member", "segment""#,
-            "WITHOUT ROWID",
-        );
+        let standing = (r#""partition", "board_no", "member", "segment""#, "WITHOUT ROWID");
         let indexes = match manager.get_database_backend() {
             DbBackend::Sqlite => {
                 r#"CREATE UNIQUE INDEX "standing_member" ON "standing" ("board_no", "member", "segment")"#
@@ -103,10 +100,7 @@ async fn again(
         ),
     };
     for statement in sql.split(';').chain(indexes.split(';')) {
-        manager
-            .get_connection()
-            .execute_unprepared(statement)
-            .await?;
+        manager.get_connection().execute_unprepared(statement).await?;
     }
     Ok(())
 }

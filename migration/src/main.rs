@@ -39,9 +39,8 @@ enum Command {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let db = Database::connect(&arguments.database_url)
-        .await
-        .context("the database does not answer")?;
+    let db =
+        Database::connect(&arguments.database_url).await.context("the database does not answer")?;
     match arguments.command {
         Command::Up => migration::up(&db).await?,
         Command::Down { yes: true } => Migrator::down(&db, Some(1)).await?,

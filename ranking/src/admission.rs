@@ -23,14 +23,8 @@ impl Admission {
         closes_at_ms: Option<i64>,
         lateness_max_ms: Option<i64>,
     ) -> Result<Self> {
-        if [opens_at_ms, closes_at_ms]
-            .into_iter()
-            .flatten()
-            .any(|at_ms| at_ms < 0)
-        {
-            return Err(Error::invalid(
-                "opensAt and closesAt are accepted from 1970 on",
-            ));
+        if [opens_at_ms, closes_at_ms].into_iter().flatten().any(|at_ms| at_ms < 0) {
+            return Err(Error::invalid("opensAt and closesAt are accepted from 1970 on"));
         }
         if let (Some(opens), Some(closes)) = (opens_at_ms, closes_at_ms)
             && opens >= closes
@@ -38,15 +32,9 @@ impl Admission {
             return Err(Error::invalid("opensAt must be before closesAt"));
         }
         if lateness_max_ms.is_some_and(|lateness_ms| lateness_ms < 0) {
-            return Err(Error::invalid(
-                "latenessMaxSeconds is negative; 0 or more is accepted",
-            ));
+            return Err(Error::invalid("latenessMaxSeconds is negative; 0 or more is accepted"));
         }
-        Ok(Self {
-            opens_at_ms,
-            closes_at_ms,
-            lateness_max_ms,
-        })
+        Ok(Self { opens_at_ms, closes_at_ms, lateness_max_ms })
     }
 
     /// Checks that a score earned at an instant is taken now.

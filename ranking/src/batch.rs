@@ -117,29 +117,17 @@ impl Series {
         let window = self.id.window;
         let Some(mark) = mark else {
             let begun_ms = periods.at(&self.board, window, now_ms)?.present_from_ms;
-            let mark = RollMark {
-                begun_ms,
-                is_ready: true,
-            };
-            return Ok(Some(Begun {
-                ms: begun_ms,
-                mark: Some(mark),
-            }));
+            let mark = RollMark { begun_ms, is_ready: true };
+            return Ok(Some(Begun { ms: begun_ms, mark: Some(mark) }));
         };
         if self.needs_ms <= mark.begun_ms {
-            return Ok(Some(Begun {
-                ms: mark.begun_ms,
-                mark: None,
-            }));
+            return Ok(Some(Begun { ms: mark.begun_ms, mark: None }));
         }
         let last = periods.at(&self.board, window, mark.begun_ms)?;
         let is_next = mark.is_ready && last.end_ms == Some(self.needs_ms);
         Ok(is_next.then_some(Begun {
             ms: self.needs_ms,
-            mark: Some(RollMark {
-                begun_ms: self.needs_ms,
-                is_ready: false,
-            }),
+            mark: Some(RollMark { begun_ms: self.needs_ms, is_ready: false }),
         }))
     }
 }
@@ -160,10 +148,8 @@ impl Batch {
         let mut periods = Periods::default();
         let (series, rolls) = rolling(&submissions, now_ms, known, &mut periods);
         let (mut wanted, mut index) = (Wanted::default(), Index::default());
-        let boards: BTreeSet<BoardNo> = submissions
-            .iter()
-            .map(|submission| submission.board.no)
-            .collect();
+        let boards: BTreeSet<BoardNo> =
+            submissions.iter().map(|submission| submission.board.no).collect();
         wanted.boards = boards.into_iter().collect();
         for (no, name) in series.keys() {
             match wanted.rolls.last_mut() {
@@ -190,10 +176,7 @@ impl Batch {
                     is_ahead.then_some(begun)
                 });
                 let from = of_series.map(|begun| {
-                    let from = StandingsId {
-                        period: begun.label.clone(),
-                        ..id.clone()
-                    };
+                    let from = StandingsId { period: begun.label.clone(), ..id.clone() };
                     index.want(&mut wanted, from, begun, &submission.member)
                 });
                 let place = index.want(&mut wanted, id, period, &submission.member);
@@ -212,15 +195,7 @@ impl Batch {
         let seals = wanted.standings.iter();
         let seals: BTreeSet<SealName> = seals.filter_map(|(id, _)| SealName::of(id)).collect();
         wanted.seals = seals.into_iter().collect();
-        Self {
-            submissions,
-            now_ms,
-            wanted,
-            index,
-            series,
-            parts,
-            places,
-        }
+        Self { submissions, now_ms, wanted, index, series, parts, places }
     }
 
     /// How many entries it touches: a late event touches many of a rolling window.
@@ -256,13 +231,8 @@ impl Batch {
     /// # Errors
     /// `Corrupt` where the snapshot holds what this program does not write.
     pub fn fold(&self, snapshot: &Snapshot, dedup_ms: i64, commit: &str) -> Result<Fold> {
-        let marks: HashMap<BoardNo, BoardMark> = self
-            .wanted
-            .boards
-            .iter()
-            .copied()
-            .zip(snapshot.boards.iter().copied())
-            .collect();
+        let marks: HashMap<BoardNo, BoardMark> =
+            self.wanted.boards.iter().copied().zip(snapshot.boards.iter().copied()).collect();
         let is_there = |board: &Board| {
             let mark = marks.get(&board.no).copied();
             mark.unwrap_or(BoardMark::Deleted).check(board)
@@ -272,9 +242,7 @@ impl Batch {
             Err(boards) => return Ok(Fold::Roll(boards)),
         };
         let is_as_taken = |(name, series): (&(BoardNo, String), &Series)| {
-            begun
-                .get(name)
-                .is_none_or(|begun| begun.ms == series.begun.ms)
+            begun.get(name).is_none_or(|begun| begun.ms == series.begun.ms)
         };
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
@@ -289,11 +257,8 @@ impl Batch {
             }
         }
         let closed = self.closed(snapshot);
-        let mut folding = Folding {
-            batch: self,
-            keys: snapshot.keys.clone(),
-            unknown: BTreeSet::new(),
-        };
+        let mut folding =
+            Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
         let seq = snapshot.head.seq + 1;
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         let mut moved_on = BTreeSet::new();
@@ -302,10 +267,7 @@ impl Batch {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
-            let (field, this) = (
-                submission.seen_field(),
-                submission.as_seen(self.now_ms, seq),
-            );
+            let (field, this) = (submission.seen_field(), submission.as_seen(self.now_ms, seq));
             if let Some(first) = field.as_ref().and_then(|field| seen.get(field)) {
                 verdicts.push(first.verdict_on(&this));
                 continue;
@@ -323,10 +285,7 @@ impl Batch {
                     moved_on.insert((id.board, id.series()));
                 }
             }
-            verdicts.push(Verdict::Accepted {
-                seq,
-                index: events.len() as u32,
-            });
+            verdicts.push(Verdict::Accepted { seq, index: events.len() as u32 });
             events.push(submission.to_event(self.now_ms));
             if let Some(field) = field {
                 seen_now.push((field.clone(), this.to_text()));
@@ -374,11 +333,7 @@ impl Batch {
                 }
             }
         }
-        Ok(if behind.is_empty() {
-            Ok(begun)
-        } else {
-            Err(behind.into_values().collect())
-        })
+        Ok(if behind.is_empty() { Ok(begun) } else { Err(behind.into_values().collect()) })
     }
 
     /// Whether each of the standings is of a period that is being sealed, or is: its events go to the history alone.
@@ -395,12 +350,7 @@ impl Batch {
 
     fn again(&self, begun: &HashMap<(BoardNo, String), Begun>, unknown: BTreeSet<Part>) -> Fold {
         let parts = self.parts.union(&unknown).cloned().collect();
-        Fold::Again(Self::build(
-            self.submissions.clone(),
-            self.now_ms,
-            begun,
-            parts,
-        ))
+        Fold::Again(Self::build(self.submissions.clone(), self.now_ms, begun, parts))
     }
 
     fn changes(
@@ -409,12 +359,7 @@ impl Batch {
         after: &[Vec<Result<Option<RankKey>>>],
     ) -> Vec<StandingsChange> {
         let keys = before.iter().zip(after);
-        let standings = self
-            .wanted
-            .standings
-            .iter()
-            .zip(&self.index.periods)
-            .zip(keys);
+        let standings = self.wanted.standings.iter().zip(&self.index.periods).zip(keys);
         let changes = standings.map(|(((id, members), period), (before, after))| {
             let keys = members.iter().zip(before.iter().zip(after));
             let moved = keys.filter(|(_, (before, after))| before != after);
@@ -428,9 +373,7 @@ impl Batch {
                     .collect(),
             }
         });
-        changes
-            .filter(|change| !change.entries.is_empty())
-            .collect()
+        changes.filter(|change| !change.entries.is_empty()).collect()
     }
 }
 
@@ -459,14 +402,11 @@ fn rolling(
             {
                 let id = StandingsId::of(board, segment, window, &period);
                 let name = (board.no, id.series());
-                let begun = known.get(&name).copied().unwrap_or(Begun {
-                    ms: present.present_from_ms,
-                    mark: None,
-                });
-                let mark = RollMark {
-                    begun_ms: begun.ms,
-                    is_ready: false,
-                };
+                let begun = known
+                    .get(&name)
+                    .copied()
+                    .unwrap_or(Begun { ms: present.present_from_ms, mark: None });
+                let mark = RollMark { begun_ms: begun.ms, is_ready: false };
                 of_board.marks.insert(name.1.clone(), mark);
                 let series = all.entry(name).or_insert_with(|| Series {
                     id,
@@ -494,10 +434,7 @@ impl<'a> Folding<'a> {
     fn admit(&mut self, submission: &Submission, places: &[Touch]) -> Result<()> {
         let rules = &submission.board.rules;
         let earned_ms = submission.earned_ms(self.batch.now_ms);
-        submission
-            .board
-            .admission
-            .check(earned_ms, self.batch.now_ms)?;
+        submission.board.admission.check(earned_ms, self.batch.now_ms)?;
         if rules.policy != Policy::Sum {
             // One that would not change anything now might after a removal.
             rules.check_score(submission.score)?;
@@ -521,10 +458,7 @@ impl<'a> Folding<'a> {
 
     fn standings(&self, (standings, _): Place) -> (&'a StandingsId, &'a Period) {
         let batch = self.batch;
-        (
-            &batch.wanted.standings[standings].0,
-            &batch.index.periods[standings],
-        )
+        (&batch.wanted.standings[standings].0, &batch.index.periods[standings])
     }
 
     fn state(&self, submission: &Submission, place: Place) -> Result<Option<State>> {

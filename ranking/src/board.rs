@@ -196,9 +196,7 @@ impl Rules {
         check_ranges(&input)?;
         let asked: BTreeSet<Window> = input.windows.iter().copied().chain([Window::All]).collect();
         if asked.len() < input.windows.len() + usize::from(!input.windows.contains(&Window::All)) {
-            return Err(Error::invalid(
-                "a window is named twice; each is accepted once",
-            ));
+            return Err(Error::invalid("a window is named twice; each is accepted once"));
         }
         if asked.len() > WINDOWS_MAX + 1 {
             return Err(Error::LimitExceeded(format!(
@@ -225,10 +223,7 @@ impl Rules {
             )));
         }
         let sums_highest = rules.policy == Policy::Sum && rules.direction == Direction::HighFirst;
-        let decaying = rules
-            .windows
-            .iter()
-            .find(|window| window.half_life().is_some());
+        let decaying = rules.windows.iter().find(|window| window.half_life().is_some());
         if let Some(window) = decaying.filter(|_| !sums_highest) {
             return Err(Error::invalid(format!(
                 "the window {window} adds up what scores are still worth: policy SUM and direction HIGH_FIRST go with it"
@@ -247,10 +242,8 @@ impl Rules {
             }
             return Ok(rules);
         }
-        let fitting: Vec<u32> = TICKS_MS
-            .into_iter()
-            .filter(|&tick_ms| rules.fits(tick_ms))
-            .collect();
+        let fitting: Vec<u32> =
+            TICKS_MS.into_iter().filter(|&tick_ms| rules.fits(tick_ms)).collect();
         rules.tick_ms = choose_tick(input.tick_ms, &fitting)?;
         Ok(rules)
     }
@@ -277,9 +270,7 @@ impl Rules {
     /// Who ranks higher at equal scores in a window: where they decay, times are in the scores already.
     #[must_use]
     pub fn ties(&self, window: Window) -> TieBreak {
-        window
-            .half_life()
-            .map_or(self.tie_break, |_| TieBreak::Member)
+        window.half_life().map_or(self.tie_break, |_| TieBreak::Member)
     }
 
     /// The lowest and highest raw score that a window can hold. A SUM over a part of time may be negative, and
@@ -294,9 +285,7 @@ impl Rules {
             return (self.min, self.max);
         }
         let span = self.max - self.min;
-        let periods = window
-            .rolling()
-            .map_or(1, |rolling| i64::from(rolling.count()));
+        let periods = window.rolling().map_or(1, |rolling| i64::from(rolling.count()));
         (periods * self.min.min(-span), periods * self.max.max(span))
     }
 
@@ -335,10 +324,7 @@ impl Rules {
         let (low, high) = self.range(window);
         let ticks = state.tick - self.first_tick(period);
         layout
-            .encode(
-                state.score.clamp(low, high),
-                ticks.clamp(0, (1 << layout.time_bits()) - 1),
-            )
+            .encode(state.score.clamp(low, high), ticks.clamp(0, (1 << layout.time_bits()) - 1))
             .expect("both are within the layout")
     }
 
@@ -366,10 +352,7 @@ impl Rules {
     #[must_use]
     pub fn state(&self, window: Window, period: &Period, key: RankKey) -> State {
         let (score, ticks) = self.layout(window).decode(key);
-        State {
-            score,
-            tick: ticks.map_or(0, |ticks| ticks + self.first_tick(period)),
-        }
+        State { score, tick: ticks.map_or(0, |ticks| ticks + self.first_tick(period)) }
     }
 
     /// Whether a window's scores have room in a key.
@@ -414,22 +397,13 @@ fn check_ranges(input: &RulesInput) -> Result<()> {
         )));
     }
     if !input.shards.is_power_of_two() {
-        return Err(Error::invalid(format!(
-            "{} shards: a power of two is accepted",
-            input.shards
-        )));
+        return Err(Error::invalid(format!("{} shards: a power of two is accepted", input.shards)));
     }
     Ok(())
 }
 
 fn choose_tick(asked_ms: Option<u32>, fitting: &[u32]) -> Result<u32> {
-    let list = |ticks: &[u32]| {
-        ticks
-            .iter()
-            .map(u32::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let list = |ticks: &[u32]| ticks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     match asked_ms {
         Some(asked) if fitting.contains(&asked) => Ok(asked),
         Some(asked) if fitting.is_empty() => Err(Error::invalid(format!(
@@ -474,13 +448,8 @@ pub(crate) mod tests {
     }
 
     fn tick_for(max: i64, windows: &[Window], asked: Option<u32>) -> Result<u32> {
-        Rules::new(RulesInput {
-            max,
-            windows: windows.to_vec(),
-            tick_ms: asked,
-            ..input()
-        })
-        .map(|rules| rules.tick_ms)
+        Rules::new(RulesInput { max, windows: windows.to_vec(), tick_ms: asked, ..input() })
+            .map(|rules| rules.tick_ms)
     }
 
     #[test]
@@ -488,10 +457,7 @@ pub(crate) mod tests {
         assert_eq!(tick_for(999_999_999, &[], None), Ok(1000));
         assert_eq!(tick_for(1_000_000, &[], None), Ok(1));
         assert_eq!(tick_for((1 << 26) - 1, &[], None), Ok(100));
-        assert_eq!(
-            tick_for(999_999_999, &[Window::Monthly, Window::Daily], None),
-            Ok(1000)
-        );
+        assert_eq!(tick_for(999_999_999, &[Window::Monthly, Window::Daily], None), Ok(1000));
         assert_eq!(tick_for(999_999_999, &[], Some(10_000)), Ok(10_000));
     }
 
@@ -501,16 +467,8 @@ pub(crate) mod tests {
         assert!(refused.contains("1000, 10000, 100000 would"), "{refused}");
         assert!(tick_for(999_999_999, &[], Some(7)).is_err());
         let refused = tick_for(1 << 33, &[], None).unwrap_err().to_string();
-        assert!(
-            refused.contains("tieBreakResolutionMs of 10000"),
-            "{refused}"
-        );
-        assert!(
-            tick_for(RAW_MAX, &[], None)
-                .unwrap_err()
-                .to_string()
-                .contains("no room")
-        );
+        assert!(refused.contains("tieBreakResolutionMs of 10000"), "{refused}");
+        assert!(tick_for(RAW_MAX, &[], None).unwrap_err().to_string().contains("no room"));
     }
 
     #[test]
@@ -521,23 +479,13 @@ pub(crate) mod tests {
             ..input()
         })
         .unwrap_err();
-        assert!(
-            refused
-                .to_string()
-                .contains("EARLIEST and LATEST are accepted")
-        );
+        assert!(refused.to_string().contains("EARLIEST and LATEST are accepted"));
     }
 
     #[test]
     fn the_range_has_at_most_53_bits() {
-        let rules = |min, max| {
-            Rules::new(RulesInput {
-                min,
-                max,
-                tie_break: TieBreak::Member,
-                ..input()
-            })
-        };
+        let rules =
+            |min, max| Rules::new(RulesInput { min, max, tie_break: TieBreak::Member, ..input() });
         assert!(rules(0, RAW_MAX).is_ok());
         assert!(rules(-1, RAW_MAX).is_err());
         assert!(rules(5, 5).is_err());
@@ -545,21 +493,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_window_s_sum_may_leave_the_board_s_range_by_its_width() {
-        let rules = Rules::new(RulesInput {
-            min: 10,
-            max: 15,
-            ..input()
-        })
-        .unwrap();
+        let rules = Rules::new(RulesInput { min: 10, max: 15, ..input() }).unwrap();
         assert_eq!(rules.range(Window::All), (10, 15));
         assert_eq!(rules.range(Window::Daily), (-5, 15));
-        let best = Rules::new(RulesInput {
-            min: 10,
-            max: 15,
-            policy: Policy::Best,
-            ..input()
-        })
-        .unwrap();
+        let best =
+            Rules::new(RulesInput { min: 10, max: 15, policy: Policy::Best, ..input() }).unwrap();
         assert_eq!(best.range(Window::Daily), (10, 15));
     }
 }

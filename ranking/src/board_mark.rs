@@ -61,11 +61,7 @@ mod tests {
 
     #[test]
     fn a_mark_s_text_says_it_again() {
-        for mark in [
-            BoardMark::Generation(7),
-            BoardMark::Held(8),
-            BoardMark::Deleted,
-        ] {
+        for mark in [BoardMark::Generation(7), BoardMark::Held(8), BoardMark::Deleted] {
             assert_eq!(BoardMark::parse(Some(&mark.to_text())), Ok(mark));
         }
         assert_eq!(BoardMark::parse(None), Ok(BoardMark::Generation(1)));

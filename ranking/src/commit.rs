@@ -116,13 +116,7 @@ impl Head {
     /// The commit that follows it.
     #[must_use]
     pub fn next(&self, id: String, accepted_at_ms: i64, events: Vec<Event>) -> Commit {
-        Commit {
-            seq: self.seq + 1,
-            id,
-            parent: self.commit.clone(),
-            accepted_at_ms,
-            events,
-        }
+        Commit { seq: self.seq + 1, id, parent: self.commit.clone(), accepted_at_ms, events }
     }
 
     /// The text that [`Self::parse`] reads.
@@ -173,11 +167,7 @@ impl Commit {
     /// Its events and their places in history.
     pub fn places(&self, partition: Partition) -> impl Iterator<Item = (EventPlace, &Event)> {
         let place = move |(index, event)| {
-            let place = EventPlace {
-                partition,
-                seq: self.seq,
-                index,
-            };
+            let place = EventPlace { partition, seq: self.seq, index };
             (place, event)
         };
         (0..).zip(&self.events).map(place)
@@ -210,36 +200,18 @@ impl Commit {
                 wire.v
             )));
         }
-        let events = wire
-            .ev
-            .into_iter()
-            .map(EventWire::into_event)
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            seq,
-            id: wire.id,
-            parent: wire.parent,
-            accepted_at_ms: wire.at,
-            events,
-        })
+        let events = wire.ev.into_iter().map(EventWire::into_event).collect::<Result<_>>()?;
+        Ok(Self { seq, id: wire.id, parent: wire.parent, accepted_at_ms: wire.at, events })
     }
 }
 
 impl From<&Event> for EventWire {
     fn from(event: &Event) -> Self {
         let (s, t, sent, x) = match event.kind {
-            EventKind::Score {
-                score,
-                at_ms,
-                at_sent,
-            } => (Some(score), Some(at_ms), at_sent, None),
+            EventKind::Score { score, at_ms, at_sent } => (Some(score), Some(at_ms), at_sent, None),
             EventKind::Removal => (None, None, false, None),
             EventKind::Void { target } => {
-                let EventPlace {
-                    partition,
-                    seq,
-                    index,
-                } = target;
+                let EventPlace { partition, seq, index } = target;
                 (None, None, false, Some((partition.0, seq, index)))
             }
         };
@@ -261,18 +233,12 @@ impl From<&Event> for EventWire {
 impl EventWire {
     fn into_event(self) -> Result<Event> {
         let kind = match (self.s, self.t, self.x) {
-            (Some(score), Some(at_ms), None) => EventKind::Score {
-                score,
-                at_ms,
-                at_sent: self.sent,
-            },
+            (Some(score), Some(at_ms), None) => {
+                EventKind::Score { score, at_ms, at_sent: self.sent }
+            }
             (None, None, None) => EventKind::Removal,
             (None, None, Some((partition, seq, index))) => EventKind::Void {
-                target: EventPlace {
-                    partition: Partition(partition),
-                    seq,
-                    index,
-                },
+                target: EventPlace { partition: Partition(partition), seq, index },
             },
             _ => {
                 return Err(Error::corrupt(
@@ -301,20 +267,11 @@ mod tests {
             Just(EventKind::Removal),
             (any::<u16>(), any::<u64>(), any::<u32>()).prop_map(|(partition, seq, index)| {
                 EventKind::Void {
-                    target: EventPlace {
-                        partition: Partition(partition),
-                        seq,
-                        index,
-                    },
+                    target: EventPlace { partition: Partition(partition), seq, index },
                 }
             }),
-            (any::<i64>(), any::<i64>(), any::<bool>()).prop_map(|(score, at_ms, at_sent)| {
-                EventKind::Score {
-                    score,
-                    at_ms,
-                    at_sent,
-                }
-            }),
+            (any::<i64>(), any::<i64>(), any::<bool>())
+                .prop_map(|(score, at_ms, at_sent)| { EventKind::Score { score, at_ms, at_sent } }),
         ];
         (
             any::<i64>(),
@@ -324,16 +281,14 @@ mod tests {
             proptest::option::of("[^\\p{C}]{1,20}"),
             proptest::collection::vec(".{0,9}", 0..3),
         )
-            .prop_map(
-                |(board, generation, member, kind, event_id, segments)| Event {
-                    board: BoardNo(board),
-                    generation,
-                    member: MemberId::new(&member).unwrap(),
-                    kind,
-                    event_id: event_id.map(|id| EventId::new(&id).unwrap()),
-                    segments,
-                },
-            )
+            .prop_map(|(board, generation, member, kind, event_id, segments)| Event {
+                board: BoardNo(board),
+                generation,
+                member: MemberId::new(&member).unwrap(),
+                kind,
+                event_id: event_id.map(|id| EventId::new(&id).unwrap()),
+                segments,
+            })
     }
 
     proptest! {
@@ -354,31 +309,15 @@ mod tests {
             r#"{"v":1,"id":"","parent":"","at":0,"ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
             r#"{"v":1,"id":"","parent":"","at":0,"ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
         ] {
-            assert!(
-                matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))),
-                "{text}"
-            );
+            assert!(matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))), "{text}");
         }
     }
 
     #[test]
     fn a_head_is_four_words() {
-        let head = Head {
-            seq: 7,
-            commit: "c".into(),
-            run_id: "r".into(),
-        };
+        let head = Head { seq: 7, commit: "c".into(), run_id: "r".into() };
         assert_eq!(Head::parse(&head.to_text()), Ok(head));
-        for bad in [
-            "",
-            "7",
-            "7 c 2",
-            "7 c r",
-            "7 c 1 r",
-            "7 c 2 r",
-            "7 c 3 r x",
-            "x c 3 r",
-        ] {
+        for bad in ["", "7", "7 c 2", "7 c r", "7 c 1 r", "7 c 2 r", "7 c 3 r x", "x c 3 r"] {
             assert!(Head::parse(bad).is_err(), "{bad}");
         }
     }

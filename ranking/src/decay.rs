@@ -37,10 +37,7 @@ impl Scaled {
         }
         let bits = x.to_bits();
         let own = ((bits & EXPONENT) >> 52) as i64 - 1023;
-        Self {
-            m: f64::from_bits((bits & !EXPONENT) | (1023 << 52)),
-            e: e + own,
-        }
+        Self { m: f64::from_bits((bits & !EXPONENT) | (1023 << 52)), e: e + own }
     }
 
     /// m times 2^(its exponent less `e`): 0 or infinite where no double has it.
@@ -107,10 +104,7 @@ impl HalfLife {
         let magnitude = code.abs() - 1;
         let fraction = magnitude & ((1 << bits) - 1);
         let m = 1.0 + fraction as f64 / (1_u64 << bits) as f64;
-        Scaled {
-            m: m * code.signum() as f64,
-            e: magnitude >> bits,
-        }
+        Scaled { m: m * code.signum() as f64, e: magnitude >> bits }
     }
 }
 
@@ -126,13 +120,7 @@ mod tests {
     }
 
     fn half_lives() -> impl Strategy<Value = HalfLife> {
-        let names = [
-            "decay:1h",
-            "decay:36h",
-            "decay:7d",
-            "decay:1w",
-            "decay:366w",
-        ];
+        let names = ["decay:1h", "decay:36h", "decay:7d", "decay:1w", "decay:366w"];
         proptest::sample::select(names.to_vec()).prop_map(half_life)
     }
 

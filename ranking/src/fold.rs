@@ -17,14 +17,8 @@ impl Rules {
     #[must_use]
     pub fn first(&self, window: Window, score: i64, at_ms: i64) -> State {
         match window.half_life() {
-            Some(half_life) => State {
-                score: half_life.code(score as f64, at_ms),
-                tick: 0,
-            },
-            None => State {
-                score,
-                tick: self.tick(at_ms),
-            },
+            Some(half_life) => State { score: half_life.code(score as f64, at_ms), tick: 0 },
+            None => State { score, tick: self.tick(at_ms) },
         }
     }
 
@@ -36,20 +30,15 @@ impl Rules {
     pub fn fold(&self, window: Window, state: Option<State>, event: State) -> State {
         let Some(state) = state else { return event };
         if let Some(half_life) = window.half_life() {
-            return State {
-                score: half_life.add(state.score, event.score),
-                tick: 0,
-            };
+            return State { score: half_life.add(state.score, event.score), tick: 0 };
         }
         match self.policy {
-            Policy::Sum => State {
-                score: state.score + event.score,
-                tick: state.tick.max(event.tick),
-            },
-            Policy::Best if event.score == state.score => State {
-                score: state.score,
-                tick: state.tick.min(event.tick),
-            },
+            Policy::Sum => {
+                State { score: state.score + event.score, tick: state.tick.max(event.tick) }
+            }
+            Policy::Best if event.score == state.score => {
+                State { score: state.score, tick: state.tick.min(event.tick) }
+            }
             Policy::Best => self.better(state, event),
             Policy::Latest if event.tick == state.tick => self.better(state, event),
             Policy::Latest if event.tick > state.tick => event,

@@ -75,9 +75,7 @@ pub fn check_slug(slug: &str) -> Result<()> {
     let bytes = slug.as_bytes();
     let fits = (1..=64).contains(&bytes.len())
         && plain(bytes[0])
-        && bytes[1..]
-            .iter()
-            .all(|&byte| plain(byte) || byte == b'_' || byte == b'-');
+        && bytes[1..].iter().all(|&byte| plain(byte) || byte == b'_' || byte == b'-');
     if fits {
         return Ok(());
     }
@@ -94,9 +92,7 @@ fn check_id(what: &str, text: &str) -> Result<()> {
         )));
     }
     if text.chars().any(char::is_control) {
-        return Err(Error::invalid(format!(
-            "{what} has a control character; none are accepted"
-        )));
+        return Err(Error::invalid(format!("{what} has a control character; none are accepted")));
     }
     Ok(())
 }
@@ -110,14 +106,7 @@ mod tests {
         for good in ["a", "ü:%{}\u{1F3C6}", &"x".repeat(128)] {
             assert!(MemberId::new(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "a\nb",
-            "\u{0}",
-            "\u{85}",
-            &"x".repeat(129),
-            &"ü".repeat(65),
-        ] {
+        for bad in ["", "a\nb", "\u{0}", "\u{85}", &"x".repeat(129), &"ü".repeat(65)] {
             assert!(MemberId::new(bad).is_err(), "{bad:?}");
         }
     }

@@ -61,10 +61,7 @@ impl StandingsId {
     #[must_use]
     pub fn series(&self) -> String {
         let (generation, segment) = (self.generation, escape(&self.segment));
-        format!(
-            "{generation}:{segment}:{}",
-            escape(&self.window.to_string())
-        )
+        format!("{generation}:{segment}:{}", escape(&self.window.to_string()))
     }
 
     /// The all-time standings of a board's segment.
@@ -94,13 +91,9 @@ impl KeySpace {
     pub fn new(prefix: &str) -> Result<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
         if (1..=64).contains(&prefix.len()) && prefix.chars().all(plain) {
-            return Ok(Self {
-                prefix: prefix.to_owned(),
-            });
+            return Ok(Self { prefix: prefix.to_owned() });
         }
-        Err(Error::invalid(
-            "a key prefix has 1 to 64 characters from A-Z, a-z, 0-9, _, -, . and :",
-        ))
+        Err(Error::invalid("a key prefix has 1 to 64 characters from A-Z, a-z, 0-9, _, -, . and :"))
     }
 
     /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
@@ -131,10 +124,7 @@ impl KeySpace {
     /// Sorted set: the periods of a standings' board, segment and window that had an entry in this partition, by start.
     #[must_use]
     pub fn periods(&self, partition: Partition, id: &StandingsId) -> String {
-        self.of(
-            partition,
-            format_args!("periods:{}.{}", id.board, id.series()),
-        )
+        self.of(partition, format_args!("periods:{}.{}", id.board, id.series()))
     }
 
     /// Hash: how far each series of a board's rolling windows has got; see [`RollMark`](crate::roll::RollMark).
@@ -209,10 +199,7 @@ impl KeySpace {
     /// The partition that a key of ours lies in.
     #[must_use]
     pub fn partition_of(&self, key: &str) -> Option<Partition> {
-        let (partition, _) = key
-            .strip_prefix(&self.prefix)?
-            .strip_prefix(":{")?
-            .split_once('}')?;
+        let (partition, _) = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?.split_once('}')?;
         partition.parse().ok().map(Partition)
     }
 
@@ -244,14 +231,9 @@ impl KeySpace {
         if let Some(id) = self.parse_standings(partition, key) {
             return Some((id.window, id.generation));
         }
-        let mut parts = key
-            .strip_prefix(&self.of(partition, "periods:"))?
-            .split(':');
+        let mut parts = key.strip_prefix(&self.of(partition, "periods:"))?.split(':');
         let (_, generation) = parts.next()?.split_once('.')?;
-        Some((
-            unescape(parts.nth(1)?).parse().ok()?,
-            generation.parse().ok()?,
-        ))
+        Some((unescape(parts.nth(1)?).parse().ok()?, generation.parse().ok()?))
     }
 
     fn of(&self, partition: Partition, what: impl fmt::Display) -> String {
@@ -261,13 +243,7 @@ impl KeySpace {
 
 impl fmt::Display for StandingsId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{}:{}",
-            self.board,
-            self.series(),
-            escape(&self.period)
-        )
+        write!(f, "{}.{}:{}", self.board, self.series(), escape(&self.period))
     }
 }
 

@@ -76,16 +76,10 @@ impl Board {
     pub fn moved(&self, shards: u16) -> Self {
         let mut layouts = (*self.layouts).clone();
         let generation = self.generation + 1;
-        layouts.former.push(Former {
-            shards: self.rules.shards,
-            before: generation,
-        });
+        layouts.former.push(Former { shards: self.rules.shards, before: generation });
         Self {
             generation,
-            rules: Arc::new(Rules {
-                shards,
-                ..(*self.rules).clone()
-            }),
+            rules: Arc::new(Rules { shards, ..(*self.rules).clone() }),
             layouts: Arc::new(layouts),
             ..self.clone()
         }
@@ -101,10 +95,7 @@ impl Board {
         layouts.is_coming = false;
         Self {
             generation: last.before - 1,
-            rules: Arc::new(Rules {
-                shards: last.shards,
-                ..(*self.rules).clone()
-            }),
+            rules: Arc::new(Rules { shards: last.shards, ..(*self.rules).clone() }),
             layouts: Arc::new(layouts),
             ..self.clone()
         }
@@ -138,9 +129,7 @@ impl Partitions {
             let shards_of = (0..shards).filter(move |shard| shard % common == own % common);
             shards_of.map(move |shard| (layout, shards, shard))
         });
-        homes
-            .map(|(layout, shards, shard)| (layout, self.place(board.no, shards, shard)))
-            .collect()
+        homes.map(|(layout, shards, shard)| (layout, self.place(board.no, shards, shard))).collect()
     }
 
     /// The partition that a member was in by a layout.

@@ -83,9 +83,7 @@ impl PrivateRedis {
         let shutdown = async {
             let client = redis::Client::open(self.url())?;
             let mut connection = client.get_multiplexed_async_connection().await?;
-            redis::cmd("SHUTDOWN")
-                .query_async::<()>(&mut connection)
-                .await
+            redis::cmd("SHUTDOWN").query_async::<()>(&mut connection).await
         };
         // The server closes the connection instead of answering.
         let _ = shutdown.await;
@@ -144,18 +142,10 @@ impl PrivateRedis {
             "--daemonize",
             "no",
         ]);
-        command
-            .arg("--unixsocket")
-            .arg(&self.socket)
-            .arg("--dir")
-            .arg(&self.dir);
+        command.arg("--unixsocket").arg(&self.socket).arg("--dir").arg(&self.dir);
         command.arg("--logfile").arg(self.dir.join("redis.log"));
         // Its own process group: a Ctrl-C in the terminal is for its users, who stop it when they are done with it.
-        command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| {
             Error::Unavailable(format!("redis-server cannot be started ({error}); install it, or name a running one in LAUREL_REDIS_URL"))
         })?;

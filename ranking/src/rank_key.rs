@@ -48,15 +48,8 @@ impl RankKey {
     /// `Corrupt` where no key has that double: somebody else wrote it.
     pub fn from_f64(double: f64) -> Result<Self> {
         let foreign = || Error::corrupt(format!("the sorted-set score {double:e} is no rank key"));
-        let key = double
-            .to_bits()
-            .checked_sub(DOUBLE_BITS_OF_ZERO)
-            .ok_or_else(foreign)?;
-        i64::try_from(key)
-            .ok()
-            .filter(|&key| key <= KEY_MAX)
-            .map(Self)
-            .ok_or_else(foreign)
+        let key = double.to_bits().checked_sub(DOUBLE_BITS_OF_ZERO).ok_or_else(foreign)?;
+        i64::try_from(key).ok().filter(|&key| key <= KEY_MAX).map(Self).ok_or_else(foreign)
     }
 
     /// The text that carries it to Redis: the shortest that names this double, of at most 17 significant digits.
@@ -81,18 +74,9 @@ impl KeyLayout {
     #[must_use]
     pub fn new(direction: Direction, tie_break: TieBreak, low: i64, high: i64) -> Self {
         let score_bits = u64::BITS - high.abs_diff(low).leading_zeros();
-        let time_bits = if tie_break == TieBreak::Member {
-            0
-        } else {
-            KEY_BITS.saturating_sub(score_bits)
-        };
-        Self {
-            direction,
-            tie_break,
-            low,
-            high,
-            time_bits,
-        }
+        let time_bits =
+            if tie_break == TieBreak::Member { 0 } else { KEY_BITS.saturating_sub(score_bits) };
+        Self { direction, tie_break, low, high, time_bits }
     }
 
     /// T, the bits of the time field.
@@ -116,9 +100,7 @@ impl KeyLayout {
         if !(0..=self.time_max()).contains(&time_field) {
             return None;
         }
-        Some(RankKey(
-            (self.score_field(score) << self.time_bits) | time_field,
-        ))
+        Some(RankKey((self.score_field(score) << self.time_bits) | time_field))
     }
 
     /// The raw score in a key, and its ticks after the period's first tick; `None` where ties go by member.
@@ -172,11 +154,7 @@ mod tests {
         let range = (1_u32..=54).prop_flat_map(|bits| (1_i64 << (bits - 1))..(1_i64 << bits));
         (
             prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)],
-            prop_oneof![
-                Just(TieBreak::Earliest),
-                Just(TieBreak::Latest),
-                Just(TieBreak::Member)
-            ],
+            prop_oneof![Just(TieBreak::Earliest), Just(TieBreak::Latest), Just(TieBreak::Member)],
             -(1_i64 << 53)..(1_i64 << 53),
             range,
         )
@@ -188,16 +166,8 @@ mod tests {
     /// A layout with two places in it; few distinct ones, so that ties abound.
     fn places() -> impl Strategy<Value = (KeyLayout, [(i64, i64); 2])> {
         layouts().prop_flat_map(|layout| {
-            let ticks_max = if layout.time_bits == 0 {
-                0
-            } else {
-                layout.time_max()
-            };
-            let score = prop_oneof![
-                layout.low..=layout.high,
-                Just(layout.low),
-                Just(layout.high)
-            ];
+            let ticks_max = if layout.time_bits == 0 { 0 } else { layout.time_max() };
+            let score = prop_oneof![layout.low..=layout.high, Just(layout.low), Just(layout.high)];
             let ticks = prop_oneof![0..=ticks_max, Just(0), Just(ticks_max)];
             let place = (score, ticks);
             (Just(layout), [place.clone(), place])

@@ -37,11 +37,7 @@ impl Replay {
     /// A replay of a history in which these events were voided; rolling windows have got to an instant.
     #[must_use]
     pub fn without(voided: HashSet<EventPlace>, now_ms: i64) -> Self {
-        Self {
-            voided,
-            rolls_to: Rolls::to(now_ms),
-            ..Self::default()
-        }
+        Self { voided, rolls_to: Rolls::to(now_ms), ..Self::default() }
     }
 
     /// A board's rolling windows have got so far.
@@ -54,19 +50,13 @@ impl Replay {
     /// Leaves out what does not fit into windows that are still being filled: recovery must not fail for them.
     #[must_use]
     pub fn skipping_unfit(self) -> Self {
-        Self {
-            skips_unfit: true,
-            ..self
-        }
+        Self { skips_unfit: true, ..self }
     }
 
     /// Only some windows of each board.
     #[must_use]
     pub fn only(self, windows: impl IntoIterator<Item = Window>) -> Self {
-        Self {
-            windows: windows.into_iter().collect(),
-            ..self
-        }
+        Self { windows: windows.into_iter().collect(), ..self }
     }
 
     /// Leaves out the periods of some windows that start before an instant: they are sealed.
@@ -75,18 +65,13 @@ impl Replay {
         self,
         windows: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
     ) -> Self {
-        Self {
-            skips_before_ms: windows.into_iter().collect(),
-            ..self
-        }
+        Self { skips_before_ms: windows.into_iter().collect(), ..self }
     }
 
     /// What a member has in `all` before the events that are folded: what came before them is known by what it adds up to.
     pub fn begin_with(&mut self, board: &Board, member: &MemberId, segment: &str, state: State) {
         let id = StandingsId::all_time(board, segment.to_owned());
-        self.standings
-            .entry(id.clone())
-            .or_insert_with(|| (board.clone(), Period::all()));
+        self.standings.entry(id.clone()).or_insert_with(|| (board.clone(), Period::all()));
         let states = self.states.entry((board.no, member.clone())).or_default();
         states.insert(id, state);
     }
@@ -107,15 +92,9 @@ impl Replay {
             }
             EventKind::Void { .. } => return Ok(()),
         };
-        let states = self
-            .states
-            .entry((board.no, event.member.clone()))
-            .or_default();
+        let states = self.states.entry((board.no, event.member.clone())).or_default();
         let rolls = self.rolls.get(&board.no).unwrap_or(&self.rolls_to);
-        for (id, period) in self
-            .periods
-            .standings(board, &event.segments, at_ms, rolls)?
-        {
+        for (id, period) in self.periods.standings(board, &event.segments, at_ms, rolls)? {
             if !self.windows.is_empty() && !self.windows.contains(&id.window) {
                 continue;
             }
@@ -129,9 +108,7 @@ impl Replay {
                 *known = state;
                 continue;
             }
-            self.standings
-                .entry(id.clone())
-                .or_insert_with(|| (board.clone(), period));
+            self.standings.entry(id.clone()).or_insert_with(|| (board.clone(), period));
             states.insert(id, state);
         }
         Ok(())
@@ -191,10 +168,7 @@ impl Replay {
         let change = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| StandingsChange {
             present_from_ms: starts[&id],
             id,
-            entries: entries
-                .into_iter()
-                .map(|(member, key)| (member, Some(key)))
-                .collect(),
+            entries: entries.into_iter().map(|(member, key)| (member, Some(key))).collect(),
         };
         Ok(self.entries()?.into_iter().map(change).collect())
     }

@@ -65,10 +65,7 @@ impl Rolls {
     /// No marks: every window has got to an instant.
     #[must_use]
     pub fn to(now_ms: i64) -> Self {
-        Self {
-            marks: HashMap::new(),
-            now_ms,
-        }
+        Self { marks: HashMap::new(), now_ms }
     }
 
     /// An instant in the last period begun of a standings' series.
@@ -84,10 +81,7 @@ impl Rolls {
     /// As [`Window::period_at`].
     pub fn reach(&self, id: &StandingsId, period: &Period, zone: &TimeZone) -> Result<Reach> {
         let begun = id.window.period_at(self.begun_ms(id), zone)?;
-        let is_ready = self
-            .marks
-            .get(&id.series())
-            .is_none_or(|mark| mark.is_ready);
+        let is_ready = self.marks.get(&id.series()).is_none_or(|mark| mark.is_ready);
         Ok(if period.present_from_ms <= begun.present_from_ms {
             Reach::There
         } else if begun.end_ms != Some(period.present_from_ms) {
@@ -184,11 +178,7 @@ pub fn carry(
         }
         inside = base.period_after(&period, &rules.zone)?;
     }
-    Ok(if unknown.is_empty() {
-        Carried::Known(folded)
-    } else {
-        Carried::Wants(unknown)
-    })
+    Ok(if unknown.is_empty() { Carried::Known(folded) } else { Carried::Wants(unknown) })
 }
 
 #[cfg(test)]
@@ -201,11 +191,8 @@ mod tests {
     /// Rules with one rolling window, and an instant. Monrovia's days began at 00:44:30 UTC, in the middle of a tick of 100 s.
     fn cases() -> impl Strategy<Value = (Rules, Rolling, i64)> {
         let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
-        let ties = prop_oneof![
-            Just(TieBreak::Earliest),
-            Just(TieBreak::Latest),
-            Just(TieBreak::Member)
-        ];
+        let ties =
+            prop_oneof![Just(TieBreak::Earliest), Just(TieBreak::Latest), Just(TieBreak::Member)];
         let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
         let places = prop_oneof![
             Just(("UTC", 1_000_000_000_000_i64)),
@@ -242,11 +229,7 @@ mod tests {
             Some(rules.fold(Window::All, state, State { score, tick }))
         });
         folded.map(|state| State {
-            tick: if rules.tie_break == TieBreak::Member {
-                0
-            } else {
-                state.tick
-            },
+            tick: if rules.tie_break == TieBreak::Member { 0 } else { state.tick },
             ..state
         })
     }

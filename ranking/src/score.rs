@@ -90,9 +90,7 @@ pub fn format(raw: i64, decimals: u8) -> String {
 pub fn format_decayed(value: f64, decimals: u8) -> String {
     let places = usize::from(decimals + DECAYED_DECIMALS);
     let text = format!("{:.places$}", value / 10_f64.powi(decimals.into()));
-    let zero = text
-        .strip_prefix('-')
-        .filter(|text| text.bytes().all(|byte| b"0.".contains(&byte)));
+    let zero = text.strip_prefix('-').filter(|text| text.bytes().all(|byte| b"0.".contains(&byte)));
     zero.unwrap_or(&text).to_owned()
 }
 
@@ -130,10 +128,7 @@ mod tests {
             ("1.5", 0),
             ("1.005", 2),
         ] {
-            assert!(
-                matches!(parse(text, decimals), Err(Error::Invalid(_))),
-                "{text}"
-            );
+            assert!(matches!(parse(text, decimals), Err(Error::Invalid(_))), "{text}");
         }
         for (text, decimals) in [
             ("9007199254740992", 0),
@@ -141,10 +136,7 @@ mod tests {
             ("9007199.254740992", 9),
             ("99999999999999999999999999", 0),
         ] {
-            assert!(
-                matches!(parse(text, decimals), Err(Error::OutOfRange(_))),
-                "{text}"
-            );
+            assert!(matches!(parse(text, decimals), Err(Error::OutOfRange(_))), "{text}");
         }
     }
 

@@ -31,10 +31,7 @@ pub struct Sealed {
 impl Default for Sealed {
     /// Nothing is sealed.
     fn default() -> Self {
-        Self {
-            sealing_before_ms: NEVER_MS,
-            sealed_before_ms: NEVER_MS,
-        }
+        Self { sealing_before_ms: NEVER_MS, sealed_before_ms: NEVER_MS }
     }
 }
 
@@ -96,11 +93,7 @@ impl SealName {
     /// Its field in the hash of marks: `12.1:daily`.
     #[must_use]
     pub fn field(self) -> String {
-        let Self {
-            board,
-            generation,
-            window,
-        } = self;
+        let Self { board, generation, window } = self;
         format!("{board}.{generation}:{window}")
     }
 }
@@ -119,11 +112,7 @@ pub struct SealMark {
 impl Default for SealMark {
     /// Nothing is sealed.
     fn default() -> Self {
-        Self {
-            sealing_before_ms: NEVER_MS,
-            dropped_before_ms: NEVER_MS,
-            seq: 0,
-        }
+        Self { sealing_before_ms: NEVER_MS, dropped_before_ms: NEVER_MS, seq: 0 }
     }
 }
 
@@ -151,11 +140,7 @@ impl SealMark {
     /// The text that [`Self::parse`] reads.
     #[must_use]
     pub fn to_text(self) -> String {
-        let Self {
-            sealing_before_ms,
-            dropped_before_ms,
-            seq,
-        } = self;
+        let Self { sealing_before_ms, dropped_before_ms, seq } = self;
         format!("{sealing_before_ms} {dropped_before_ms} {seq}")
     }
 
@@ -172,14 +157,9 @@ mod tests {
 
     #[test]
     fn a_mark_s_text_says_it_again() {
-        for mark in [
-            SealMark::default(),
-            SealMark {
-                sealing_before_ms: 5,
-                dropped_before_ms: -7,
-                seq: 9,
-            },
-        ] {
+        for mark in
+            [SealMark::default(), SealMark { sealing_before_ms: 5, dropped_before_ms: -7, seq: 9 }]
+        {
             assert_eq!(SealMark::parse(Some(&mark.to_text())), Ok(mark));
         }
         assert_eq!(SealMark::parse(None), Ok(SealMark::default()));
@@ -192,20 +172,12 @@ mod tests {
     fn the_present_period_and_so_many_before_it_are_kept() {
         let zone = crate::window::parse_zone("Australia/Lord_Howe").unwrap();
         let now_ms = 1_743_868_800_000;
-        for window in [
-            Window::Hourly,
-            Window::Daily,
-            Window::Weekly,
-            Window::Monthly,
-        ] {
+        for window in [Window::Hourly, Window::Daily, Window::Weekly, Window::Monthly] {
             let mut start_ms = window.period_at(now_ms, &zone).unwrap().present_from_ms;
             for retain in 0..60 {
                 let kept = kept_from_ms(window, &zone, now_ms, retain).unwrap();
                 assert_eq!(kept, Some(start_ms), "{window} {retain}");
-                start_ms = window
-                    .period_at(start_ms - 1, &zone)
-                    .unwrap()
-                    .present_from_ms;
+                start_ms = window.period_at(start_ms - 1, &zone).unwrap().present_from_ms;
             }
             for all in [RETAIN_MAX, u32::MAX, 999_999] {
                 assert_eq!(kept_from_ms(window, &zone, now_ms, all), Ok(None));

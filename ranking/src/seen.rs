@@ -14,21 +14,11 @@ pub fn seen_field(board: BoardNo, member: &MemberId, event_id: &EventId) -> Stri
 /// The field and value that a seen hash has for an event of a commit; `None` for one without an id, a removal or a void.
 #[must_use]
 pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(String, String)> {
-    let EventKind::Score {
-        score,
-        at_ms,
-        at_sent,
-    } = event.kind
-    else {
+    let EventKind::Score { score, at_ms, at_sent } = event.kind else {
         return None;
     };
     let field = seen_field(event.board, &event.member, event.event_id.as_ref()?);
-    let seen = Seen {
-        score,
-        at_ms: at_sent.then_some(at_ms),
-        accepted_at_ms,
-        seq,
-    };
+    let seen = Seen { score, at_ms: at_sent.then_some(at_ms), accepted_at_ms, seq };
     Some((field, seen.to_text()))
 }
 
@@ -90,9 +80,7 @@ impl Seen {
     }
 
     pub(crate) fn to_text(self) -> String {
-        let at = self
-            .at_ms
-            .map_or_else(|| "-".to_owned(), |at_ms| at_ms.to_string());
+        let at = self.at_ms.map_or_else(|| "-".to_owned(), |at_ms| at_ms.to_string());
         format!("{} {at} {} {}", self.score, self.accepted_at_ms, self.seq)
     }
 

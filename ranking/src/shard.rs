@@ -125,9 +125,8 @@ pub(crate) mod tests {
     fn the_shards_of_a_board_lie_in_partitions_of_their_own() {
         let partitions = Partitions::new(16).unwrap();
         for shards in [1, 2, 4, 8, 16] {
-            let mut places: Vec<u16> = (0..shards)
-                .map(|shard| partitions.of(&board(7, shards), shard).0)
-                .collect();
+            let mut places: Vec<u16> =
+                (0..shards).map(|shard| partitions.of(&board(7, shards), shard).0).collect();
             places.sort_unstable();
             places.dedup();
             assert_eq!(places.len(), usize::from(shards));
@@ -140,11 +139,7 @@ pub(crate) mod tests {
             assert!(Partitions::new(bad).is_err(), "{bad}");
         }
         let partitions = Partitions::new(16).unwrap();
-        assert!(
-            [1, 2, 16]
-                .into_iter()
-                .all(|shards| partitions.check_shards(shards).is_ok())
-        );
+        assert!([1, 2, 16].into_iter().all(|shards| partitions.check_shards(shards).is_ok()));
         assert!(
             [0, 3, 32, -1, 1 << 40]
                 .into_iter()

@@ -106,11 +106,8 @@ impl Store {
         response_timeout: Duration,
     ) -> Result<Self> {
         let scripts = Scripts::new();
-        let greeting = |is_cluster| Greeting {
-            response_timeout,
-            is_cluster,
-            scripts: scripts.load(),
-        };
+        let greeting =
+            |is_cluster| Greeting { response_timeout, is_cluster, scripts: scripts.load() };
         let inner = Inner {
             cluster: Cluster::new(url, &keys, partitions, greeting)?,
             keys,
@@ -119,9 +116,7 @@ impl Store {
             own_writes: AtomicU64::new(0),
             loading: Loading::new(url),
         };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The names of its keys.
@@ -191,11 +186,7 @@ impl Store {
         args: &[&[u8]],
     ) -> std::result::Result<T, Failed> {
         let mut command = redis::cmd("EVALSHA");
-        command
-            .arg(script.get_hash())
-            .arg(keys.len())
-            .arg(keys)
-            .arg(args);
+        command.arg(script.get_hash()).arg(keys.len()).arg(keys).arg(args);
         self.write_once(command).await
     }
 
@@ -203,8 +194,7 @@ impl Store {
     fn check_level(partition: Partition, head: Option<&str>, run_id: &str) -> Result<Head> {
         // A head that nobody here wrote is none.
         let head = head.and_then(|head| Head::parse(head).ok());
-        head.filter(|head| head.run_id == run_id)
-            .ok_or(Error::NotLevel(partition.0))
+        head.filter(|head| head.run_id == run_id).ok_or(Error::NotLevel(partition.0))
     }
 }
 
@@ -228,11 +218,7 @@ impl From<Failed> for Error {
 /// Whether the server answered with an error of one of these codes, to any command of a pipeline.
 fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     let errors = error.clone().into_server_errors();
-    errors.is_some_and(|errors| {
-        errors
-            .iter()
-            .any(|(_, error)| codes.contains(&error.code()))
-    })
+    errors.is_some_and(|errors| errors.iter().any(|(_, error)| codes.contains(&error.code())))
 }
 
 /// What a Redis error means to whoever called: that it is away or full for now, or that its data is not ours.
@@ -251,9 +237,7 @@ fn what_it_means(error: &RedisError) -> Error {
         "TRYAGAIN",
     ];
     if away || has_code(error, &for_now) {
-        return Error::Unavailable(format!(
-            "Redis does not answer as it should for now: {error}"
-        ));
+        return Error::Unavailable(format!("Redis does not answer as it should for now: {error}"));
     }
     Error::corrupt(format!("Redis refused a command: {error}"))
 }

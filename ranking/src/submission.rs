@@ -189,10 +189,7 @@ impl Periods {
                     if Some(period.present_from_ms) > begun.end_ms {
                         break;
                     }
-                    let id = StandingsId {
-                        period: period.label.clone(),
-                        ..id.clone()
-                    };
+                    let id = StandingsId { period: period.label.clone(), ..id.clone() };
                     let next_ms = period.end_ms.unwrap_or(i64::MAX);
                     standings.push((id, period));
                     period = self.at(board, window, next_ms)?;
@@ -205,11 +202,7 @@ impl Periods {
 
 impl Submission {
     pub(crate) fn seen_field(&self) -> Option<String> {
-        Some(seen_field(
-            self.board.no,
-            &self.member,
-            self.event_id.as_ref()?,
-        ))
+        Some(seen_field(self.board.no, &self.member, self.event_id.as_ref()?))
     }
 
     pub(crate) fn earned_ms(&self, now_ms: i64) -> i64 {

@@ -131,12 +131,7 @@ impl Period {
     /// The one period of `all` and of windows that decay.
     #[must_use]
     pub fn all() -> Self {
-        Self {
-            label: "all".into(),
-            start_ms: 0,
-            end_ms: None,
-            present_from_ms: 0,
-        }
+        Self { label: "all".into(), start_ms: 0, end_ms: None, present_from_ms: 0 }
     }
 
     /// Whether it is the present one at an instant.
@@ -148,13 +143,8 @@ impl Period {
 
 impl Window {
     /// Every window without a number in its name, `all` first.
-    pub const EVERY: [Self; 5] = [
-        Self::All,
-        Self::Hourly,
-        Self::Daily,
-        Self::Weekly,
-        Self::Monthly,
-    ];
+    pub const EVERY: [Self; 5] =
+        [Self::All, Self::Hourly, Self::Daily, Self::Weekly, Self::Monthly];
 
     /// What it is a rolling window of; `None` unless it is one.
     #[must_use]
@@ -234,10 +224,7 @@ impl Window {
     /// # Errors
     /// As [`Self::period_at`].
     pub fn period_after(self, period: &Period, zone: &TimeZone) -> Result<Option<Period>> {
-        period
-            .end_ms
-            .map(|end_ms| self.period_at(end_ms, zone))
-            .transpose()
+        period.end_ms.map(|end_ms| self.period_at(end_ms, zone)).transpose()
     }
 
     /// The period of that label, as [`Self::period_at`] writes it.
@@ -265,25 +252,19 @@ impl Window {
                 vec![last.map_err(|_| refused())?.start_ms]
             }
         };
-        let mut periods = instants_ms
-            .into_iter()
-            .filter_map(|at_ms| self.period_at(at_ms, zone).ok());
-        periods
-            .find(|period| period.label == label)
-            .ok_or_else(refused)
+        let mut periods =
+            instants_ms.into_iter().filter_map(|at_ms| self.period_at(at_ms, zone).ok());
+        periods.find(|period| period.label == label).ok_or_else(refused)
     }
 
     fn dated_period_at(self, at: Timestamp, zone: &TimeZone) -> Result<Period> {
         let outside = || Error::invalid("a time outside the calendar is not accepted");
         let at_ms = at.as_millisecond();
-        let mut first = self
-            .first_date(at.to_zoned(zone.clone()).date())
-            .ok_or_else(outside)?;
+        let mut first = self.first_date(at.to_zoned(zone.clone()).date()).ok_or_else(outside)?;
         // The local date is at most a period off, where clocks went back across the boundary.
         while start_ms(first, zone).ok_or_else(outside)? > at_ms {
-            first = self
-                .first_date(first.yesterday().map_err(|_| outside())?)
-                .ok_or_else(outside)?;
+            first =
+                self.first_date(first.yesterday().map_err(|_| outside())?).ok_or_else(outside)?;
         }
         loop {
             let next = self.next_first_date(first).ok_or_else(outside)?;
@@ -332,12 +313,7 @@ impl Window {
                 format!("{:04}-W{:02}", week.year(), week.week())
             }
             Self::Monthly => format!("{:04}-{:02}", first.year(), first.month()),
-            _ => format!(
-                "{:04}-{:02}-{:02}",
-                first.year(),
-                first.month(),
-                first.day()
-            ),
+            _ => format!("{:04}-{:02}-{:02}", first.year(), first.month(), first.day()),
         }
     }
 
@@ -357,11 +333,8 @@ impl Window {
             }
             _ => {
                 let mut parts = label.splitn(3, '-');
-                let (year, month, day) = (
-                    number(parts.next())?,
-                    number(parts.next())?,
-                    number(parts.next())?,
-                );
+                let (year, month, day) =
+                    (number(parts.next())?, number(parts.next())?, number(parts.next())?);
                 Date::new(year, month.try_into().ok()?, day.try_into().ok()?).ok()
             }
         }
@@ -388,9 +361,7 @@ impl FromStr for Window {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let named = Self::EVERY
-            .into_iter()
-            .find(|window| window.to_string() == name);
+        let named = Self::EVERY.into_iter().find(|window| window.to_string() == name);
         let counted = || match name.strip_prefix(DECAY) {
             Some(half_life) => {
                 let (unit, count) = span_named(half_life)?;
@@ -416,9 +387,7 @@ const DECAY: &str = "decay:";
 /// How many of what, by its one name: no sign, no zeros in front.
 fn span_named(name: &str) -> Option<(Unit, u16)> {
     let suffix = name.trim_start_matches(|c: char| c.is_ascii_digit());
-    let unit = Unit::EVERY
-        .into_iter()
-        .find(|unit| unit.suffix() == suffix)?;
+    let unit = Unit::EVERY.into_iter().find(|unit| unit.suffix() == suffix)?;
     let digits = &name[..name.len() - suffix.len()];
     let count: u16 = digits.parse().ok()?;
     ((1..=COUNT_MAX).contains(&count) && count.to_string() == digits).then_some((unit, count))
@@ -437,10 +406,7 @@ pub fn parse_zone(name: &str) -> Result<TimeZone> {
 
 /// The first instant of a local date: its midnight, the earlier one where there are two, the end of the gap where there is none.
 fn start_ms(date: Date, zone: &TimeZone) -> Option<i64> {
-    let midnight = zone
-        .to_ambiguous_zoned(date.at(0, 0, 0, 0))
-        .compatible()
-        .ok()?;
+    let midnight = zone.to_ambiguous_zoned(date.at(0, 0, 0, 0)).compatible().ok()?;
     Some(midnight.timestamp().as_millisecond())
 }
 
@@ -541,13 +507,8 @@ mod tests {
     }
 
     fn hours(window: Window, at: &str, zone: &str) -> (String, f64) {
-        let period = window
-            .period_at(ms(at), &parse_zone(zone).unwrap())
-            .unwrap();
-        (
-            period.label,
-            (period.end_ms.unwrap() - period.start_ms) as f64 / 3_600_000.0,
-        )
+        let period = window.period_at(ms(at), &parse_zone(zone).unwrap()).unwrap();
+        (period.label, (period.end_ms.unwrap() - period.start_ms) as f64 / 3_600_000.0)
     }
 
     #[test]
@@ -557,36 +518,16 @@ mod tests {
         };
         check("2025-03-30T12:00:00Z", "Europe/London", "2025-03-30", 23.0);
         check("2025-10-26T12:00:00Z", "Europe/London", "2025-10-26", 25.0);
-        check(
-            "2025-04-05T13:30:00Z",
-            "Australia/Lord_Howe",
-            "2025-04-06",
-            24.5,
-        );
-        check(
-            "2025-10-04T14:00:00Z",
-            "Australia/Lord_Howe",
-            "2025-10-05",
-            23.5,
-        );
+        check("2025-04-05T13:30:00Z", "Australia/Lord_Howe", "2025-04-06", 24.5);
+        check("2025-10-04T14:00:00Z", "Australia/Lord_Howe", "2025-10-05", 23.5);
         check("2025-01-01T18:14:59Z", "Asia/Kathmandu", "2025-01-01", 24.0);
         check("2025-01-01T18:15:00Z", "Asia/Kathmandu", "2025-01-02", 24.0);
         check("2024-02-29T00:00:00Z", "UTC", "2024-02-29", 24.0);
         check("2011-12-30T09:59:59Z", "Pacific/Apia", "2011-12-29", 24.0);
         check("2011-12-30T10:00:00Z", "Pacific/Apia", "2011-12-31", 24.0);
         // St John's set its clocks from 00:01 back to 23:01: one day of 25 hours, entered at the first midnight.
-        check(
-            "2010-11-07T02:30:30Z",
-            "America/St_Johns",
-            "2010-11-07",
-            25.0,
-        );
-        check(
-            "2010-11-07T03:00:00Z",
-            "America/St_Johns",
-            "2010-11-07",
-            25.0,
-        );
+        check("2010-11-07T02:30:30Z", "America/St_Johns", "2010-11-07", 25.0);
+        check("2010-11-07T03:00:00Z", "America/St_Johns", "2010-11-07", 25.0);
     }
 
     #[test]
@@ -594,42 +535,12 @@ mod tests {
         let check = |at, zone, label: &str, length| {
             assert_eq!(hours(Window::Hourly, at, zone), (label.to_owned(), length))
         };
-        check(
-            "2025-10-26T00:30:00Z",
-            "Europe/London",
-            "2025-10-26T01+01:00",
-            1.0,
-        );
-        check(
-            "2025-10-26T01:30:00Z",
-            "Europe/London",
-            "2025-10-26T01+00:00",
-            1.0,
-        );
-        check(
-            "2025-04-05T14:40:00Z",
-            "Australia/Lord_Howe",
-            "2025-04-06T01+11:00",
-            1.0,
-        );
-        check(
-            "2025-04-05T15:15:00Z",
-            "Australia/Lord_Howe",
-            "2025-04-06T01+10:30",
-            0.5,
-        );
-        check(
-            "2025-10-04T15:45:00Z",
-            "Australia/Lord_Howe",
-            "2025-10-05T02+11:00",
-            0.5,
-        );
-        check(
-            "2025-01-01T00:20:00Z",
-            "Asia/Kathmandu",
-            "2025-01-01T06+05:45",
-            1.0,
-        );
+        check("2025-10-26T00:30:00Z", "Europe/London", "2025-10-26T01+01:00", 1.0);
+        check("2025-10-26T01:30:00Z", "Europe/London", "2025-10-26T01+00:00", 1.0);
+        check("2025-04-05T14:40:00Z", "Australia/Lord_Howe", "2025-04-06T01+11:00", 1.0);
+        check("2025-04-05T15:15:00Z", "Australia/Lord_Howe", "2025-04-06T01+10:30", 0.5);
+        check("2025-10-04T15:45:00Z", "Australia/Lord_Howe", "2025-10-05T02+11:00", 0.5);
+        check("2025-01-01T00:20:00Z", "Asia/Kathmandu", "2025-01-01T06+05:45", 1.0);
     }
 
     #[test]
@@ -684,13 +595,7 @@ mod tests {
             ("yearly", "no such"),
             ("", "no such"),
         ] {
-            assert!(
-                name.parse::<Window>()
-                    .unwrap_err()
-                    .to_string()
-                    .contains(reason),
-                "{name}"
-            );
+            assert!(name.parse::<Window>().unwrap_err().to_string().contains(reason), "{name}");
         }
     }
 

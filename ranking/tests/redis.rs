@@ -54,12 +54,7 @@ impl Server {
             .get_multiplexed_async_connection()
             .await
             .unwrap();
-        Self {
-            redis,
-            store,
-            raw,
-            _dir: dir,
-        }
+        Self { redis, store, raw, _dir: dir }
     }
 
     async fn raw<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
@@ -71,8 +66,7 @@ impl Server {
     async fn calls(&mut self, command: &str) -> u64 {
         let stats: String = self.raw(&["INFO", "commandstats"]).await;
         let line = stats.lines().find_map(|line| {
-            line.strip_prefix(&format!("cmdstat_{command}:calls="))
-                .map(str::to_owned)
+            line.strip_prefix(&format!("cmdstat_{command}:calls=")).map(str::to_owned)
         });
         line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
     }
@@ -80,13 +74,8 @@ impl Server {
 
 fn store(redis: &PrivateRedis, partitions: u16) -> Store {
     let keys = KeySpace::new("test").unwrap();
-    Store::new(
-        &redis.url(),
-        keys,
-        Partitions::new(partitions).unwrap(),
-        Duration::from_secs(10),
-    )
-    .unwrap()
+    Store::new(&redis.url(), keys, Partitions::new(partitions).unwrap(), Duration::from_secs(10))
+        .unwrap()
 }
 
 fn board(no: i64, shards: u16) -> Board {
@@ -151,21 +140,12 @@ async fn load(store: &Store, board: &Board, entries: &[Placed]) {
             .filter(|entry| store.partitions().of_member(board, &entry.member) == partition)
             .map(|entry| (entry.member.clone(), entry.key))
             .collect();
-        let head = store.heads().await.unwrap()[usize::from(partition.0)]
-            .clone()
-            .unwrap();
+        let head = store.heads().await.unwrap()[usize::from(partition.0)].clone().unwrap();
         let mut writes = Writes::default();
-        writes.set_entries(
-            &store
-                .keys()
-                .standings(partition, &standings(store, board).id),
-            &own,
-        );
+        writes.set_entries(&store.keys().standings(partition, &standings(store, board).id), &own);
         let commit = commit_after(&head, &format!("{}-{shard}", board.no));
         assert_eq!(
-            store
-                .commit_writes(partition, &head, &commit, &writes)
-                .await,
+            store.commit_writes(partition, &head, &commit, &writes).await,
             Ok(Outcome::Done)
         );
     }
@@ -184,9 +164,7 @@ async fn redis_orders_and_gives_back_every_key_exactly() {
         let mut command = redis::cmd("ZADD");
         command.arg("k");
         for (index, &number) in keys.iter().enumerate() {
-            command
-                .arg(key(number).to_redis())
-                .arg(format!("{index:04}"));
+            command.arg(key(number).to_redis()).arg(format!("{index:04}"));
         }
         let () = command.query_async(&mut server.raw).await.unwrap();
         let entries: Vec<(String, f64)> =
@@ -204,21 +182,13 @@ async fn redis_orders_and_gives_back_every_key_exactly() {
 
 /// Entries with few distinct keys and members of every kind of bytes, so that runs of equals lie across shards.
 fn entries() -> impl Strategy<Value = Vec<Placed>> {
-    let name = prop_oneof![
-        "[a-c]{1,2}",
-        "[ü-ÿ]{1,2}",
-        "[A-Z][a-z]",
-        "\u{1F3C6}[0-9]{1,2}",
-        "m[0-9]{1,3}"
-    ];
+    let name =
+        prop_oneof!["[a-c]{1,2}", "[ü-ÿ]{1,2}", "[A-Z][a-z]", "\u{1F3C6}[0-9]{1,2}", "m[0-9]{1,3}"];
     let key_strategy = prop_oneof![3 => 0..4_i64, 1 => 0..1_i64 << 62];
     proptest::collection::btree_map(name, key_strategy, 0..120).prop_map(|entries| {
         entries
             .into_iter()
-            .map(|(name, number)| Placed {
-                key: key(number),
-                member: member(&name),
-            })
+            .map(|(name, number)| Placed { key: key(number), member: member(&name) })
             .collect()
     })
 }
@@ -240,21 +210,13 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
     let mut list = unsorted.clone();
     list.sort_unstable();
     assert_eq!(store.size(standings).await, Ok(list.len() as u64));
-    let members: Vec<MemberId> = unsorted
-        .iter()
-        .map(|entry| entry.member.clone())
-        .chain([member("nobody")])
-        .collect();
+    let members: Vec<MemberId> =
+        unsorted.iter().map(|entry| entry.member.clone()).chain([member("nobody")]).collect();
     let mut expected: Vec<Option<RankKey>> = unsorted.iter().map(|entry| Some(entry.key)).collect();
     expected.push(None);
-    assert_eq!(
-        store.rank_keys(standings, &members).await.unwrap(),
-        expected
-    );
+    assert_eq!(store.rank_keys(standings, &members).await.unwrap(), expected);
     let position = |entry: &Placed| {
-        list.iter()
-            .position(|other| other == entry)
-            .map(|position| position as u64)
+        list.iter().position(|other| other == entry).map(|position| position as u64)
     };
     assert_eq!(
         store.positions(standings, &unsorted).await.unwrap(),
@@ -288,21 +250,15 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
         }
     }
     for (at, entry) in list.iter().enumerate().step_by(5) {
-        let (first, around) = store
-            .neighbors(standings, &entry.member, 3, 2)
-            .await
-            .unwrap()
-            .unwrap();
+        let (first, around) =
+            store.neighbors(standings, &entry.member, 3, 2).await.unwrap().unwrap();
         let start = at.saturating_sub(3);
         assert_eq!(
             (first, around.as_slice()),
             (start as u64, &list[start..(at + 3).min(list.len())])
         );
         // A place that nobody has: right behind the entry.
-        let behind = Placed {
-            key: entry.key,
-            member: member(&format!("{}!", entry.member)),
-        };
+        let behind = Placed { key: entry.key, member: member(&format!("{}!", entry.member)) };
         let before = list.iter().filter(|other| **other < behind).count();
         for place in [behind, entry.clone()] {
             let before = before - usize::from(place == *entry);
@@ -321,10 +277,7 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
             }
         }
     }
-    assert_eq!(
-        store.neighbors(standings, &member("nobody"), 3, 2).await,
-        Ok(None)
-    );
+    assert_eq!(store.neighbors(standings, &member("nobody"), 3, 2).await, Ok(None));
 }
 
 #[tokio::test]
@@ -332,10 +285,7 @@ async fn a_place_in_a_run_of_equal_keys_costs_a_bisection() {
     let mut server = Server::start(2).await;
     let board = board(1, 2);
     let run: Vec<Placed> = (0..40_000)
-        .map(|index| Placed {
-            key: key(7),
-            member: member(&format!("m{index:05}")),
-        })
+        .map(|index| Placed { key: key(7), member: member(&format!("m{index:05}")) })
         .collect();
     for part in run.chunks(20_000) {
         load(&server.store, &board, part).await;
@@ -343,17 +293,11 @@ async fn a_place_in_a_run_of_equal_keys_costs_a_bisection() {
     let standings = standings(&server.store, &board);
     let () = server.raw(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(
-        server
-            .store
-            .positions(&standings, &run[31_234..31_235])
-            .await,
+        server.store.positions(&standings, &run[31_234..31_235]).await,
         Ok(vec![Some(31_234)])
     );
     let steps = server.calls("zrange").await;
-    assert!(
-        (10..=16).contains(&steps),
-        "{steps} steps for a run of 20,000"
-    );
+    assert!((10..=16).contains(&steps), "{steps} steps for a run of 20,000");
     server.redis.stop().await;
 }
 
@@ -367,17 +311,13 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
     writes.set_entries(&live, &[(member("a"), key(1))]);
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     assert_eq!(
-        store
-            .commit_writes(ALL, &root, &commit_after(&root, "one"), &writes)
-            .await,
+        store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await,
         Ok(Outcome::Done)
     );
     let one = store.heads().await.unwrap()[0].clone().unwrap();
     assert_eq!((one.seq, one.commit.as_str()), (1, "one"));
     assert_eq!(
-        store
-            .commit_writes(ALL, &root, &commit_after(&root, "two"), &writes)
-            .await,
+        store.commit_writes(ALL, &root, &commit_after(&root, "two"), &writes).await,
         Ok(Outcome::Stale)
     );
 
@@ -385,22 +325,15 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
     let mut into_foreign = Writes::default();
     into_foreign.set_entries(&live, &[(member("b"), key(2))]);
     into_foreign.set_entries("test:{0}:foreign", &[(member("b"), key(2))]);
-    let refused = store
-        .commit_writes(ALL, &one, &commit_after(&one, "two"), &into_foreign)
-        .await;
-    assert!(
-        matches!(refused, Ok(Outcome::Refused(Error::Corrupt(_)))),
-        "{refused:?}"
-    );
+    let refused = store.commit_writes(ALL, &one, &commit_after(&one, "two"), &into_foreign).await;
+    assert!(matches!(refused, Ok(Outcome::Refused(Error::Corrupt(_)))), "{refused:?}");
     assert_eq!(server.raw::<u64>(&["ZCARD", &live]).await, 1);
     assert_eq!(store.log_after(ALL, 0, 10).await.unwrap().commits.len(), 1);
 
     // The scripts are gone, as after a restart: sent again, as nothing was done.
     let () = server.raw(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(
-        store
-            .commit_writes(ALL, &one, &commit_after(&one, "two"), &writes)
-            .await,
+        store.commit_writes(ALL, &one, &commit_after(&one, "two"), &writes).await,
         Ok(Outcome::Done)
     );
 
@@ -411,15 +344,10 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
 
     let () = server.raw(&["FLUSHALL"]).await;
     assert_eq!(
-        store
-            .commit_writes(ALL, &two, &commit_after(&two, "three"), &writes)
-            .await,
+        store.commit_writes(ALL, &two, &commit_after(&two, "three"), &writes).await,
         Ok(Outcome::Restarted)
     );
-    assert_eq!(
-        store.size(&standings(&store, &board(1, 1))).await,
-        Err(Error::NotLevel(0))
-    );
+    assert_eq!(store.size(&standings(&store, &board(1, 1))).await, Err(Error::NotLevel(0)));
     server.redis.stop().await;
 }
 
@@ -432,24 +360,15 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
     writes.set_entries(&store.keys().standings(ALL, &id), &[(member("a"), key(1))]);
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let refused = store
-        .commit_writes(ALL, &root, &commit_after(&root, "one"), &writes)
-        .await;
-    assert!(
-        matches!(refused, Ok(Outcome::Refused(Error::Unavailable(_)))),
-        "{refused:?}"
-    );
+    let refused = store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await;
+    assert!(matches!(refused, Ok(Outcome::Refused(Error::Unavailable(_)))), "{refused:?}");
     assert_eq!(store.size(&standings(&store, &board(1, 1))).await, Ok(0));
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(
-        store
-            .commit_writes(ALL, &root, &commit_after(&root, "one"), &writes)
-            .await,
+        store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await,
         Ok(Outcome::Done)
     );
-    let () = server
-        .raw(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
-        .await;
+    let () = server.raw(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
     assert!(matches!(store.check_server().await, Err(Error::Invalid(_))));
     server.redis.stop().await;
 }
@@ -474,28 +393,17 @@ async fn redis_takes_payloads_and_gives_them_back() {
             .collect();
         entries
             .sort_unstable_by(|(a, a_name), (b, b_name)| a.total_cmp(b).then(a_name.cmp(b_name)));
-        let entries: Vec<(Vec<u8>, f64)> = entries
-            .into_iter()
-            .map(|(double, member)| (member, double))
-            .collect();
-        let pairs = entries
-            .iter()
-            .map(|(member, double)| (member.as_slice(), *double));
+        let entries: Vec<(Vec<u8>, f64)> =
+            entries.into_iter().map(|(double, member)| (member, double)).collect();
+        let pairs = entries.iter().map(|(member, double)| (member.as_slice(), *double));
         let key = format!("test:{{0}}:restored:{count}");
-        let restore = redis::Cmd::new()
-            .arg("RESTORE")
-            .arg(&key)
-            .arg(0)
-            .arg(encode(pairs))
-            .to_owned();
+        let restore =
+            redis::Cmd::new().arg("RESTORE").arg(&key).arg(0).arg(encode(pairs)).to_owned();
         let () = restore.query_async(&mut server.raw).await.unwrap();
         let read: Vec<(Vec<u8>, f64)> =
             server.raw(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await;
         assert_eq!(read, entries);
-        let dumped = store
-            .dump(&["test:{0}:nothing".to_owned(), key])
-            .await
-            .unwrap();
+        let dumped = store.dump(&["test:{0}:nothing".to_owned(), key]).await.unwrap();
         let [None, Some(payload)] = &dumped[..] else {
             panic!("{dumped:?}");
         };
@@ -518,10 +426,7 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
     let entry = |index: usize| (names[index].as_str(), key(index as i64 / 3));
     let stages = store.stages(ALL, "s".to_owned()).await.unwrap();
     let mut by_restore = 0;
-    for (number, count) in [1, 300, 50_000, 50_001, 120_001, 120_001]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, count) in [1, 300, 50_000, 50_001, 120_001, 120_001].into_iter().enumerate() {
         let is_exclusive = number == 5;
         if is_exclusive {
             store.load_exclusively();
@@ -532,9 +437,8 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
         let mut read: Vec<(String, f64)> = vec![];
         while read.len() < count {
             let (from, to) = (read.len().to_string(), (read.len() + 9999).to_string());
-            let part: Vec<(String, f64)> = server
-                .raw(&["ZRANGE", &key, &from, &to, "WITHSCORES"])
-                .await;
+            let part: Vec<(String, f64)> =
+                server.raw(&["ZRANGE", &key, &from, &to, "WITHSCORES"]).await;
             read.extend(part);
         }
         let expected = (0..count).map(entry);
@@ -558,14 +462,8 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
     let changes = [change(&["m0000000", "new"], &["m0000001", "nobody"])];
     assert_eq!(stages.change(&changes).await, Ok(vec![300]));
     let names = ["m0000000", "m0000001", "new", "m0000299"].map(member);
-    let wanted = [
-        (&*stages.key(&id(1)), names.to_vec()),
-        (&*nothing, vec![member("a")]),
-    ];
-    let expected = vec![
-        vec![Some(key(7)), None, Some(key(7)), Some(key(99))],
-        vec![None],
-    ];
+    let wanted = [(&*stages.key(&id(1)), names.to_vec()), (&*nothing, vec![member("a")])];
+    let expected = vec![vec![Some(key(7)), None, Some(key(7)), Some(key(99))], vec![None]];
     assert_eq!(stages.rank_keys(&wanted).await, Ok(expected));
 
     // Nothing of it is put in place once a part may be missing.
@@ -574,16 +472,11 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
     stages.guard(&mut writes);
     writes.swap_in(&stages.key(&id(1)), &store.keys().standings(ALL, &id(1)));
     assert_eq!(stages.is_whole().await, Ok(true));
-    let () = server
-        .raw(&["DEL", &store.keys().stage_mark(ALL, "s")])
-        .await;
+    let () = server.raw(&["DEL", &store.keys().stage_mark(ALL, "s")]).await;
     assert_eq!(stages.is_whole().await, Ok(false));
     let commit = commit_after(&root, "one");
     let refused = store.commit_writes(ALL, &root, &commit, &writes).await;
-    assert!(
-        matches!(refused, Ok(Outcome::Refused(Error::Corrupt(_)))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Ok(Outcome::Refused(Error::Corrupt(_)))), "{refused:?}");
     assert_eq!(store.heads().await.unwrap()[0], Ok(root));
 
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
@@ -601,68 +494,43 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
 async fn a_restart_fences_until_it_is_recovered() {
     let mut server = Server::start(1).await;
     // All that was written is in the file from the next write on.
-    let () = server
-        .raw(&["CONFIG", "SET", "appendfsync", "always"])
-        .await;
+    let () = server.raw(&["CONFIG", "SET", "appendfsync", "always"]).await;
     let () = server.raw(&["SET", "flushed", "1"]).await;
     let store = server.store.clone();
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     let pid: String = server.raw(&["INFO", "server"]).await;
-    let pid = pid
-        .lines()
-        .find_map(|line| line.strip_prefix("process_id:"))
-        .unwrap()
-        .trim()
-        .to_owned();
-    assert!(
-        std::process::Command::new("kill")
-            .args(["-9", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    let pid =
+        pid.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim().to_owned();
+    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     while server.redis.ensure_running().await.is_err()
-        || store
-            .run_id(ALL)
-            .await
-            .is_ok_and(|run_id| *run_id == *root.run_id)
+        || store.run_id(ALL).await.is_ok_and(|run_id| *run_id == *root.run_id)
     {
         let _ = store.heads().await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(store.heads().await.unwrap(), [Err(Error::NotLevel(0))]);
     assert_eq!(
-        store
-            .commit_writes(ALL, &root, &commit_after(&root, "one"), &Writes::default())
-            .await,
+        store.commit_writes(ALL, &root, &commit_after(&root, "one"), &Writes::default()).await,
         Ok(Outcome::Restarted)
     );
 
     let first = store.begin_recovery(ALL, "first").await.unwrap().unwrap();
     assert!(store.begin_recovery(ALL, "second").await.unwrap().is_none());
     let found = first.find(0, ROOT_COMMIT).await.unwrap();
-    assert_eq!(
-        found.head.map(|head| (head.seq, head.commit)),
-        Some((0, ROOT_COMMIT.to_owned()))
-    );
+    assert_eq!(found.head.map(|head| (head.seq, head.commit)), Some((0, ROOT_COMMIT.to_owned())));
     first.finish(0, ROOT_COMMIT).await.unwrap();
     let head = store.heads().await.unwrap()[0].clone().unwrap();
     assert_ne!(head.run_id, root.run_id);
     // The right to recover is gone with its end.
-    assert_eq!(
-        first.apply(&Writes::default()).await,
-        Err(Error::NotLevel(0))
-    );
+    assert_eq!(first.apply(&Writes::default()).await, Err(Error::NotLevel(0)));
     server.redis.stop().await;
 }
 
 #[tokio::test]
 async fn a_private_server_is_adopted_and_stopped_by_its_last_user() {
     let dir = tempfile::tempdir().unwrap();
-    let (first, second) = tokio::join!(
-        PrivateRedis::start(dir.path()),
-        PrivateRedis::start(dir.path())
-    );
+    let (first, second) =
+        tokio::join!(PrivateRedis::start(dir.path()), PrivateRedis::start(dir.path()));
     let (first, second) = (first.unwrap(), second.unwrap());
     let run_id = store(&first, 1).run_id(ALL).await.unwrap();
     assert_eq!(store(&second, 1).run_id(ALL).await.unwrap(), run_id);
@@ -670,13 +538,7 @@ async fn a_private_server_is_adopted_and_stopped_by_its_last_user() {
     assert_eq!(store(&second, 1).run_id(ALL).await.unwrap(), run_id);
     let url = second.url();
     second.stop().await;
-    assert!(
-        redis::Client::open(url)
-            .unwrap()
-            .get_multiplexed_async_connection()
-            .await
-            .is_err()
-    );
+    assert!(redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.is_err());
 
     let deep = dir.path().join("d".repeat(120));
     let far = PrivateRedis::start(&deep).await.unwrap();

@@ -38,10 +38,7 @@ pub(crate) fn draw(path: &Path, lines: &[Line]) -> Result<(), Box<dyn Error>> {
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(64)
-        .build_cartesian_2d(
-            ends(|point| point.0).log_scale(),
-            ends(|point| point.1).log_scale(),
-        )?;
+        .build_cartesian_2d(ends(|point| point.0).log_scale(), ends(|point| point.1).log_scale())?;
     chart
         .configure_mesh()
         .x_desc("members")

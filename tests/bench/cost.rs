@@ -51,9 +51,8 @@ struct Cost {
 pub(crate) async fn measure(stores: &Stores, scale: Scale, figures: &mut Figures) {
     let counts = VARIANTS.map(|(_, _, members, _)| scale.of(members, 100));
     let most = counts.into_iter().max().unwrap();
-    let members: Vec<MemberId> = (0..most)
-        .map(|number| MemberId::new(&format!("member{number:06}")).unwrap())
-        .collect();
+    let members: Vec<MemberId> =
+        (0..most).map(|number| MemberId::new(&format!("member{number:06}")).unwrap()).collect();
     let turns = scale.of(10, 1);
     let mut boards = vec![];
     for (name, windows, ..) in VARIANTS {
@@ -74,10 +73,7 @@ pub(crate) async fn measure(stores: &Stores, scale: Scale, figures: &mut Figures
         }
     }
     stores.settle().await;
-    println!(
-        "cost: {DAYS} days passed in {:.1} s",
-        begun.elapsed().as_secs_f64()
-    );
+    println!("cost: {DAYS} days passed in {:.1} s", begun.elapsed().as_secs_f64());
     for run in 0..RUNS {
         let day = DAYS + run as i64;
         begin_day(stores, &boards, day).await;
@@ -88,19 +84,9 @@ pub(crate) async fn measure(stores: &Stores, scale: Scale, figures: &mut Figures
             let (name, cost) = (VARIANTS[place].0, costs[place]);
             let windows = if place < 2 { "by windows" } else { "by N" };
             let us = cost.time.as_secs_f64() * 1e6;
-            figures.add(
-                &format!("a submission {windows}"),
-                "µs an event",
-                name,
-                us / events,
-            );
+            figures.add(&format!("a submission {windows}"), "µs an event", name, us / events);
             let scripts_us = cost.scripts_us / events;
-            figures.add(
-                &format!("of it in Redis {windows}"),
-                "µs an event",
-                name,
-                scripts_us,
-            );
+            figures.add(&format!("of it in Redis {windows}"), "µs an event", name, scripts_us);
         }
         println!("cost: run {} done", run + 1);
     }
@@ -129,16 +115,13 @@ async fn play(
     for turn in 0..turns {
         let now_ms = START_MS + day * DAY_MS + (1 + turn as i64) * 60_000;
         stores.deployment.clock.set(now_ms);
-        let drawn: Vec<usize> = (0..TURN * BATCH)
-            .map(|_| rng.random_range(0..members.len()))
-            .collect();
+        let drawn: Vec<usize> =
+            (0..TURN * BATCH).map(|_| rng.random_range(0..members.len())).collect();
         for place in 0..boards.len() {
             // Nobody is always first.
             let place = (place + turn) % boards.len();
-            let players: Vec<&MemberId> = drawn
-                .iter()
-                .map(|player| &members[player % counts[place]])
-                .collect();
+            let players: Vec<&MemberId> =
+                drawn.iter().map(|player| &members[player % counts[place]]).collect();
             let before = stores.spent().await;
             for some in players.chunks(BATCH) {
                 costs[place].time += submit(stores, &boards[place], some).await;
@@ -151,10 +134,8 @@ async fn play(
 
 /// Submits one event of each member, on time, and says how long it took.
 async fn submit(stores: &Stores, board: &Board, members: &[&MemberId]) -> Duration {
-    let batch: Vec<Submission> = members
-        .iter()
-        .map(|member| stores.score(board, member, None))
-        .collect();
+    let batch: Vec<Submission> =
+        members.iter().map(|member| stores.score(board, member, None)).collect();
     let partition = stores.partition_of(board);
     let begun = Instant::now();
     let submitted = stores.submit(partition, batch).await;

@@ -28,20 +28,13 @@ impl Figures {
     pub(crate) fn add(&mut self, what: &str, unit: &'static str, variant: &str, value: f64) {
         let place = self.0.iter().position(|pair| pair.what == what);
         let place = place.unwrap_or_else(|| {
-            self.0.push(Pair {
-                what: what.to_owned(),
-                unit,
-                sides: vec![],
-            });
+            self.0.push(Pair { what: what.to_owned(), unit, sides: vec![] });
             self.0.len() - 1
         });
         let sides = &mut self.0[place].sides;
         match sides.iter_mut().find(|side| side.variant == variant) {
             Some(side) => side.runs.push(value),
-            None => sides.push(Side {
-                variant: variant.to_owned(),
-                runs: vec![value],
-            }),
+            None => sides.push(Side { variant: variant.to_owned(), runs: vec![value] }),
         }
     }
 

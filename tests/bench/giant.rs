@@ -19,11 +19,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let python = python().await;
     let events = stores.dir().join("events.parquet");
     let counts = [members, EVENTS_OF_MEMBER].map(|count| count.to_string());
-    run(
-        &python,
-        &["events.py", text(&events), &counts[0], &counts[1]],
-    )
-    .await;
+    run(&python, &["events.py", text(&events), &counts[0], &counts[1]]).await;
     let board = create(&stores, SHARDS).await;
     fill(&stores, &python, &events, &board).await;
     let before = stores.memory().await;
@@ -31,10 +27,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let rebuilt = analytics(&stores, &["rebuild", "--board", &slug]).await;
     let entries = rebuilt.said["entries"].as_f64().unwrap();
     assert_eq!(entries, members as f64, "every member has an entry");
-    let what = format!(
-        "rebuild of {members} members from {} events",
-        members * EVENTS_OF_MEMBER
-    );
+    let what = format!("rebuild of {members} members from {} events", members * EVENTS_OF_MEMBER);
     let bytes = (stores.memory().await - before) / entries;
     figures.add(&what, "s", "wall time", rebuilt.seconds);
     figures.add("its memory", "MB", "analytics", rebuilt.memory_mb);

@@ -64,14 +64,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let events = stores.dir().join("events.parquet");
     let [count, events_count] =
         [members, members * EVENTS_OF_MEMBER].map(|count| count.to_string());
-    let generate = [
-        "generate",
-        "--members",
-        &count,
-        "--events",
-        &events_count,
-        "--out",
-    ];
+    let generate = ["generate", "--members", &count, "--events", &events_count, "--out"];
     analytics(&stores, &[&generate[..], &[text(&events)]].concat()).await;
     let mut boards = vec![];
     for shards in SHARDS {
@@ -80,12 +73,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
         boards.push(board);
     }
     let restored = analytics(&stores, &["restore", "--exclusive"]).await;
-    figures.add(
-        "restore of both boards from SQL",
-        "s",
-        "Laurel",
-        restored.seconds,
-    );
+    figures.add("restore of both boards from SQL", "s", "Laurel", restored.seconds);
     for run in 1..=crate::RUNS {
         println!("history, run {run}");
         let (polars, entries) = fold(&python, "polars", &events).await;
@@ -114,12 +102,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
             }
             let what = format!("of it reading and folding, S = {shards}");
             figures.add(&what, "s", "DuckDB's group-by and sort", duckdb);
-            figures.add(
-                &what,
-                "s",
-                "Laurel",
-                said("readingSeconds") + said("foldingSeconds"),
-            );
+            figures.add(&what, "s", "Laurel", said("readingSeconds") + said("foldingSeconds"));
             let what = format!("of it loading, S = {shards}");
             figures.add(&what, "s", "variadic ZADD in random order", random);
             figures.add(&what, "s", "Laurel", said("loadingSeconds"));
@@ -164,10 +147,7 @@ pub(crate) struct Done {
 pub(crate) async fn analytics(stores: &Stores, arguments: &[&str]) -> Done {
     let began = Instant::now();
     let mut command: Command = program(stores, "analytics").into();
-    command
-        .args(arguments)
-        .args(["--json", "--log", "error"])
-        .stdout(std::process::Stdio::piped());
+    command.args(arguments).args(["--json", "--log", "error"]).stdout(std::process::Stdio::piped());
     let child = command.spawn().expect("`make bench` builds analytics");
     let status = PathBuf::from(format!("/proc/{}/status", child.id().unwrap()));
     let mut output = Box::pin(child.wait_with_output());
@@ -186,26 +166,19 @@ pub(crate) async fn analytics(stores: &Stores, arguments: &[&str]) -> Done {
         said.trim()
     );
     assert!(output.status.success(), "analytics {arguments:?}");
-    Done {
-        said: serde_json::from_str(&said).unwrap(),
-        seconds,
-        memory_mb,
-    }
+    Done { said: serde_json::from_str(&said).unwrap(), seconds, memory_mb }
 }
 
 /// The most memory that a process ever had, where it is known.
 fn most_memory(status: &Path) -> Option<f64> {
     let status = std::fs::read_to_string(status).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kilobytes / 1000.0)
 }
 
 pub(crate) fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have names of text")
+    path.to_str().expect("temporary directories have names of text")
 }
 
 fn slug(board: &Board) -> String {
@@ -228,9 +201,7 @@ pub(crate) async fn create(stores: &Stores, shards: u16) -> Board {
     });
     let slug = format!("in-{shards}");
     let row = entity::board::of_rules(&slug, &slug, &rules.unwrap(), "UTC", 0);
-    let row = entity::board::Entity::insert(row)
-        .exec_with_returning(&stores.deployment.db)
-        .await;
+    let row = entity::board::Entity::insert(row).exec_with_returning(&stores.deployment.db).await;
     row.unwrap().to_ranking().unwrap()
 }
 
@@ -238,9 +209,8 @@ pub(crate) async fn create(stores: &Stores, shards: u16) -> Board {
 pub(crate) async fn fill(stores: &Stores, python: &Path, events: &Path, board: &Board) {
     let began = Instant::now();
     let partitions = stores.deployment.store.partitions();
-    let of_shards: Vec<u16> = (0..board.rules.shards)
-        .map(|shard| partitions.of(board, shard).0)
-        .collect();
+    let of_shards: Vec<u16> =
+        (0..board.rules.shards).map(|shard| partitions.of(board, shard).0).collect();
     let settings = json!({
         "no": board.no.0, "generation": board.generation, "partitions": of_shards, "tick_ms": TICK_MS, "max_score": SCORE_MAX,
         "time_bits": board.rules.layout(Window::All).time_bits(),
@@ -248,19 +218,9 @@ pub(crate) async fn fill(stores: &Stores, python: &Path, events: &Path, board: &
     let data = stores.dir().join("data");
     let (database, archive) = (data.join("laurel.sqlite"), data.join("archive"));
     let settings = settings.to_string();
-    let arguments = [
-        "history.py",
-        text(&database),
-        text(&archive),
-        text(events),
-        &settings,
-    ];
+    let arguments = ["history.py", text(&database), text(&archive), text(events), &settings];
     run(python, &arguments).await;
-    println!(
-        "{}: its history made in {:.0} s",
-        slug(board),
-        began.elapsed().as_secs_f64()
-    );
+    println!("{}: its history made in {:.0} s", slug(board), began.elapsed().as_secs_f64());
 }
 
 pub(crate) async fn run(python: &Path, arguments: &[&str]) -> Vec<u8> {
@@ -288,21 +248,14 @@ fn member(place: usize, members: usize) -> String {
 /// Loads so many entries, sorted, by nothing but RESTORE: the fastest way there is. In seconds.
 async fn load_sorted(stores: &Stores, members: usize) -> f64 {
     let mut redis = stores.redis();
-    let entries: Vec<(String, f64)> = (0..members)
-        .map(|place| (member(place, members), place as f64))
-        .collect();
+    let entries: Vec<(String, f64)> =
+        (0..members).map(|place| (member(place, members), place as f64)).collect();
     let began = Instant::now();
     let (mut pipe, mut keys) = (redis::pipe(), vec![]);
     for (piece, entries) in entries.chunks(PAYLOAD_ENTRIES).enumerate() {
-        let entries = entries
-            .iter()
-            .map(|(member, double)| (member.as_bytes(), *double));
+        let entries = entries.iter().map(|(member, double)| (member.as_bytes(), *double));
         let key = format!("sorted:{piece}");
-        pipe.cmd("RESTORE")
-            .arg(&key)
-            .arg(0)
-            .arg(payload::encode(entries))
-            .ignore();
+        pipe.cmd("RESTORE").arg(&key).arg(0).arg(payload::encode(entries)).ignore();
         keys.push(key);
         if pipe.len() == PIPELINED {
             let () = pipe.query_async(&mut redis).await.unwrap();
@@ -320,10 +273,7 @@ async fn load_random(stores: &Stores, members: usize) -> f64 {
     let mut redis = stores.redis();
     let mut entries: Vec<(String, String)> = (0..members as i64)
         .map(|place| {
-            (
-                member(place as usize, members),
-                RankKey::from_i64(place << 20).unwrap().to_redis(),
-            )
+            (member(place as usize, members), RankKey::from_i64(place << 20).unwrap().to_redis())
         })
         .collect();
     entries.shuffle(&mut rand::rng());
@@ -347,11 +297,7 @@ async fn load_random(stores: &Stores, members: usize) -> f64 {
 }
 
 async fn unlink(mut redis: MultiplexedConnection, keys: &[String]) {
-    let () = redis::cmd("UNLINK")
-        .arg(keys)
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let () = redis::cmd("UNLINK").arg(keys).query_async(&mut redis).await.unwrap();
 }
 
 /// What those feel who submit while a board is rebuilt, and that nothing is lost or counted twice.
@@ -375,12 +321,7 @@ async fn beside_writers(stores: &Stores, board: &Board, members: usize, figures:
     for (what, part) in [("p50", 0.5), ("p99", 0.99)] {
         let what = format!("{SUBMISSIONS} submissions a second in tens, {what}");
         figures.add(&what, "ms", "alone", quantile(&mut alone_ms, part));
-        figures.add(
-            &what,
-            "ms",
-            "beside a rebuild of the board",
-            quantile(&mut beside_ms, part),
-        );
+        figures.add(&what, "ms", "beside a rebuild of the board", quantile(&mut beside_ms, part));
     }
 }
 

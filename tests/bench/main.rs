@@ -52,10 +52,7 @@ impl Scale {
         let Ok(text) = std::env::var("BENCH_SCALE") else {
             return Self(1.0);
         };
-        let scale = text
-            .parse()
-            .ok()
-            .filter(|scale| (0.01..=10.0).contains(scale));
+        let scale = text.parse().ok().filter(|scale| (0.01..=10.0).contains(scale));
         Self(scale.expect("BENCH_SCALE is a number from 0.01 to 10"))
     }
 
@@ -68,9 +65,7 @@ impl Scale {
 /// Where this package lies, as cargo says it now: where checkouts share a target directory this may have been built in another one.
 fn package() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
-    package
-        .unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into())
-        .into()
+    package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).into()
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -81,10 +76,8 @@ async fn main() {
     let stores = Stores::open(PARTITIONS).await;
     let machine = machine::describe(&stores, scale.0).await;
     // What cargo passes begins with a dash.
-    let parts: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|part| !part.starts_with('-'))
-        .collect();
+    let parts: Vec<String> =
+        std::env::args().skip(1).filter(|part| !part.starts_with('-')).collect();
     let asked = |part: &str| parts.is_empty() || parts.iter().any(|asked| asked == part);
     if asked("windows") {
         cost::measure(&stores, scale, &mut figures).await;
@@ -110,9 +103,5 @@ async fn main() {
     }
     figures.print();
     let path = figures.write(&machine);
-    println!(
-        "\n{} and {:.0} s in all",
-        path.display(),
-        begun.elapsed().as_secs_f64()
-    );
+    println!("\n{} and {:.0} s in all", path.display(), begun.elapsed().as_secs_f64());
 }

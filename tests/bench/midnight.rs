@@ -140,9 +140,7 @@ impl World {
         let mut rng = StdRng::seed_from_u64(1);
         let mut by_partition: BTreeMap<Partition, Vec<Submission>> = BTreeMap::new();
         for board in &self.boards {
-            let scores = by_partition
-                .entry(self.stores.partition_of(board))
-                .or_default();
+            let scores = by_partition.entry(self.stores.partition_of(board)).or_default();
             for member in &self.members {
                 let at_ms = now_ms - rng.random_range(0..6 * DAY_MS);
                 scores.push(self.stores.score(board, member, Some(at_ms)));
@@ -160,9 +158,8 @@ impl World {
     /// Writers at work until something is done, and what came of that.
     async fn write<T>(self: &Arc<Self>, until: impl AsyncFnOnce() -> T) -> (Felt, T) {
         let stop = Arc::new(AtomicBool::new(false));
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|_| tokio::spawn(self.clone().write_until(stop.clone())))
-            .collect();
+        let writers: Vec<_> =
+            (0..WRITERS).map(|_| tokio::spawn(self.clone().write_until(stop.clone()))).collect();
         let done = until().await;
         stop.store(true, Ordering::Relaxed);
         let mut felt = Felt::default();
@@ -184,9 +181,7 @@ impl World {
             let board = self.boards.choose(&mut rng).unwrap();
             let size = *SIZES.choose(&mut rng).unwrap();
             let players = (0..size).map(|_| self.members.choose(&mut rng).unwrap());
-            let batch = players
-                .map(|member| self.stores.score(board, member, None))
-                .collect();
+            let batch = players.map(|member| self.stores.score(board, member, None)).collect();
             let partition = self.stores.partition_of(board);
             let begun = Instant::now();
             let committer = self.committers[usize::from(partition.0)].lock().await;
@@ -205,9 +200,7 @@ impl World {
         let world = self.clone();
         let rolling = async || tokio::spawn(async move { world.begin_day(day).await }).await;
         let (felt, rolled) = self.write(rolling).await;
-        let rolled = self
-            .rolled(day, before + felt.commits, rolled.unwrap())
-            .await;
+        let rolled = self.rolled(day, before + felt.commits, rolled.unwrap()).await;
         (felt, rolled)
     }
 
@@ -248,12 +241,7 @@ impl World {
             let period = self.window.period_at(at_ms, &board.rules.zone).unwrap();
             let id = StandingsId::of(board, "", self.window, &period);
             let partition = self.stores.partition_of(board);
-            let size = self
-                .stores
-                .deployment
-                .store
-                .shard_size(partition, &id)
-                .await;
+            let size = self.stores.deployment.store.shard_size(partition, &id).await;
             entries += size.unwrap();
         }
         entries

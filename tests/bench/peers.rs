@@ -40,9 +40,7 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
         "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
     let (members, rows) = (scale.of(MEMBERS, 1000), scale.of(ROWS, 1000));
     for (slug, count) in [("played", members), ("large", rows)] {
-        server
-            .ask(create, json!({ "input": { "slug": slug } }))
-            .await;
+        server.ask(create, json!({ "input": { "slug": slug } })).await;
         fill(&stores, slug, count).await;
     }
     let mut plain = redis::cmd("ZADD");
@@ -78,13 +76,8 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
 async fn own(server: &Server, members: usize) -> Value {
     let of = |query, members: usize| -> Vec<String> {
         let some = random_members(members).take(3000);
-        some.map(|member| {
-            body(
-                query,
-                json!({ "slug": "played", "member": member, "score": "7" }),
-            )
-        })
-        .collect()
+        some.map(|member| body(query, json!({ "slug": "played", "member": member, "score": "7" })))
+            .collect()
     };
     let around = server.load(&of(AROUND, members), READING).await;
     let top = server.load(&of(TOP, members)[..1], READING).await;
@@ -117,11 +110,7 @@ pub(crate) async fn python(name: &str, wheels: &str) -> Option<PathBuf> {
 async fn install() -> Vec<Peer> {
     let mut peers = vec![];
     if let Some(program) = python("leaderboards", "leaderboard==3.7.3 redis==2.10.6").await {
-        peers.push(Peer {
-            name: "leaderboard (PyPI)",
-            program,
-            script: "leaderboard_py.py",
-        });
+        peers.push(Peer { name: "leaderboard (PyPI)", program, script: "leaderboard_py.py" });
     }
     if shell(&dir(), "npm ci --no-audit --no-fund --silent").await {
         peers.push(Peer {
@@ -134,12 +123,7 @@ async fn install() -> Vec<Peer> {
 }
 
 async fn shell(dir: &Path, line: &str) -> bool {
-    let output = Command::new("sh")
-        .args(["-c", line])
-        .current_dir(dir)
-        .output()
-        .await
-        .unwrap();
+    let output = Command::new("sh").args(["-c", line]).current_dir(dir).output().await.unwrap();
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         println!("left out: {line}: {said}");
@@ -151,11 +135,11 @@ impl Peer {
     /// How often a second it did each thing.
     async fn work(&self, stores: &Stores, members: usize) -> Value {
         let mut command = Command::new(&self.program);
-        command
-            .current_dir(dir())
-            .arg(self.script)
-            .arg(stores.socket())
-            .args(["peers", &members.to_string(), SECONDS]);
+        command.current_dir(dir()).arg(self.script).arg(stores.socket()).args([
+            "peers",
+            &members.to_string(),
+            SECONDS,
+        ]);
         let output = command.output().await.unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {said}", self.name);
@@ -165,9 +149,7 @@ impl Peer {
 
 /// A member's rank by counting who is better in an indexed table of PostgreSQL, beside ours; one at a time.
 async fn sql(server: &Server, rows: usize, figures: &mut Figures) {
-    let db = Database::connect(postgres::new_database().await)
-        .await
-        .unwrap();
+    let db = Database::connect(postgres::new_database().await).await.unwrap();
     let fill = format!(
         "CREATE TABLE played (member text COLLATE \"C\" PRIMARY KEY, score bigint NOT NULL);
          INSERT INTO played SELECT 'member-' || lpad(n::text, 9, '0'), (n::bigint * 7919) % {rows} FROM generate_series(0, {rows} - 1) AS n;
@@ -196,17 +178,9 @@ async fn sql(server: &Server, rows: usize, figures: &mut Figures) {
         .take(3000)
         .map(|member| body(RANK, json!({ "slug": "large", "member": member })))
         .collect();
-    let one = Sending {
-        connections: 1,
-        ..READING
-    };
+    let one = Sending { connections: 1, ..READING };
     let own = server.load(&bodies, one).await;
     let what = format!("a rank among {rows}, p50");
-    figures.add(
-        &what,
-        "ms",
-        "COUNT in PostgreSQL",
-        quantile(&mut times_ms, 0.5),
-    );
+    figures.add(&what, "ms", "COUNT in PostgreSQL", quantile(&mut times_ms, 0.5));
     figures.add(&what, "ms", "Laurel, by GraphQL", own.p50_ms);
 }

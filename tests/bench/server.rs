@@ -128,14 +128,7 @@ impl Server {
         let answer = answer.bearer_auth(&self.token);
         let answer = answer.header("Content-Type", "application/json");
         let body = json!({ "query": query, "variables": variables }).to_string();
-        let text = answer
-            .body(body)
-            .send()
-            .await
-            .unwrap()
-            .text()
-            .await
-            .unwrap();
+        let text = answer.body(body).send().await.unwrap().text().await.unwrap();
         let mut answer: Value = serde_json::from_str(&text).unwrap();
         assert!(answer["errors"].is_null(), "{query}: {answer}");
         answer["data"].take()

@@ -39,40 +39,24 @@ const MEMBERS: usize = 100_000;
 const FRIENDS_COUNT: usize = 500;
 
 /// How many of them are asked for at once.
-const FRIENDS_PAGES: [(&str, usize); 2] = [
-    ("the first 20 of 500 friends, p50", 20),
-    ("all of 500 friends with their ranks, p50", 501),
-];
+const FRIENDS_PAGES: [(&str, usize); 2] =
+    [("the first 20 of 500 friends, p50", 20), ("all of 500 friends with their ranks, p50", 501)];
 
 /// What boards of every size are asked.
-const SIZED: [(&str, &str); 3] = [
-    ("rank", RANK),
-    ("rank and neighbors", AROUND),
-    ("top 100", TOP),
-];
+const SIZED: [(&str, &str); 3] = [("rank", RANK), ("rank and neighbors", AROUND), ("top 100", TOP)];
 
 /// What makes a server serve nothing that was read before it was asked for.
 const AGE_0: [(&str, &str); 1] = [("LAUREL_CACHE_AGE_MS", "0")];
 
 /// What makes a server do everything for every request.
-const UNCACHED: [(&str, &str); 2] = [
-    ("LAUREL_ANSWER_CACHE_BYTES", "0"),
-    ("LAUREL_PAGE_CACHE_BYTES", "0"),
-];
+const UNCACHED: [(&str, &str); 2] =
+    [("LAUREL_ANSWER_CACHE_BYTES", "0"), ("LAUREL_PAGE_CACHE_BYTES", "0")];
 
 /// How reads are sent.
-pub(crate) const READING: Sending = Sending {
-    connections: 64,
-    seconds: 3,
-    as_admin: false,
-};
+pub(crate) const READING: Sending = Sending { connections: 64, seconds: 3, as_admin: false };
 
 /// How writes are sent.
-pub(crate) const WRITING: Sending = Sending {
-    connections: 64,
-    seconds: 4,
-    as_admin: true,
-};
+pub(crate) const WRITING: Sending = Sending { connections: 64, seconds: 4, as_admin: true };
 
 /// Measures all of it.
 pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures) {
@@ -107,14 +91,7 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
         submissions(&stores, &server, figures).await;
         top(&stores, &server, &middle, figures).await;
         let uncached = Server::start(&stores, &UNCACHED).await;
-        around(
-            &stores,
-            &uncached,
-            &middle,
-            scale.of(MEMBERS, 1000),
-            figures,
-        )
-        .await;
+        around(&stores, &uncached, &middle, scale.of(MEMBERS, 1000), figures).await;
         friends(&stores, &uncached, &middle, figures).await;
         for (slug, members) in &boards {
             sizes(&uncached, slug, *members, figures).await;
@@ -169,10 +146,7 @@ pub(crate) async fn fill(stores: &Stores, slug: &str, members: usize) -> f64 {
         // Every member has a random place, every tenth score comes twice.
         let member = name(permuted(place, members));
         let score = 900_000_000 - (place - usize::from(place % 10 == 9)) as i64;
-        let state = State {
-            score,
-            tick: board.rules.tick(1_760_000_000_000 + place as i64),
-        };
+        let state = State { score, tick: board.rules.tick(1_760_000_000_000 + place as i64) };
         let key = board.rules.key(Window::All, &Period::all(), state).unwrap();
         let of = ranking::id::MemberId::new(&member).unwrap();
         let shard = usize::from(ranking::shard::shard_of(&of, board.rules.shards));
@@ -202,11 +176,8 @@ async fn befriend(server: &Server, members: usize) {
     others.dedup();
     others.retain(|other| *other != name(0));
     others.truncate(FRIENDS_COUNT);
-    let all: Vec<Value> = others
-        .iter()
-        .chain([&name(0)])
-        .map(|key| json!({ "key": key }))
-        .collect();
+    let all: Vec<Value> =
+        others.iter().chain([&name(0)]).map(|key| json!({ "key": key })).collect();
     let upsert =
         "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
     server.ask(upsert, json!({ "input": all })).await;
@@ -267,10 +238,8 @@ async fn blind_writes(stores: &Stores) -> f64 {
                 for window in ["all", "daily", "weekly"] {
                     pipe.cmd("ZADD").arg(format!("blind:{window}"));
                     for _ in 0..100 {
-                        let (score, member): (u32, _) = (
-                            rng.random_range(0..1_000_000),
-                            name(rng.random_range(0..MEMBERS)),
-                        );
+                        let (score, member): (u32, _) =
+                            (rng.random_range(0..1_000_000), name(rng.random_range(0..MEMBERS)));
                         pipe.arg(score).arg(member);
                     }
                 }
@@ -306,11 +275,9 @@ async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures
     let cold = uncached.load(&top, READING).await;
     drop(uncached);
     let board = stores.board(slug).await;
-    let redis = redis_benchmark(
-        stores,
-        &["ZRANGE", &key_of(stores, &board), "0", "99", "WITHSCORES"],
-    )
-    .await;
+    let redis =
+        redis_benchmark(stores, &["ZRANGE", &key_of(stores, &board), "0", "99", "WITHSCORES"])
+            .await;
     let fixed = static_body(stores, bytes).await;
     for (what, load) in [
         ("hot top 100 a second", &hot),
@@ -334,18 +301,12 @@ fn key_of(stores: &Stores, board: &Board) -> String {
 async fn redis_benchmark(stores: &Stores, command: &[&str]) -> f64 {
     let mut program = tokio::process::Command::new("redis-benchmark");
     program.arg("-s").arg(stores.socket());
-    program
-        .args(["-c", "64", "-n", "20000", "--csv"])
-        .args(command);
+    program.args(["-c", "64", "-n", "20000", "--csv"]).args(command);
     let output = program.output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     // "test","rps",… and one line of them.
-    let rate = text
-        .lines()
-        .last()
-        .and_then(|line| line.rsplit("\",\"").nth(6));
-    rate.and_then(|rate| rate.parse().ok())
-        .unwrap_or_else(|| panic!("{text}"))
+    let rate = text.lines().last().and_then(|line| line.rsplit("\",\"").nth(6));
+    rate.and_then(|rate| rate.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
 async fn static_body(stores: &Stores, bytes: usize) -> Load {
@@ -382,11 +343,7 @@ async fn around(
             pipe.cmd("ZRANK").arg(key).arg(&member);
             let (_, rank): (f64, i64) = pipe.query_async(redis).await.unwrap();
             let mut range = redis::cmd("ZRANGE");
-            range
-                .arg(key)
-                .arg((rank - 5).max(0))
-                .arg(rank + 5)
-                .arg("WITHSCORES");
+            range.arg(key).arg((rank - 5).max(0)).arg(rank + 5).arg("WITHSCORES");
             let _: Vec<(String, f64)> = range.query_async(redis).await.unwrap();
         },
         &key,
@@ -396,18 +353,8 @@ async fn around(
     let what = "rank and neighbors(5, 5) a second";
     figures.add(what, "", "ZSCORE, ZRANK, ZRANGE", raw_rate);
     figures.add(what, "", "GraphQL", served.rate);
-    figures.add(
-        "rank and neighbors(5, 5), p50",
-        "ms",
-        "ZSCORE, ZRANK, ZRANGE",
-        raw_p50_ms,
-    );
-    figures.add(
-        "rank and neighbors(5, 5), p50",
-        "ms",
-        "GraphQL",
-        served.p50_ms,
-    );
+    figures.add("rank and neighbors(5, 5), p50", "ms", "ZSCORE, ZRANK, ZRANGE", raw_p50_ms);
+    figures.add("rank and neighbors(5, 5), p50", "ms", "GraphQL", served.p50_ms);
 }
 
 /// Rate and p50 in ms of something done with Redis by 64 at once, each on a connection of its own.
@@ -443,10 +390,7 @@ async fn raw(
 async fn friends(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures) {
     let board = stores.board(slug).await;
     let key = key_of(stores, &board);
-    let one = Sending {
-        connections: 1,
-        ..READING
-    };
+    let one = Sending { connections: 1, ..READING };
     let mut served_ms = vec![];
     for (what, first) in FRIENDS_PAGES {
         let asked = json!({ "slug": slug, "member": name(0), "first": first });
@@ -478,11 +422,7 @@ fn board_size(slug: &str) -> usize {
 
 /// The same questions of boards of every size, by a few at a time.
 async fn sizes(server: &Server, slug: &str, members: usize, figures: &mut Figures) {
-    let few = Sending {
-        connections: 8,
-        seconds: 1,
-        as_admin: false,
-    };
+    let few = Sending { connections: 8, seconds: 1, as_admin: false };
     for (what, query) in SIZED {
         let bodies: Vec<String> = random_members(members)
             .take(if what == "top 100" { 1 } else { 3000 })

@@ -68,10 +68,7 @@ impl Spent {
 impl Stores {
     /// Starts and opens new ones with nothing in them, in so many partitions.
     pub(crate) async fn open(partitions: u16) -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("laurel-bench-")
-            .tempdir()
-            .unwrap();
+        let dir = tempfile::Builder::new().prefix("laurel-bench-").tempdir().unwrap();
         let socket = dir.path().join("redis.sock");
         // As the private redis-server of a deployment is started.
         let server = Command::new("redis-server")
@@ -171,10 +168,8 @@ impl Stores {
             windows: windows.to_vec(),
         });
         let row = board::of_rules(slug, slug, &rules.unwrap(), "UTC", 0);
-        let row = board::Entity::insert(row)
-            .exec_with_returning(&self.deployment.db)
-            .await
-            .unwrap();
+        let row =
+            board::Entity::insert(row).exec_with_returning(&self.deployment.db).await.unwrap();
         row.to_ranking().unwrap()
     }
 
@@ -200,14 +195,8 @@ impl Stores {
     pub(crate) async fn submit(&self, partition: Partition, batch: Vec<Submission>) -> Submitted {
         let now_ms = self.deployment.clock.now_ms();
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
-        let submitted = submit(
-            &self.deployment,
-            partition,
-            Prepared::new(batch, now_ms),
-            None,
-            deadline,
-        )
-        .await;
+        let submitted =
+            submit(&self.deployment, partition, Prepared::new(batch, now_ms), None, deadline).await;
         submitted.unwrap()
     }
 
@@ -233,22 +222,13 @@ impl Stores {
             .iter()
             .sum();
         let evalsha = field(&scripts, "cmdstat_evalsha").to_owned();
-        let usec = evalsha
-            .split(',')
-            .find_map(|part| part.strip_prefix("usec="));
-        Spent {
-            scripts_us: usec.unwrap().parse().unwrap(),
-            cpu_us: cpu_s * 1e6,
-        }
+        let usec = evalsha.split(',').find_map(|part| part.strip_prefix("usec="));
+        Spent { scripts_us: usec.unwrap().parse().unwrap(), cpu_us: cpu_s * 1e6 }
     }
 
     /// A section of what Redis says of itself.
     pub(crate) async fn info(&self, section: &str) -> String {
-        redis::cmd("INFO")
-            .arg(section)
-            .query_async(&mut self.redis.clone())
-            .await
-            .unwrap()
+        redis::cmd("INFO").arg(section).query_async(&mut self.redis.clone()).await.unwrap()
     }
 }
 

@@ -62,11 +62,7 @@ async fn board(sql: Sql, redis: Redis) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, redis).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily" }]);
-    api.data(
-        CREATE,
-        json!({ "input": { "slug": "b", "windows": windows } }),
-    )
-    .await;
+    api.data(CREATE, json!({ "input": { "slug": "b", "windows": windows } })).await;
     (deployment, api)
 }
 
@@ -93,10 +89,7 @@ async fn status(api: &Api, score: i64, event_id: &str) -> String {
 
 async fn flush(deployment: &Deployment) {
     let flush = redis::cmd("FLUSHALL");
-    flush
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
 }
 
 /// The diff finds nothing.
@@ -111,10 +104,7 @@ pub(crate) fn check_diff(deployment: &Deployment) {
 async fn a_member_without_an_entry_is_not_removed() {
     let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
     let nobody = remove(&api, "b", "nobody").await;
-    assert_eq!(
-        nobody,
-        json!({ "removed": false, "board": { "slug": "b" }, "member": null })
-    );
+    assert_eq!(nobody, json!({ "removed": false, "board": { "slug": "b" }, "member": null }));
     score(&api, 5, "e1").await;
     assert_eq!(
         remove(&api, "b", "ann").await,
@@ -145,10 +135,7 @@ async fn a_removal_needs_a_board_a_member_s_key_and_the_scope_admin() {
     for (token, code) in [(None, "UNAUTHENTICATED"), (Some(&*submits), "FORBIDDEN")] {
         let removal = json!({ "board": "b", "member": "ann" });
         assert_eq!(api.ask(token, REMOVE, removal).await.codes(), [code]);
-        assert_eq!(
-            api.ask(token, VOID, json!({ "id": id })).await.codes(),
-            [code]
-        );
+        assert_eq!(api.ask(token, VOID, json!({ "id": id })).await.codes(), [code]);
     }
     assert_eq!(total(&api).await, "5");
 }
@@ -189,15 +176,9 @@ async fn a_void_of_a_void_or_of_nothing_is_refused() {
     for (bad, code) in [
         (void_id, "BAD_USER_INPUT"),
         (format!("event:{partition}:999999:0"), "NOT_FOUND"),
-        (
-            format!("event:{partition}:{}:7", rest.split_once(':').unwrap().0),
-            "NOT_FOUND",
-        ),
+        (format!("event:{partition}:{}:7", rest.split_once(':').unwrap().0), "NOT_FOUND"),
         ("event:65535:1:0".to_owned(), "NOT_FOUND"),
-        (
-            "event:1:18446744073709551615:4294967295".to_owned(),
-            "NOT_FOUND",
-        ),
+        ("event:1:18446744073709551615:4294967295".to_owned(), "NOT_FOUND"),
         ("event:1".to_owned(), "BAD_USER_INPUT"),
         ("event:a:b:c".to_owned(), "BAD_USER_INPUT"),
         ("member:ann".to_owned(), "BAD_USER_INPUT"),
@@ -324,17 +305,9 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
     ]);
     assert_eq!(json!(shown), expected);
     assert_eq!(seen[3]["at"], "2025-09-03T12:00:00.123Z");
-    assert_eq!(
-        (&seen[0]["at"], &seen[1]["at"]),
-        (&Value::Null, &Value::Null)
-    );
-    let accepted = |event: &Value| {
-        event["acceptedAt"]
-            .as_str()
-            .unwrap()
-            .parse::<jiff::Timestamp>()
-            .unwrap()
-    };
+    assert_eq!((&seen[0]["at"], &seen[1]["at"]), (&Value::Null, &Value::Null));
+    let accepted =
+        |event: &Value| event["acceptedAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let times: Vec<jiff::Timestamp> = seen.iter().map(accepted).collect();
     assert!(times.windows(2).all(|pair| pair[0] >= pair[1]), "{times:?}");
     let slack = jiff::SignedDuration::from_millis(1);
@@ -355,11 +328,7 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
 #[tokio::test]
 async fn events_of_a_private_board_are_seen_with_a_token_only() {
     let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
-    api.data(
-        CREATE,
-        json!({ "input": { "slug": "p", "visibility": "PRIVATE" } }),
-    )
-    .await;
+    api.data(CREATE, json!({ "input": { "slug": "p", "visibility": "PRIVATE" } })).await;
     submit_durably(&api, "p", json!([{ "member": "ann", "score": 1 }])).await;
     let id = events(&api, "p", "ann").await[0]["id"].clone();
     let text = "query($id: ID!) { node(id: $id) { id } member(key: \"ann\") { events(board: \"p\") { totalCount } none: events(board: \"none\") { totalCount } } }";
@@ -376,12 +345,8 @@ async fn events_of_a_private_board_are_seen_with_a_token_only() {
 async fn an_amendment_is_seen_at_once_by_the_process_that_made_it() {
     let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
     for round in 0..10 {
-        submit(
-            &api,
-            "b",
-            json!([{ "member": "ann", "score": 1, "eventId": format!("e{round}") }]),
-        )
-        .await;
+        submit(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": format!("e{round}") }]))
+            .await;
         // What was acknowledged a moment ago is removed, whether SQL has it or not.
         assert_eq!(remove(&api, "b", "ann").await["removed"], true);
         assert_eq!(total(&api).await, Value::Null);

@@ -34,9 +34,7 @@ impl Answer {
     /// The codes of its errors.
     pub(crate) fn codes(&self) -> Vec<&str> {
         let errors = self.body["errors"].as_array().into_iter().flatten();
-        errors
-            .map(|error| error["extensions"]["code"].as_str().unwrap())
-            .collect()
+        errors.map(|error| error["extensions"]["code"].as_str().unwrap()).collect()
     }
 
     /// The message of its first error.
@@ -65,12 +63,7 @@ impl Api {
         arguments: &[&str],
         token: String,
     ) -> Self {
-        Self::started(
-            deployment,
-            deployment.api(&[&["serve"], arguments].concat()),
-            token,
-        )
-        .await
+        Self::started(deployment, deployment.api(&[&["serve"], arguments].concat()), token).await
     }
 
     /// As [`Self::spawn`], of a copy of the program that lies elsewhere.
@@ -112,11 +105,8 @@ impl Api {
         api.url = until("api serve listens", async || {
             assert_eq!(api.child.try_wait().unwrap(), None, "api serve has stopped");
             let printed = api.printed();
-            let line = printed
-                .lines()
-                .find_map(|line| line.strip_prefix("Laurel is on "));
-            line.filter(|_| printed.contains("token"))
-                .map(str::to_owned)
+            let line = printed.lines().find_map(|line| line.strip_prefix("Laurel is on "));
+            line.filter(|_| printed.contains("token")).map(str::to_owned)
         })
         .await;
         api
@@ -126,9 +116,7 @@ impl Api {
     pub(crate) async fn wait_until_ready(&self) {
         until("api serve is ready", async || {
             let answer = self.client.get(format!("{}/readyz", self.url)).send().await;
-            answer
-                .ok()
-                .filter(|answer| answer.status() == StatusCode::OK)
+            answer.ok().filter(|answer| answer.status() == StatusCode::OK)
         })
         .await;
     }
@@ -173,18 +161,12 @@ impl Api {
         variables: Value,
     ) -> reqwest::Result<Answer> {
         let body = json!({ "query": text, "variables": variables });
-        let mut request = self
-            .client
-            .post(format!("{}/graphql", self.url))
-            .json(&body);
+        let mut request = self.client.post(format!("{}/graphql", self.url)).json(&body);
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
         let answer = request.send().await?;
-        Ok(Answer {
-            status: answer.status(),
-            body: answer.json().await?,
-        })
+        Ok(Answer { status: answer.status(), body: answer.json().await? })
     }
 
     /// The admin token.

@@ -65,25 +65,16 @@ pub(crate) async fn rows(deployment: &Deployment, slug: &str) -> i64 {
 
 /// The history of a board has each event once: in files up to the marks, in SQL after them; and on the disk are these files, whole.
 pub(crate) async fn check_kept(deployment: &Deployment, history: &History) {
-    let of_board = format!(
-        "board_no = (SELECT no FROM board WHERE slug = '{}')",
-        history.board.slug
-    );
+    let of_board =
+        format!("board_no = (SELECT no FROM board WHERE slug = '{}')", history.board.slug);
     let beyond = format!(
         "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event AS e WHERE {of_board} AND seq > COALESCE((SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = e.board_no AND m.partition = e.partition), 0)"
     );
     let filed = format!(
         "SELECT CAST(COALESCE(SUM(events), 0) AS BIGINT) FROM archive_file WHERE {of_board} AND state IN ('ARCHIVED', 'DROPPED')"
     );
-    let (beyond, filed) = (
-        deployment.number(&beyond).await,
-        deployment.number(&filed).await,
-    );
-    assert_eq!(
-        beyond + filed,
-        history.items().len() as i64,
-        "{beyond} and {filed}"
-    );
+    let (beyond, filed) = (deployment.number(&beyond).await, deployment.number(&filed).await);
+    assert_eq!(beyond + filed, history.items().len() as i64, "{beyond} and {filed}");
 }
 
 /// The files of the archive are those that SQL names, and nothing else.
@@ -192,29 +183,17 @@ async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archive
         (page["totalCount"] == numbers.len()).then_some(())
     })
     .await;
-    let page = list(&slug, &member)
-        .page(api, json!({ "first": 100 }))
-        .await;
+    let page = list(&slug, &member).page(api, json!({ "first": 100 })).await;
     let count = "query($member: String!, $board: String!) { member(key: $member) { events(board: $board, first: 1) { archivedCount } } }";
-    let data = api
-        .data(count, json!({ "member": member, "board": slug }))
-        .await;
-    assert_eq!(
-        data["member"]["events"]["archivedCount"],
-        all - numbers.len()
-    );
+    let data = api.data(count, json!({ "member": member, "board": slug })).await;
+    assert_eq!(data["member"]["events"]["archivedCount"], all - numbers.len());
     let place = numbers.iter().position(|other| *other == number).unwrap();
     let id = page["nodes"][place]["id"].as_str().unwrap();
     let answer = void(api, id).await;
     if matches!(history.items()[number], Item::Void(_)) {
         assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     } else if !history.is_voided(number) && is_fixed(history, number, archived) {
-        assert_eq!(
-            answer.codes(),
-            ["BAD_USER_INPUT"],
-            "{:?}",
-            history.items()[number]
-        );
+        assert_eq!(answer.codes(), ["BAD_USER_INPUT"], "{:?}", history.items()[number]);
     } else {
         assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
         let voided = answer.body["data"]["voidEvent"]["voided"] == true;

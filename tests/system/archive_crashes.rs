@@ -117,10 +117,7 @@ async fn check_beside(sql: Sql) {
     let api = Api::start(&deployment).await;
     let mut games = every_game(&mut rng, 2, Range::Wide, 120);
     games.shuffle(&mut rng);
-    let Game {
-        mut board,
-        mut events,
-    } = games.swap_remove(0);
+    let Game { mut board, mut events } = games.swap_remove(0);
     // Ids are forgotten with what is old.
     for (number, event) in events.iter_mut().enumerate() {
         event.id = Some(format!("b{number}"));

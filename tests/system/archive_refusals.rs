@@ -41,40 +41,22 @@ pub(crate) async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
 /// What Redis and the tables of a deployment hold, but for jobs.
 async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
     let mut redis = deployment.redis().await;
-    let keys: Vec<String> = redis::cmd("KEYS")
-        .arg("*")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
     let mut all = BTreeMap::new();
     // Partitions whose files are whole are rebuilt, to the same standings: their heads move.
     let is_step = |key: &String| key.ends_with(":head") || key.ends_with(":log");
     for key in keys.into_iter().filter(|key| !is_step(key)) {
-        let dump: Vec<u8> = redis::cmd("DUMP")
-            .arg(&key)
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
         all.insert(key, format!("{dump:?}"));
     }
     for (table, columns) in [
-        (
-            "standing",
-            "board_no || segment || member || score || rank_key || seq",
-        ),
-        (
-            "score_event",
-            "partition || '/' || seq || '/' || event_index",
-        ),
+        ("standing", "board_no || segment || member || score || rank_key || seq"),
+        ("score_event", "partition || '/' || seq || '/' || event_index"),
         ("archive_file", "path || sha256 || state"),
-        (
-            "archived_entry",
-            "member || segment || through_seq || COALESCE(score, 0) || events",
-        ),
+        ("archived_entry", "member || segment || through_seq || COALESCE(score, 0) || events"),
     ] {
-        let mut rows: Vec<String> = deployment
-            .column(&format!("SELECT {columns} FROM {table}"))
-            .await;
+        let mut rows: Vec<String> =
+            deployment.column(&format!("SELECT {columns} FROM {table}")).await;
         rows.sort();
         all.insert(table.to_owned(), rows.join(","));
     }
@@ -88,10 +70,7 @@ async fn check_named(deployment: &Deployment, file: &str) {
     let found = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{found}");
     assert!(found.contains(file), "{found}");
-    for arguments in [
-        &["rebuild", "--board", "b"][..],
-        &["restore", "--board", "b"],
-    ] {
+    for arguments in [&["rebuild", "--board", "b"][..], &["restore", "--board", "b"]] {
         let output = deployment.analytics(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -139,22 +118,11 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
 async fn what_would_need_archived_events_is_refused() {
     let (deployment, api) = archived(Sql::Sqlite).await;
     let windows = json!([{ "name": "daily", "retain": 1 }, { "name": "monthly" }]);
-    let answer = api
-        .ask(
-            Some(api.token()),
-            ADD,
-            json!({ "slug": "b", "windows": windows }),
-        )
-        .await;
+    let answer = api.ask(Some(api.token()), ADD, json!({ "slug": "b", "windows": windows })).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"], "{}", answer.body);
-    assert!(
-        answer.body.to_string().contains("archived"),
-        "{}",
-        answer.body
-    );
+    assert!(answer.body.to_string().contains("archived"), "{}", answer.body);
     let windows = json!([{ "name": "daily", "retain": 3 }]);
-    api.data(ADD, json!({ "slug": "b", "windows": windows }))
-        .await;
+    api.data(ADD, json!({ "slug": "b", "windows": windows })).await;
     assert_eq!(void(&api, "event:0:1:0").await.codes().len(), 1);
     let of_m1 = events(&api, "b", "m1").await;
     assert_eq!(of_m1.len(), 1);
@@ -167,16 +135,9 @@ async fn what_would_need_archived_events_is_refused() {
         "member,score,at,event_id\nm7,7,2025-03-08T12:00:00Z,e7\nm7,8,2025-03-08T12:00:00Z,new\n",
     )
     .unwrap();
-    let told = run(
-        &deployment,
-        &["--json", "import", "--board", "b", file.to_str().unwrap()],
-    );
+    let told = run(&deployment, &["--json", "import", "--board", "b", file.to_str().unwrap()]);
     assert_eq!((&told["known"], &told["accepted"]), (&json!(1), &json!(1)));
-    std::fs::write(
-        &file,
-        "member,score,at,event_id\nm7,9,2025-03-08T12:00:00Z,e7\n",
-    )
-    .unwrap();
+    std::fs::write(&file, "member,score,at,event_id\nm7,9,2025-03-08T12:00:00Z,e7\n").unwrap();
     let output = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(run(&deployment, &["--json", "diff"])["findings"], json!([]));
@@ -216,11 +177,7 @@ async fn boards_that_need_their_events_are_left_alone() {
             "" => json!([]),
             name => json!([{ "name": name }]),
         };
-        api.data(
-            CREATE,
-            json!({ "input": { "slug": slug, "windows": windows } }),
-        )
-        .await;
+        api.data(CREATE, json!({ "input": { "slug": slug, "windows": windows } })).await;
         let scores = json!([{ "member": "a", "score": 1, "at": "2025-03-01T12:00:00Z" }]);
         submit_durably(&api, slug, scores).await;
         if slug != "young" {
@@ -233,19 +190,11 @@ async fn boards_that_need_their_events_are_left_alone() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|skipped| {
-            (
-                skipped["board"].as_str().unwrap(),
-                skipped["reason"].as_str().unwrap(),
-            )
-        })
+        .map(|skipped| (skipped["board"].as_str().unwrap(), skipped["reason"].as_str().unwrap()))
         .collect();
     assert!(reasons["kept"].contains("daily"), "{told}");
     assert!(reasons["decaying"].contains("decay:7d"), "{told}");
-    assert!(
-        reasons["young"].contains("no more events that old"),
-        "{told}"
-    );
+    assert!(reasons["young"].contains("no more events that old"), "{told}");
     assert_eq!(told["events"], 0);
     assert_eq!(paths(&deployment), [""; 0]);
     for wrong in ["yesterday", "2026-13-01", ""] {
@@ -257,10 +206,8 @@ async fn boards_that_need_their_events_are_left_alone() {
 #[tokio::test]
 async fn two_archives_are_not_made_at_once() {
     let (deployment, _api) = archived(Sql::Sqlite).await;
-    let lock = std::fs::File::options()
-        .write(true)
-        .open(deployment.archive_dir().join("lock"))
-        .unwrap();
+    let lock =
+        std::fs::File::options().write(true).open(deployment.archive_dir().join("lock")).unwrap();
     lock.lock().unwrap();
     let output = deployment.analytics(&["archive", "--before", "2025-01-01"]);
     let error = String::from_utf8_lossy(&output.stderr);

@@ -58,10 +58,7 @@ async fn selected(
     let rows = rows.iter().map(|row| {
         let text = |place| row.try_get_by_index(place).unwrap();
         let number = |place| row.try_get_by_index(place).unwrap();
-        (
-            (0..texts).map(text).collect(),
-            (texts..texts + numbers).map(number).collect(),
-        )
+        ((0..texts).map(text).collect(), (texts..texts + numbers).map(number).collect())
     });
     rows.collect()
 }
@@ -127,10 +124,7 @@ async fn check(sql: Sql) {
     assert!(rows(&db, nothing, STANDING).await.is_empty());
     // Any change is another hash, and there and back is the same one.
     let of_standing = || Columns::of_standing(Partition(0), Some(BoardNo(2)));
-    let before = [
-        hashes(&db, of_standing()).await,
-        hashes(&db, of_archived()).await,
-    ];
+    let before = [hashes(&db, of_standing()).await, hashes(&db, of_archived()).await];
     // The tables have been in another order.
     for step in [Migrator::down(&db, Some(2)), Migrator::up(&db, None)] {
         step.await.unwrap();
@@ -139,10 +133,7 @@ async fn check(sql: Sql) {
         let all = "SELECT segment, member, score, rank_key, seq, board_no FROM standing";
         assert_eq!(selected(&db, 2, 4, all).await.len() as i64, 2 * MEMBERS);
     }
-    let after = [
-        hashes(&db, of_standing()).await,
-        hashes(&db, of_archived()).await,
-    ];
+    let after = [hashes(&db, of_standing()).await, hashes(&db, of_archived()).await];
     assert_eq!(before, after);
     let (standing, archived) = ("partition = 0", "score IS NOT NULL AND through_seq = 1");
     for (table, which, column) in [
@@ -158,10 +149,7 @@ async fn check(sql: Sql) {
             );
             let updated = db.execute_unprepared(&update).await.unwrap();
             assert_eq!(updated.rows_affected(), 1, "{update}");
-            let after = [
-                hashes(&db, of_standing()).await,
-                hashes(&db, of_archived()).await,
-            ];
+            let after = [hashes(&db, of_standing()).await, hashes(&db, of_archived()).await];
             assert_eq!(before == after, is_same, "{update}");
         }
     }

@@ -23,9 +23,7 @@ const NODE: &str = "query($id: ID!) { node(id: $id) { id } }";
 
 /// The number of the living board.
 pub(crate) async fn board_no(deployment: &Deployment) -> i64 {
-    deployment
-        .number("SELECT no FROM board WHERE slug = 'b'")
-        .await
+    deployment.number("SELECT no FROM board WHERE slug = 'b'").await
 }
 
 /// Nothing of a board is left but its row.
@@ -60,10 +58,7 @@ async fn fill(api: &Api, members: i64) {
     api.data(CREATE, json!({})).await;
     let score = |number: i64| json!({ "member": format!("m{number}"), "score": number, "eventId": "e", "at": "2025-09-03T12:00:00Z" });
     let scores: Vec<Value> = (1..=members).map(score).collect();
-    assert_eq!(
-        submit_durably(api, "b", json!(scores)).await["accepted"],
-        members
-    );
+    assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], members);
 }
 
 pub(crate) async fn delete(api: &Api) {
@@ -79,10 +74,7 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
         assert!(!keys(&deployment, no).await.is_empty());
         let top = api.data(TOP, json!({})).await["board"]["standings"]["top"].take();
         let cursor = &top["pageInfo"]["endCursor"];
-        let event = events(&api, "b", "m7").await[0]["id"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let event = events(&api, "b", "m7").await[0]["id"].as_str().unwrap().to_owned();
         delete(&api).await;
         check_gone(&deployment, no).await;
         let ids = [
@@ -92,11 +84,7 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
             json!(event),
         ];
         for id in &ids {
-            assert_eq!(
-                api.data(NODE, json!({ "id": id })).await["node"],
-                Value::Null,
-                "{id}"
-            );
+            assert_eq!(api.data(NODE, json!({ "id": id })).await["node"], Value::Null, "{id}");
         }
         let text = "{ board(slug: \"b\") { id } member(key: \"m7\") { key events(board: \"b\") { totalCount } rank(board: \"b\") { rank } } boards { totalCount } }";
         let expected = json!({ "board": null, "member": { "key": "m7", "events": null, "rank": null }, "boards": { "totalCount": 0 } });
@@ -106,26 +94,17 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
             DELETE,
             "mutation { submitScores(input: { board: \"b\", scores: [{ member: \"m7\", score: 1 }] }) { accepted } }",
         ] {
-            assert_eq!(
-                api.ask(Some(api.token()), refused, json!({})).await.codes(),
-                ["NOT_FOUND"]
-            );
+            assert_eq!(api.ask(Some(api.token()), refused, json!({})).await.codes(), ["NOT_FOUND"]);
         }
 
         api.data(CREATE, json!({})).await;
         let data = api.data(TOP, json!({})).await;
         assert_eq!(data["board"]["standings"]["size"], 0);
         assert_eq!(events(&api, "b", "m7").await, [Value::Null; 0]);
-        let old = api
-            .ask(Some(api.token()), TOP, json!({ "after": cursor }))
-            .await;
+        let old = api.ask(Some(api.token()), TOP, json!({ "after": cursor })).await;
         assert_eq!(old.codes(), ["BAD_USER_INPUT"]);
         for id in &ids[2..] {
-            assert_eq!(
-                api.data(NODE, json!({ "id": id })).await["node"],
-                Value::Null,
-                "{id}"
-            );
+            assert_eq!(api.data(NODE, json!({ "id": id })).await["node"], Value::Null, "{id}");
         }
         assert_eq!(void(&api, &event).await.codes(), ["NOT_FOUND"]);
         // An event id that the old one knew is new to this one.
@@ -142,25 +121,14 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
 async fn a_board_is_deleted_by_an_admin_alone() {
     let (deployment, api) = filled(Sql::Sqlite, Redis::Private).await;
     let submits = deployment.new_token(&["--scope", "submit"]).await;
-    assert_eq!(
-        api.ask(None, DELETE, json!({})).await.codes(),
-        ["UNAUTHENTICATED"]
-    );
-    assert_eq!(
-        api.ask(Some(&submits), DELETE, json!({})).await.codes(),
-        ["FORBIDDEN"]
-    );
+    assert_eq!(api.ask(None, DELETE, json!({})).await.codes(), ["UNAUTHENTICATED"]);
+    assert_eq!(api.ask(Some(&submits), DELETE, json!({})).await.codes(), ["FORBIDDEN"]);
     let text = "mutation($slug: String!) { deleteBoard(slug: $slug) { deletedBoardId } }";
     for slug in ["none", "", "No Slug", "~1", "%"] {
-        let answer = api
-            .ask(Some(api.token()), text, json!({ "slug": slug }))
-            .await;
+        let answer = api.ask(Some(api.token()), text, json!({ "slug": slug })).await;
         assert_eq!(answer.codes(), ["NOT_FOUND"], "{slug}");
     }
-    assert_eq!(
-        api.data(TOP, json!({})).await["board"]["standings"]["size"],
-        100
-    );
+    assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["size"], 100);
 }
 
 #[tokio::test]
@@ -177,10 +145,7 @@ async fn a_board_that_two_delete_at_once_is_deleted_once() {
         assert_eq!(codes, [vec![], vec!["NOT_FOUND"]]);
         fill(&api, 20).await;
     }
-    assert_eq!(
-        api.data(TOP, json!({})).await["board"]["standings"]["size"],
-        20
-    );
+    assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["size"], 20);
 }
 
 #[tokio::test]
@@ -201,9 +166,7 @@ async fn a_deleted_board_takes_no_other_with_it() {
     delete(&api).await;
     for number in 0..12 {
         let text = "query($slug: String!) { board(slug: $slug) { standings(window: \"daily\") { size } periods(window: \"daily\") { totalCount } } }";
-        let data = api
-            .data(text, json!({ "slug": format!("c{number}") }))
-            .await;
+        let data = api.data(text, json!({ "slug": format!("c{number}") })).await;
         assert_eq!(
             data["board"],
             json!({ "standings": { "size": 2 }, "periods": { "totalCount": 1 } }),
@@ -236,10 +199,9 @@ pub(crate) async fn wait_until_purged(deployment: &Deployment, no: i64) {
     let purged = format!(
         "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE no = {no} AND purged_at_ms IS NOT NULL"
     );
-    until(
-        "the background work has finished the deletion",
-        async || (deployment.number(&purged).await == 1).then_some(()),
-    )
+    until("the background work has finished the deletion", async || {
+        (deployment.number(&purged).await == 1).then_some(())
+    })
     .await;
 }
 
@@ -267,10 +229,7 @@ async fn a_deletion_cut_short_before_any_partition_knows_is_finished() {
     fill(&api, 10).await;
     wait_until_purged(&deployment, no).await;
     check_gone(&deployment, no).await;
-    assert_eq!(
-        api.data(TOP, json!({})).await["board"]["standings"]["size"],
-        10
-    );
+    assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["size"], 10);
     check_diff(&deployment);
 }
 
@@ -281,9 +240,7 @@ async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     // While somebody holds the history, only standings go.
     let db = deployment.sql().await;
     let held = db.begin().await.unwrap();
-    held.execute_unprepared("LOCK TABLE score_event IN SHARE MODE")
-        .await
-        .unwrap();
+    held.execute_unprepared("LOCK TABLE score_event IN SHARE MODE").await.unwrap();
     let kill = async || {
         until("the standings are gone", async || {
             let count =
@@ -297,10 +254,7 @@ async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     held.rollback().await.unwrap();
     assert!(!keys(&deployment, no).await.is_empty());
     let flush = redis::cmd("FLUSHALL");
-    flush
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
     let api = Api::start(&deployment).await;
     fill(&api, 10).await;
     wait_until_purged(&deployment, no).await;
@@ -315,10 +269,7 @@ async fn an_emptied_redis_learns_again_which_boards_were_deleted() {
     delete(&api).await;
     fill(&api, 10).await;
     let flush = redis::cmd("FLUSHALL");
-    flush
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
     let score = |number: i64| json!({ "member": format!("m{number}"), "score": 1 });
     let scores: Vec<Value> = (1..=10).map(score).collect();
     assert_eq!(submit(&api, "b", json!(scores)).await["accepted"], 10);

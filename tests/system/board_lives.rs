@@ -24,11 +24,7 @@ async fn board(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily" }, { "name": "monthly" }]);
-    api.data(
-        CREATE,
-        json!({ "input": { "slug": "b", "windows": windows } }),
-    )
-    .await;
+    api.data(CREATE, json!({ "input": { "slug": "b", "windows": windows } })).await;
     (deployment, api)
 }
 
@@ -38,9 +34,7 @@ async fn update(api: &Api, input: Value) -> Value {
     if input["slug"] == Value::Null {
         input["slug"] = json!("b");
     }
-    let mut answer = api
-        .ask(Some(api.token()), UPDATE, json!({ "input": input }))
-        .await;
+    let mut answer = api.ask(Some(api.token()), UPDATE, json!({ "input": input })).await;
     match answer.codes()[..] {
         [] => answer.body["data"]["updateBoard"]["board"].take(),
         [code] => json!(code),
@@ -53,11 +47,7 @@ async fn earned(api: &Api, at: &str) -> String {
     let told = submit(api, "b", json!([{ "member": "ann", "score": 1, "at": at }])).await;
     let result = &told["results"][0];
     let said = |pointer: &str| {
-        result
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
+        result.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
     match (&*said("/status"), &*said("/error/code")) {
         ("APPLIED", "") => "APPLIED".to_owned(),
@@ -84,16 +74,8 @@ async fn what_is_changed_of_a_board_is_changed_and_nothing_else() {
             ("closesAt", Value::Null),
         ] {
             expected[name] = value.clone();
-            assert_eq!(
-                update(&api, json!({ name: value })).await,
-                expected,
-                "{name}"
-            );
-            assert_eq!(
-                api.data(BOARD, json!({})).await["board"],
-                expected,
-                "{name}"
-            );
+            assert_eq!(update(&api, json!({ name: value })).await, expected, "{name}");
+            assert_eq!(api.data(BOARD, json!({})).await["board"], expected, "{name}");
         }
         assert_eq!(update(&api, json!({})).await, expected);
     }
@@ -107,16 +89,8 @@ async fn windows_that_cannot_be_are_refused_and_those_it_has_change_nothing() {
         json!({ "windows": names.iter().map(window).collect::<Vec<_>>(), "title": "changed" })
     };
     for other in [&["yearly"][..], &["daily", "daily"], &["daily", ""]] {
-        assert_eq!(
-            update(&api, windows(other)).await,
-            "BAD_USER_INPUT",
-            "{other:?}"
-        );
-        assert_eq!(
-            api.data(BOARD, json!({})).await["board"]["title"],
-            "b",
-            "{other:?}"
-        );
+        assert_eq!(update(&api, windows(other)).await, "BAD_USER_INPUT", "{other:?}");
+        assert_eq!(api.data(BOARD, json!({})).await["board"]["title"], "b", "{other:?}");
     }
     for same in [["daily", "monthly"], ["monthly", "daily"]] {
         let board = update(&api, windows(&same)).await;
@@ -136,49 +110,24 @@ async fn a_change_that_cannot_be_is_refused_as_a_whole() {
         (json!({ "slug": "No Slug", "title": "x" }), "NOT_FOUND"),
         (json!({ "title": "" }), "BAD_USER_INPUT"),
         (json!({ "title": "x".repeat(201) }), "BAD_USER_INPUT"),
-        (
-            json!({ "title": "x", "opensAt": CLOSES, "closesAt": OPENS }),
-            "BAD_USER_INPUT",
-        ),
-        (
-            json!({ "title": "x", "opensAt": OPENS, "closesAt": OPENS }),
-            "BAD_USER_INPUT",
-        ),
-        (
-            json!({ "title": "x", "opensAt": "1969-12-31T23:59:59Z" }),
-            "BAD_USER_INPUT",
-        ),
+        (json!({ "title": "x", "opensAt": CLOSES, "closesAt": OPENS }), "BAD_USER_INPUT"),
+        (json!({ "title": "x", "opensAt": OPENS, "closesAt": OPENS }), "BAD_USER_INPUT"),
+        (json!({ "title": "x", "opensAt": "1969-12-31T23:59:59Z" }), "BAD_USER_INPUT"),
     ] {
         assert_eq!(update(&api, input.clone()).await, code, "{input}");
         assert_eq!(api.data(BOARD, json!({})).await, before);
     }
     // One end at a time is held against the other that is there.
     update(&api, json!({ "opensAt": CLOSES })).await;
-    assert_eq!(
-        update(&api, json!({ "closesAt": OPENS })).await,
-        "BAD_USER_INPUT"
-    );
-    assert_eq!(
-        update(&api, json!({ "closesAt": CLOSES })).await,
-        "BAD_USER_INPUT"
-    );
+    assert_eq!(update(&api, json!({ "closesAt": OPENS })).await, "BAD_USER_INPUT");
+    assert_eq!(update(&api, json!({ "closesAt": CLOSES })).await, "BAD_USER_INPUT");
     let create = json!({ "slug": "c", "opensAt": CLOSES, "closesAt": OPENS });
-    let answer = api
-        .ask(Some(api.token()), CREATE, json!({ "input": create }))
-        .await;
+    let answer = api.ask(Some(api.token()), CREATE, json!({ "input": create })).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     let submits = deployment.new_token(&["--scope", "submit"]).await;
     let change = json!({ "input": { "slug": "b", "title": "x" } });
-    assert_eq!(
-        api.ask(Some(&submits), UPDATE, change.clone())
-            .await
-            .codes(),
-        ["FORBIDDEN"]
-    );
-    assert_eq!(
-        api.ask(None, UPDATE, change).await.codes(),
-        ["UNAUTHENTICATED"]
-    );
+    assert_eq!(api.ask(Some(&submits), UPDATE, change.clone()).await.codes(), ["FORBIDDEN"]);
+    assert_eq!(api.ask(None, UPDATE, change).await.codes(), ["UNAUTHENTICATED"]);
 }
 
 #[tokio::test]
@@ -186,10 +135,7 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (_deployment, api) = board(sql).await;
         let open = update(&api, json!({ "opensAt": OPENS, "closesAt": CLOSES })).await;
-        assert_eq!(
-            (&open["opensAt"], &open["closesAt"]),
-            (&json!(OPENS), &json!(CLOSES))
-        );
+        assert_eq!((&open["opensAt"], &open["closesAt"]), (&json!(OPENS), &json!(CLOSES)));
         let before = earned(&api, "2025-09-03T12:00:00.249Z").await;
         assert!(before.contains("2025-09-03T12:00:00.25"), "{before}");
         assert_eq!(earned(&api, OPENS).await, "APPLIED");
@@ -207,10 +153,7 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
         // What counted before the board closed goes on counting.
         update(&api, json!({ "closesAt": "1970-01-01T00:00:00.001Z" })).await;
         let text = "{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }";
-        assert_eq!(
-            api.data(text, json!({})).await["board"]["standings"]["rank"]["score"],
-            "4"
-        );
+        assert_eq!(api.data(text, json!({})).await["board"]["standings"]["rank"]["score"], "4");
     }
 }
 
@@ -228,11 +171,7 @@ async fn a_change_shows_in_another_process() {
     let (deployment, api) = board(Sql::Sqlite).await;
     let other = Api::start(&deployment).await;
     assert_eq!(earned(&other, OPENS).await, "APPLIED");
-    update(
-        &api,
-        json!({ "title": "new", "visibility": "PRIVATE", "closesAt": OPENS }),
-    )
-    .await;
+    update(&api, json!({ "title": "new", "visibility": "PRIVATE", "closesAt": OPENS })).await;
     until("the other process shows the title", async || {
         let seen = other.data(BOARD, json!({})).await;
         (seen["board"]["title"] == "new").then_some(())
@@ -274,18 +213,10 @@ async fn rows_from_when_a_board_was_closed_are_bad() {
         rejects.to_str().unwrap(),
         file,
     ]);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let text = "{ board(slug: \"b\") { standings { top { nodes { member { key } } } } } }";
     let nodes = json!([{ "member": { "key": "bob" } }, { "member": { "key": "cy" } }]);
-    assert_eq!(
-        api.data(text, json!({})).await["board"]["standings"]["top"]["nodes"],
-        nodes
-    );
+    assert_eq!(api.data(text, json!({})).await["board"]["standings"]["top"]["nodes"], nodes);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

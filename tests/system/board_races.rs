@@ -30,28 +30,18 @@ async fn send(api: &Api, name: &str, lives: &AtomicUsize, stop: &AtomicBool) -> 
         let score = |number: usize| json!({ "member": format!("m{number}"), "score": 1, "eventId": id(number), "at": "2025-09-03T12:00:00Z" });
         let scores: Vec<Value> = (0..8).map(score).collect();
         let sent = lives.load(Ordering::SeqCst);
-        let answer = api
-            .ask(Some(api.token()), SUBMIT, json!({ "scores": scores }))
-            .await;
+        let answer = api.ask(Some(api.token()), SUBMIT, json!({ "scores": scores })).await;
         let answered = lives.load(Ordering::SeqCst);
         if answer.body.get("errors").is_some() {
             assert_eq!(answer.codes(), ["NOT_FOUND"], "{:?}", answer.body);
             continue;
         }
-        let results = answer.body["data"]["submitScores"]["results"]
-            .as_array()
-            .unwrap()
-            .clone();
+        let results = answer.body["data"]["submitScores"]["results"].as_array().unwrap().clone();
         for (number, result) in results.iter().enumerate() {
-            match (
-                result["status"].as_str().unwrap(),
-                result["error"]["code"].as_str(),
-            ) {
-                ("APPLIED", None) => acknowledged.push(Acknowledged {
-                    id: id(number),
-                    sent,
-                    answered,
-                }),
+            match (result["status"].as_str().unwrap(), result["error"]["code"].as_str()) {
+                ("APPLIED", None) => {
+                    acknowledged.push(Acknowledged { id: id(number), sent, answered })
+                }
                 ("REJECTED", Some("NOT_FOUND")) => {}
                 other => panic!("{other:?}"),
             }
@@ -88,10 +78,7 @@ async fn check_under_load(sql: Sql, flush: bool) {
                 delete(&apis[life / 2 % 2]).await;
                 if flush {
                     let flush = redis::cmd("FLUSHALL");
-                    flush
-                        .query_async::<()>(&mut deployment.redis().await)
-                        .await
-                        .unwrap();
+                    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
                 }
             }
         }
@@ -120,39 +107,23 @@ async fn check_under_load(sql: Sql, flush: bool) {
         let member = format!("m{number}");
         let seen = events(&apis[0], "b", &member).await;
         sums.insert(member, seen.len().to_string());
-        counted.extend(
-            seen.iter()
-                .map(|event| event["eventId"].as_str().unwrap().to_owned()),
-        );
+        counted.extend(seen.iter().map(|event| event["eventId"].as_str().unwrap().to_owned()));
     }
-    let all: BTreeMap<&str, &Acknowledged> = acknowledged
-        .iter()
-        .map(|event| (&*event.id, event))
-        .collect();
+    let all: BTreeMap<&str, &Acknowledged> =
+        acknowledged.iter().map(|event| (&*event.id, event)).collect();
     for id in &counted {
-        let event = all
-            .get(&**id)
-            .unwrap_or_else(|| panic!("{id} counts and was not acknowledged"));
-        assert!(
-            event.answered + 1 >= last,
-            "{id} was acknowledged for another board"
-        );
+        let event =
+            all.get(&**id).unwrap_or_else(|| panic!("{id} counts and was not acknowledged"));
+        assert!(event.answered + 1 >= last, "{id} was acknowledged for another board");
     }
     let missing: Vec<&&str> = surely.iter().filter(|id| !counted.contains(**id)).collect();
-    assert_eq!(
-        missing, [&""; 0],
-        "acknowledged by the last board and not there"
-    );
+    assert_eq!(missing, [&""; 0], "acknowledged by the last board and not there");
     let text = "{ board(slug: \"b\") { standings { top(first: 10) { nodes { score member { key } } } } } }";
     let data = apis[1].data(text, json!({})).await;
-    let nodes = data["board"]["standings"]["top"]["nodes"]
-        .as_array()
-        .unwrap();
+    let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let seen: BTreeMap<String, String> = nodes
-        .iter()
-        .map(|node| (text(&node["member"]["key"]), text(&node["score"])))
-        .collect();
+    let seen: BTreeMap<String, String> =
+        nodes.iter().map(|node| (text(&node["member"]["key"]), text(&node["score"]))).collect();
     assert_eq!(seen, sums);
     for no in &old[..LIVES - 1] {
         wait_until_purged(&deployment, *no).await;

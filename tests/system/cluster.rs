@@ -55,10 +55,7 @@ async fn boards_on_a_cluster_are_as_the_rules_say() {
             let of_policy = games.iter().filter(|game| game.board.policy == policy);
             for game in of_policy.take(BOARDS) {
                 let slug = format!("{}-{shards}", game.board.slug);
-                let board = Board {
-                    slug,
-                    ..game.board.clone()
-                };
+                let board = Board { slug, ..game.board.clone() };
                 create_board(&apis[0], &board).await;
                 let mut oracle = Oracle::new(board);
                 for (number, batch) in batches(&mut rng, &game.events).iter().enumerate() {
@@ -116,16 +113,11 @@ async fn slots_move_under_writers_and_readers() {
     create_board(&apis[0], &written.board).await;
     still.send(&[&apis[0]], BATCHES, async || ()).await;
     let expected = apis[1].data(TOP, json!({ "slug": "still" })).await;
-    let (is_over, right, refused) = (
-        AtomicBool::new(false),
-        AtomicUsize::new(0),
-        AtomicUsize::new(0),
-    );
+    let (is_over, right, refused) =
+        (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let read = async |api: &Api| {
         while !is_over.load(Ordering::Relaxed) {
-            let answer = api
-                .ask(Some(api.token()), TOP, json!({ "slug": "still" }))
-                .await;
+            let answer = api.ask(Some(api.token()), TOP, json!({ "slug": "still" })).await;
             if answer.body.get("errors").is_some() {
                 assert!(is_unavailable(&answer), "{:?}", answer.body);
                 refused.fetch_add(1, Ordering::Relaxed);
@@ -169,11 +161,7 @@ async fn slots_move_under_writers_and_readers() {
             keys += cluster.move_slot(&key, to, &first, between).await;
         }
         println!("{keys} keys moved");
-        assert_eq!(
-            (held, held_without_head),
-            (2, 1),
-            "partitions held half moved"
-        );
+        assert_eq!((held, held_without_head), (2, 1), "partitions held half moved");
     };
     let (half, rest) = written.batches.split_at(BATCHES / 2);
     let work = async {
@@ -291,10 +279,7 @@ async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
 
 /// With neither a master nor its replica nobody is told what is not so; when they are back, all is well by itself.
 async fn check_without_a_master(cluster: &RedisCluster, api: &Api) {
-    let ask = async || {
-        api.ask(Some(api.token()), TOP, json!({ "slug": "load-1" }))
-            .await
-    };
+    let ask = async || api.ask(Some(api.token()), TOP, json!({ "slug": "load-1" })).await;
     let expected = ask().await.body;
     let master = cluster.master_of(&head(0));
     let gone = [cluster.replica_of(master), master];
@@ -329,10 +314,7 @@ async fn a_url_of_the_other_kind_is_refused_and_the_right_one_is_said() {
     let single = format!("redis://127.0.0.1:{port}");
     let cases = [
         (plain.clone(), format!("{plain}?cluster=true is accepted")),
-        (
-            format!("{single}?cluster=true"),
-            format!("{single} without cluster=true is accepted"),
-        ),
+        (format!("{single}?cluster=true"), format!("{single} without cluster=true is accepted")),
         (
             format!("{single},127.0.0.1:{port}"),
             "redis://host:port,host:port?cluster=true is".to_owned(),
@@ -346,9 +328,6 @@ async fn a_url_of_the_other_kind_is_refused_and_the_right_one_is_said() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && said.contains(&expected),
-            "{url}: {said}"
-        );
+        assert!(!output.status.success() && said.contains(&expected), "{url}: {said}");
     }
 }

@@ -56,10 +56,7 @@ async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
         .zip(1..)
         .map(|(key, score)| json!({ "member": key, "score": score }))
         .collect();
-    assert_eq!(
-        submit_durably(&api, "b", json!(scores)).await["accepted"],
-        MEMBERS
-    );
+    assert_eq!(submit_durably(&api, "b", json!(scores)).await["accepted"], MEMBERS);
     signal("TERM", api.pid());
     assert!(api.wait_until_stopped().await.success());
     let api = Api::start_with(&deployment, &["--no-workers"]).await;
@@ -84,10 +81,7 @@ async fn ask_by_every_path(api: &Api) {
         assert_eq!(data["board"]["standings"]["ranks"][number]["rank"], rank);
         assert_eq!(data["members"][number]["rank"]["rank"], rank);
         if number < 100 {
-            assert_eq!(
-                data["board"]["standings"][format!("a{number}")]["rank"],
-                rank
-            );
+            assert_eq!(data["board"]["standings"][format!("a{number}")]["rank"], rank);
         }
     }
     assert_eq!(data["member"]["ranks"][0]["rank"], MEMBERS - 7);
@@ -102,11 +96,7 @@ async fn counts_of_every_path(shards: usize) -> BTreeMap<String, usize> {
 
 fn check(counts: &BTreeMap<String, usize>, expected: &[(&str, usize)]) {
     for (command, count) in expected {
-        assert_eq!(
-            counts.get(*command).copied().unwrap_or(0),
-            *count,
-            "{command} of {counts:?}"
-        );
+        assert_eq!(counts.get(*command).copied().unwrap_or(0), *count, "{command} of {counts:?}");
     }
 }
 
@@ -137,10 +127,7 @@ async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_ot
         sizes[usize::from(shard_of(&MemberId::new(&key).unwrap(), shards as u16))] += 1;
     }
     // A shard counts what comes before the members of the others; all scores differ, so no run of equals is bisected.
-    let scripts = sizes
-        .iter()
-        .map(|size| (MEMBERS - size).div_ceil(PLACES_A_SCRIPT))
-        .sum();
+    let scripts = sizes.iter().map(|size| (MEMBERS - size).div_ceil(PLACES_A_SCRIPT)).sum();
     let places = sizes.iter().map(|size| MEMBERS - size).sum::<usize>();
     check(
         &counts,
@@ -161,21 +148,11 @@ async fn a_page_with_its_size_is_one_range_and_one_count() {
     reset_counts(&deployment).await;
     let text = "{ board(slug: \"b\") { standings { size top(first: 1000) { totalCount nodes { rank percentile score member { key } } } } } }";
     let data = api.data(text, json!({})).await;
-    assert_eq!(
-        data["board"]["standings"]["top"]["nodes"][999]["rank"],
-        MEMBERS
-    );
+    assert_eq!(data["board"]["standings"]["top"]["nodes"][999]["rank"], MEMBERS);
     let counts = counts(&deployment).await;
     check(
         &counts,
-        &[
-            ("zrange", 1),
-            ("zcard", 1),
-            ("zmscore", 0),
-            ("zrank", 0),
-            ("zcount", 0),
-            ("evalsha", 0),
-        ],
+        &[("zrange", 1), ("zcard", 1), ("zmscore", 0), ("zrank", 0), ("zcount", 0), ("evalsha", 0)],
     );
 }
 
@@ -220,10 +197,7 @@ async fn page_of_friends(shards: usize) -> (Vec<String>, BTreeMap<String, usize>
     assert_eq!(friends["totalCount"], FRIENDS + 1);
     let nodes = friends["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), FRIENDS_PAGE);
-    assert_eq!(
-        (&nodes[99]["position"], &nodes[99]["entry"]["rank"]),
-        (&json!(100), &json!(100))
-    );
+    assert_eq!((&nodes[99]["position"], &nodes[99]["entry"]["rank"]), (&json!(100), &json!(100)));
     let keys = crate::connection::texts(nodes, "/entry/member/key");
     (keys, counts)
 }
@@ -260,12 +234,7 @@ async fn in_four_shards_it_is_a_look_up_a_shard_and_scripts_for_the_page_alone()
             ("zmscore", shards),
             ("zrank", FRIENDS_PAGE),
             ("get", 2 * shards),
-            (
-                "evalsha",
-                others()
-                    .map(|places| places.div_ceil(PLACES_A_SCRIPT))
-                    .sum(),
-            ),
+            ("evalsha", others().map(|places| places.div_ceil(PLACES_A_SCRIPT)).sum()),
             ("zcount", 2 * others().sum::<usize>()),
             ("zrange", 0),
         ],

@@ -39,10 +39,7 @@ impl Connection<'_> {
             let connection = asked.await;
             let info = &connection["pageInfo"];
             assert_eq!(info["hasNextPage"], !nodes.is_empty(), "{info}");
-            nodes.splice(
-                0..0,
-                connection["nodes"].as_array().unwrap().iter().cloned(),
-            );
+            nodes.splice(0..0, connection["nodes"].as_array().unwrap().iter().cloned());
             let more = connection["totalCount"] != nodes.len();
             assert_eq!(info["hasPreviousPage"], more, "{connection}");
             if !more {

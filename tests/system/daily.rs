@@ -49,19 +49,11 @@ async fn what_failed_is_tried_again_a_few_times_and_not_at_once() {
     let mut now_ms = due_ms;
     for _ in 0..ATTEMPTS_MAX {
         assert!(take(db, "DIFF", due_ms, now_ms).await.unwrap());
-        assert!(
-            !take(db, "DIFF", due_ms, now_ms + AGAIN_MS - 1)
-                .await
-                .unwrap()
-        );
+        assert!(!take(db, "DIFF", due_ms, now_ms + AGAIN_MS - 1).await.unwrap());
         now_ms += AGAIN_MS;
     }
     assert!(!take(db, "DIFF", due_ms, now_ms + AGAIN_MS).await.unwrap());
-    assert!(
-        take(db, "DIFF", due_ms + DAY_MS, due_ms + DAY_MS)
-            .await
-            .unwrap()
-    );
+    assert!(take(db, "DIFF", due_ms + DAY_MS, due_ms + DAY_MS).await.unwrap());
 }
 
 /// A deployment that was there before today, with two boards and an entry.
@@ -75,9 +67,7 @@ async fn old() -> (Arc<Deployment>, Api) {
     }
     submit_durably(&api, "b", json!([{ "member": "m", "score": 1 }])).await;
     let db = deployment.sql().await;
-    db.execute_unprepared("UPDATE deployment SET created_at_ms = 0")
-        .await
-        .unwrap();
+    db.execute_unprepared("UPDATE deployment SET created_at_ms = 0").await.unwrap();
     (deployment, api)
 }
 
@@ -89,10 +79,7 @@ async fn count(deployment: &Deployment, of: &str) -> i64 {
 #[tokio::test]
 async fn a_server_compares_what_it_missed_once_and_says_how_it_was() {
     let (deployment, first) = old().await;
-    assert_eq!(
-        metrics_of(&first).await["laurel_integrity_schedule{state=\"off\"}"],
-        1.0
-    );
+    assert_eq!(metrics_of(&first).await["laurel_integrity_schedule{state=\"off\"}"], 1.0);
     // Whatever the time of day is, the last one was missed. Two processes: one of them does it.
     let arguments = ["--diff-at", "00:00"];
     let apis = [
@@ -118,10 +105,7 @@ async fn a_server_compares_what_it_missed_once_and_says_how_it_was() {
     // And again, and not a second time.
     drop(apis);
     let api = Api::start_with(&deployment, &arguments).await;
-    until("it looked", async || {
-        (metrics_of(&api).await[clean] == 1.0).then_some(())
-    })
-    .await;
+    until("it looked", async || (metrics_of(&api).await[clean] == 1.0).then_some(())).await;
     assert_eq!(count(&deployment, "integrity_run").await, 1);
     assert_eq!(count(&deployment, "job WHERE kind = 'DIFF'").await, 1);
 }
@@ -146,10 +130,7 @@ async fn the_program_stops_with_its_server_even_a_killed_one() {
         let script = program(&deployment, &script);
         let arguments = ["--diff-at", "00:00", "--analytics", &script];
         let api = Api::start_with(&deployment, &arguments).await;
-        let told = until("it has begun", async || {
-            std::fs::read_to_string(&begun).ok()
-        })
-        .await;
+        let told = until("it has begun", async || std::fs::read_to_string(&begun).ok()).await;
         let database = deployment.path("test.sqlite");
         assert_eq!(
             told.trim(),
@@ -162,10 +143,7 @@ async fn the_program_stops_with_its_server_even_a_killed_one() {
         if name == "TERM" {
             std::fs::remove_file(&begun).unwrap();
             let _next = Api::start_with(&deployment, &arguments).await;
-            until("the next start makes up for it", async || {
-                std::fs::read(&begun).ok()
-            })
-            .await;
+            until("the next start makes up for it", async || std::fs::read(&begun).ok()).await;
         }
     }
 }
@@ -176,18 +154,9 @@ async fn a_program_that_fails_is_no_done_diff() {
     let script = program(&deployment, "echo 'no such luck' >&2; exit 1");
     let arguments = ["--diff-at", "00:00", "--analytics", &script];
     let api = Api::start_with(&deployment, &arguments).await;
-    until("it was tried", async || {
-        (count(&deployment, "schedule").await == 1).then_some(())
-    })
-    .await;
-    until("the log says why", async || {
-        api.log().contains("no such luck").then_some(())
-    })
-    .await;
-    assert_eq!(
-        count(&deployment, "schedule WHERE NOT finished AND attempts = 1").await,
-        1
-    );
+    until("it was tried", async || (count(&deployment, "schedule").await == 1).then_some(())).await;
+    until("the log says why", async || api.log().contains("no such luck").then_some(())).await;
+    assert_eq!(count(&deployment, "schedule WHERE NOT finished AND attempts = 1").await, 1);
 }
 
 #[tokio::test]
@@ -196,24 +165,13 @@ async fn a_server_without_the_program_says_so_once_and_goes_on() {
     // A copy of the server that has no analytics beside it.
     let alone = deployment.path("api");
     std::fs::copy(program::api().get_program(), &alone).unwrap();
-    let (token, arguments) = (
-        deployment.admin_token().await.to_owned(),
-        ["--diff-at", "00:00"],
-    );
+    let (token, arguments) = (deployment.admin_token().await.to_owned(), ["--diff-at", "00:00"]);
     let api = Api::spawn_program(&deployment, &alone, &arguments, token).await;
     api.wait_until_ready().await;
     let measured = metrics_of(&api).await;
-    assert_eq!(
-        measured["laurel_integrity_schedule{state=\"no_program\"}"],
-        1.0
-    );
+    assert_eq!(measured["laurel_integrity_schedule{state=\"no_program\"}"], 1.0);
     assert_eq!(measured["laurel_integrity_last_run{outcome=\"none\"}"], 1.0);
-    assert_eq!(
-        api.log()
-            .matches("cargo build --release -p analytics")
-            .count(),
-        1
-    );
+    assert_eq!(api.log().matches("cargo build --release -p analytics").count(), 1);
 }
 
 #[test]
@@ -234,10 +192,7 @@ fn a_time_of_day_that_is_none_and_a_program_that_is_not_there_stop_the_start() {
                 .unwrap();
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success());
-            assert!(
-                error.contains(name) && error.contains("accepted"),
-                "{error}"
-            );
+            assert!(error.contains(name) && error.contains("accepted"), "{error}");
         }
     }
 }

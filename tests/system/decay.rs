@@ -31,14 +31,8 @@ pub(crate) type Earned = (i64, i64);
 /// What scores are worth at an instant, and how far the service may be off.
 fn worth(events: &[Earned], half_life: HalfLife, at_ms: i64) -> (f64, f64) {
     let weight = |earned_ms: i64| ((earned_ms - at_ms) as f64 / half_life.ms() as f64).exp2();
-    let sum = events
-        .iter()
-        .map(|&(score, at)| score as f64 * weight(at))
-        .sum();
-    let gross: f64 = events
-        .iter()
-        .map(|&(score, at)| score.abs() as f64 * weight(at))
-        .sum();
+    let sum = events.iter().map(|&(score, at)| score as f64 * weight(at)).sum();
+    let gross: f64 = events.iter().map(|&(score, at)| score.abs() as f64 * weight(at)).sum();
     let unit = 2_f64.powi(1 - half_life.fraction_bits() as i32);
     let off = gross * unit * (events.len() + 2) as f64;
     // What is left of scores that cancelled each other out is nothing once it is below one unit as of 1970. Next to 0 doubles have fewer digits.
@@ -69,11 +63,7 @@ pub(crate) fn check_order(
 /// Checks what a code is worth as of the latest event, and at a later instant.
 pub(crate) fn check_code(code: i64, events: &[Earned], half_life: HalfLife, now_ms: i64) {
     let latest_ms = events.iter().map(|(_, at_ms)| *at_ms).max();
-    for at_ms in latest_ms
-        .into_iter()
-        .chain([now_ms])
-        .filter(|at_ms| Some(*at_ms) >= latest_ms)
-    {
+    for at_ms in latest_ms.into_iter().chain([now_ms]).filter(|at_ms| Some(*at_ms) >= latest_ms) {
         let (expected, off) = worth(events, half_life, at_ms);
         let value = half_life.value(code, at_ms);
         assert!(
@@ -97,22 +87,13 @@ impl Played {
         let data = api.data(create, json!({ "shards": shards })).await;
         let windows = data["createBoard"]["board"]["windows"].as_array().unwrap();
         let current = json!({ "label": "all", "start": null, "end": null, "nextResetAt": null, "sealed": false });
-        let decaying: Vec<&Value> = windows
-            .iter()
-            .filter(|window| window["kind"] == "DECAY")
-            .collect();
+        let decaying: Vec<&Value> =
+            windows.iter().filter(|window| window["kind"] == "DECAY").collect();
         assert_eq!(decaying.len(), 2);
         for window in decaying {
-            assert_eq!(
-                (&window["ready"], &window["current"]),
-                (&json!(true), &current)
-            );
+            assert_eq!((&window["ready"], &window["current"]), (&json!(true), &current));
         }
-        let mut played = Self {
-            api,
-            earned: BTreeMap::new(),
-            regions: BTreeMap::new(),
-        };
+        let mut played = Self { api, earned: BTreeMap::new(), regions: BTreeMap::new() };
         let members: Vec<Value> = (0..40)
             .map(|member| {
                 let (key, region) = (format!("m{member:02}"), ["eu", "us"][member % 2]);
@@ -124,10 +105,7 @@ impl Played {
         played.api.data(upsert, json!({ "input": members })).await;
         for other in 1..20 {
             let befriend = "mutation($other: String!) { addFriend(member: \"m00\", friend: $other) { friend { key } } }";
-            played
-                .api
-                .data(befriend, json!({ "other": format!("m{other:02}") }))
-                .await;
+            played.api.data(befriend, json!({ "other": format!("m{other:02}") })).await;
         }
         for _ in 0..6 {
             played.play(rng, 50).await;
@@ -150,10 +128,7 @@ impl Played {
             };
             let at = jiff::Timestamp::from_millisecond(at_ms).unwrap();
             scores.push(json!({ "member": member, "score": format!("{:.2}", f64::from(score) / 100.0), "at": at.to_string() }));
-            self.earned
-                .entry(member)
-                .or_default()
-                .push((score.into(), at_ms));
+            self.earned.entry(member).or_default().push((score.into(), at_ms));
         }
         let payload = submit(&self.api, "b", json!(scores)).await;
         assert_eq!(payload["accepted"], count, "{payload}");
@@ -161,11 +136,7 @@ impl Played {
 
     /// Checks all that one window says.
     async fn check(&self, window: &str, segment: Option<&str>) {
-        let half_life = window
-            .parse::<ranking::window::Window>()
-            .unwrap()
-            .half_life()
-            .unwrap();
+        let half_life = window.parse::<ranking::window::Window>().unwrap().half_life().unwrap();
         let region = |member: &str| format!("region:{}", self.regions[member]);
         let inside = |member: &&str| segment.is_none_or(|segment| region(member) == segment);
         let earned: BTreeMap<&str, Vec<Earned>> = self
@@ -192,19 +163,10 @@ impl Played {
                 [before_ms, after_ms].map(|at_ms| worth(&earned[keys[index]], half_life, at_ms));
             let (low, high) = (early.min(late) - off, early.max(late) + off);
             let value = node["value"].as_f64().unwrap() * 100.0;
-            assert!(
-                (low - 1e-9..=high + 1e-9).contains(&value),
-                "{node}: {low} to {high}"
-            );
+            assert!((low - 1e-9..=high + 1e-9).contains(&value), "{node}: {low} to {high}");
             let score = node["score"].as_str().unwrap();
-            assert_eq!(
-                score,
-                format!("{:.8}", value / 100.0).replace("-0.00000000", "0.00000000")
-            );
-            assert_eq!(
-                (&node["rank"], &node["reachedAt"]),
-                (&json!(index + 1), &Value::Null)
-            );
+            assert_eq!(score, format!("{:.8}", value / 100.0).replace("-0.00000000", "0.00000000"));
+            assert_eq!((&node["rank"], &node["reachedAt"]), (&json!(index + 1), &Value::Null));
             assert_eq!(node["competition"], index + 1);
         }
         let value = |node: &Value| node["value"].as_f64().unwrap();
@@ -228,20 +190,10 @@ impl Played {
         assert_eq!(standings["scoreFor"], nodes[median]["score"]);
         assert_eq!(key(&standings["entryAt"]), keys[1]);
         let place = keys.iter().position(|key| *key == centre).unwrap();
-        let around: Vec<&str> = standings["neighbors"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(key)
-            .collect();
-        assert_eq!(
-            around,
-            &keys[place.saturating_sub(1)..keys.len().min(place + 2)]
-        );
-        assert_eq!(
-            standings["rank"],
-            json!({ "rank": place + 1, "score": nodes[place]["score"] })
-        );
+        let around: Vec<&str> =
+            standings["neighbors"].as_array().unwrap().iter().map(key).collect();
+        assert_eq!(around, &keys[place.saturating_sub(1)..keys.len().min(place + 2)]);
+        assert_eq!(standings["rank"], json!({ "rank": place + 1, "score": nodes[place]["score"] }));
         if segment.is_none() {
             let among = keys.iter().filter(|key| **key < "m20");
             let friends: Vec<&str> = standings["friends"]["nodes"]
@@ -262,10 +214,7 @@ impl Played {
         for id in [&standings["id"], &nodes[0]["id"]] {
             let data = self
                 .api
-                .data(
-                    "query($id: ID!) { node(id: $id) { id } }",
-                    json!({ "id": id }),
-                )
+                .data("query($id: ID!) { node(id: $id) { id } }", json!({ "id": id }))
                 .await;
             assert_eq!(data["node"]["id"], *id);
         }
@@ -297,10 +246,7 @@ impl Played {
     fn analytics(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.api.deployment().analytics(arguments);
         let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&text).into_owned(),
-        )
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     }
 }
 
@@ -333,9 +279,7 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         played.api.data(void, json!({ "id": voided["id"] })).await;
         let at: jiff::Timestamp = voided["at"].as_str().unwrap().parse().unwrap();
         let of_m00 = played.earned.get_mut("m00").unwrap();
-        let index = of_m00
-            .iter()
-            .position(|(_, at_ms)| *at_ms == at.as_millisecond());
+        let index = of_m00.iter().position(|(_, at_ms)| *at_ms == at.as_millisecond());
         of_m00.remove(index.unwrap());
         played.check_all(&["decay:1h", "decay:7d"]).await;
 
@@ -346,10 +290,7 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         until("the window is ready", async || {
             let data = played
                 .api
-                .data(
-                    "{ board(slug: \"b\") { windows { name ready } } }",
-                    json!({}),
-                )
+                .data("{ board(slug: \"b\") { windows { name ready } } }", json!({}))
                 .await;
             let windows = data["board"]["windows"].as_array()?;
             (windows.len() == 4 && windows.iter().all(|window| window["ready"] == true))
@@ -365,25 +306,16 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         assert_eq!(played.analytics(&["rebuild", "--board", "b"]).0, Some(0));
         assert_eq!(played.dump().await, live);
         deployment.flush_redis().await;
-        until("Redis is loaded again", async || {
-            (played.dump().await == live).then_some(())
-        })
-        .await;
+        until("Redis is loaded again", async || (played.dump().await == live).then_some(())).await;
         played.check_all(&windows).await;
 
         // Corruption is named and mended.
-        let (spoilt, entries) = live
-            .iter()
-            .find(|(key, _)| key.contains("decay%3A36h"))
-            .unwrap();
+        let (spoilt, entries) = live.iter().find(|(key, _)| key.contains("decay%3A36h")).unwrap();
         let (member, double) = entries.first().unwrap();
         let other = f64::from_bits(double.parse::<f64>().unwrap().to_bits() + 4096);
         let mut change = redis::cmd("ZADD");
         change.arg(spoilt).arg(format!("{other:.16e}")).arg(member);
-        let () = change
-            .query_async(&mut deployment.redis().await)
-            .await
-            .unwrap();
+        let () = change.query_async(&mut deployment.redis().await).await.unwrap();
         let (code, found) = played.analytics(&["diff"]);
         assert_eq!(code, Some(3), "{found}");
         assert!(
@@ -410,10 +342,7 @@ async fn decaying_windows_that_cannot_be_are_refused() {
         api.ask(Some(&token), &text, json!({})).await
     };
     for (rest, reason) in [
-        (
-            "policy: BEST, windows: [{ name: \"decay:7d\" }]",
-            "policy SUM and direction HIGH_FIRST",
-        ),
+        ("policy: BEST, windows: [{ name: \"decay:7d\" }]", "policy SUM and direction HIGH_FIRST"),
         (
             "policy: LATEST, windows: [{ name: \"decay:7d\" }]",
             "policy SUM and direction HIGH_FIRST",
@@ -423,14 +352,8 @@ async fn decaying_windows_that_cannot_be_are_refused() {
             "policy SUM and direction HIGH_FIRST",
         ),
         ("windows: [{ name: \"decay:2mo\" }]", "hours, days or weeks"),
-        (
-            "windows: [{ name: \"decay:7d\", retain: 3 }]",
-            "without retain",
-        ),
-        (
-            "windows: [{ name: \"decay:7d\" }, { name: \"decay:7d\" }]",
-            "named twice",
-        ),
+        ("windows: [{ name: \"decay:7d\", retain: 3 }]", "without retain"),
+        ("windows: [{ name: \"decay:7d\" }, { name: \"decay:7d\" }]", "named twice"),
     ] {
         let refused = create(rest).await;
         assert_eq!(refused.codes(), ["BAD_USER_INPUT"], "{rest}");
@@ -444,19 +367,10 @@ async fn decaying_windows_that_cannot_be_are_refused() {
     let ask = "{ board(slug: \"x\") { periods(window: \"decay:1h\") { totalCount nodes { label } } standings(window: \"decay:366w\") { top { nodes { member { key } change(since: \"daily\") } } } } }";
     let answer = api.ask(None, ask, json!({})).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT", "BAD_USER_INPUT"]);
-    assert!(
-        answer.message().contains("decay:366w has no periods"),
-        "{}",
-        answer.message()
-    );
+    assert!(answer.message().contains("decay:366w has no periods"), "{}", answer.message());
     let ask = ask.replace(" change(since: \"daily\")", "");
     let data = api.data(&ask, json!({})).await;
-    assert_eq!(
-        data["board"]["periods"],
-        json!({ "totalCount": 1, "nodes": [{ "label": "all" }] })
-    );
-    let nodes = data["board"]["standings"]["top"]["nodes"]
-        .as_array()
-        .unwrap();
+    assert_eq!(data["board"]["periods"], json!({ "totalCount": 1, "nodes": [{ "label": "all" }] }));
+    let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 2);
 }

@@ -16,9 +16,7 @@ pub(crate) type Row = (String, String, i64, i64);
 pub(crate) fn rows() -> Vec<Row> {
     let file = std::fs::File::open(program::root().join("api/demo/commits.csv.gz")).unwrap();
     let mut text = String::new();
-    flate2::read::GzDecoder::new(file)
-        .read_to_string(&mut text)
-        .unwrap();
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let rows = reader.records().map(|record| {
         let record = record.unwrap();
@@ -39,15 +37,10 @@ fn ranking(rows: &[Row], counts: impl Fn(&Row) -> bool) -> Vec<(String, i64, i64
         let total = totals.entry(&row.1).or_default();
         *total = (total.0 + row.3, total.1.max(row.2));
     }
-    let mut ranking: Vec<_> = totals
-        .into_iter()
-        .map(|(member, (lines, at))| (member.to_owned(), lines, at))
-        .collect();
-    ranking.sort_by(|a, b| {
-        b.1.cmp(&a.1)
-            .then(a.2.cmp(&b.2))
-            .then(a.0.as_bytes().cmp(b.0.as_bytes()))
-    });
+    let mut ranking: Vec<_> =
+        totals.into_iter().map(|(member, (lines, at))| (member.to_owned(), lines, at)).collect();
+    ranking
+        .sort_by(|a, b| b.1.cmp(&a.1).then(a.2.cmp(&b.2)).then(a.0.as_bytes().cmp(b.0.as_bytes())));
     ranking
 }
 
@@ -60,10 +53,7 @@ fn listed(ranking: &[(String, i64, i64)]) -> Value {
 }
 
 fn month(at: i64) -> String {
-    jiff::Timestamp::from_second(at)
-        .unwrap()
-        .strftime("%Y-%m")
-        .to_string()
+    jiff::Timestamp::from_second(at).unwrap().strftime("%Y-%m").to_string()
 }
 
 #[tokio::test]
@@ -101,11 +91,7 @@ async fn the_demo_is_what_its_file_adds_up_to() {
     ] {
         let expected = ranking(&rows, |row| row.0 == board && month(row.2) == period);
         let data = api.data(query, json!({ "b": board, "p": period })).await;
-        assert_eq!(
-            data["board"]["standings"]["size"],
-            expected.len(),
-            "{board} {period}"
-        );
+        assert_eq!(data["board"]["standings"]["size"], expected.len(), "{board} {period}");
         assert_eq!(
             data["board"]["standings"]["top"]["nodes"],
             listed(&expected),
@@ -114,16 +100,8 @@ async fn the_demo_is_what_its_file_adds_up_to() {
     }
     let largest = rows.iter().map(|row| row.3).max().unwrap();
     let data = api.data("{ board(slug: \"largest-commit\") { standings { top(first: 1) { nodes { score } } } } }", json!({})).await;
-    assert_eq!(
-        data["board"]["standings"]["top"]["nodes"][0]["score"],
-        largest.to_string()
-    );
+    assert_eq!(data["board"]["standings"]["top"]["nodes"][0]["score"], largest.to_string());
 
     let diff = deployment.analytics(&["diff"]);
-    assert_eq!(
-        diff.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&diff.stdout)
-    );
+    assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stdout));
 }

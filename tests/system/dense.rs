@@ -22,25 +22,15 @@ async fn dense_ranks_are_counted_over_ten_thousand_scores() {
         assert_eq!(payload["accepted"], batch.len());
     }
     let ask = async |members: &[i64]| {
-        let members: Vec<String> = members
-            .iter()
-            .map(|member| format!("m{member:05}"))
-            .collect();
+        let members: Vec<String> = members.iter().map(|member| format!("m{member:05}")).collect();
         let answer = api.ask(None, RANKS, json!({ "members": members })).await;
         let codes: Vec<String> = answer.codes().into_iter().map(str::to_owned).collect();
-        (
-            answer.body["data"]["board"]["standings"]["ranks"].clone(),
-            codes,
-        )
+        (answer.body["data"]["board"]["standings"]["ranks"].clone(), codes)
     };
     let (ranks, codes) = ask(&[12_998, 0, 2_999, 3_000, 7_777]).await;
     assert_eq!(codes, [""; 0]);
-    let dense: Vec<i64> = ranks
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["dense"].as_i64().unwrap())
-        .collect();
+    let dense: Vec<i64> =
+        ranks.as_array().unwrap().iter().map(|entry| entry["dense"].as_i64().unwrap()).collect();
     assert_eq!(dense, [10_000, 1, 1, 2, 4_779]);
     for beyond in [12_999, 13_009] {
         let (_, codes) = ask(&[beyond]).await;

@@ -52,20 +52,16 @@ pub(crate) struct Deployment {
 impl Deployment {
     /// A new one with nothing in it.
     pub(crate) async fn new(sql: Sql, redis: Redis) -> Arc<Self> {
-        let dir = tempfile::Builder::new()
-            .prefix("laurel-")
-            .tempdir()
-            .unwrap();
+        let dir = tempfile::Builder::new().prefix("laurel-").tempdir().unwrap();
         let servers = match redis {
             Redis::Private => Servers::None,
             Redis::Own => Servers::One(RedisServer::start(dir.path())),
             Redis::Cluster => Servers::Cluster(RedisCluster::start(dir.path())),
         };
         let database_url = match sql {
-            Sql::Sqlite => format!(
-                "sqlite://{}?mode=rwc",
-                dir.path().join("test.sqlite").display()
-            ),
+            Sql::Sqlite => {
+                format!("sqlite://{}?mode=rwc", dir.path().join("test.sqlite").display())
+            }
             Sql::Postgres => postgres::new_database().await,
         };
         Arc::new(Self {
@@ -120,9 +116,7 @@ impl Deployment {
     /// What `api` prints; it must succeed.
     pub(crate) async fn api_output(self: &Arc<Self>, arguments: &[&str]) -> String {
         let mut command = self.api(arguments);
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
-            .await
-            .unwrap();
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "api {arguments:?}: {error}");
         String::from_utf8(output.stdout).unwrap()
@@ -130,9 +124,7 @@ impl Deployment {
 
     /// An admin token, the same each time.
     pub(crate) async fn admin_token(self: &Arc<Self>) -> &str {
-        self.token
-            .get_or_init(|| async { self.new_token(&["--scope", "admin"]).await })
-            .await
+        self.token.get_or_init(|| async { self.new_token(&["--scope", "admin"]).await }).await
     }
 
     /// A new token, made on the command line.
@@ -159,14 +151,9 @@ impl Deployment {
 
     /// The process id of the redis-server.
     pub(crate) async fn redis_pid(&self) -> u32 {
-        let info: String = redis::cmd("INFO")
-            .arg("server")
-            .query_async(&mut self.redis().await)
-            .await
-            .unwrap();
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("process_id:"));
+        let info: String =
+            redis::cmd("INFO").arg("server").query_async(&mut self.redis().await).await.unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
         line.unwrap().trim().parse().unwrap()
     }
 
@@ -188,9 +175,7 @@ impl Deployment {
         let statement = Statement::from_string(db.get_database_backend(), select);
         let rows = db.query_all_raw(statement).await.unwrap();
         db.close().await.unwrap();
-        rows.iter()
-            .map(|row| row.try_get_by_index(0).unwrap())
-            .collect()
+        rows.iter().map(|row| row.try_get_by_index(0).unwrap()).collect()
     }
 
     /// A connection to Redis, where there is one.
@@ -259,9 +244,7 @@ impl Drop for Deployment {
             && let Ok(client) = redis::Client::open(self.redis_url())
             && let Ok(mut connection) = client.get_connection()
         {
-            let _ = redis::cmd("SHUTDOWN")
-                .arg("NOSAVE")
-                .query::<()>(&mut connection);
+            let _ = redis::cmd("SHUTDOWN").arg("NOSAVE").query::<()>(&mut connection);
         }
     }
 }

@@ -61,8 +61,6 @@ async fn an_applied_score_is_in_sql_moments_later() {
     let api = Api::start(&deployment).await;
     api.data(CREATE, json!({})).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
-    until("the score is in SQL", async || {
-        (deployment.number(COUNT).await == 1).then_some(())
-    })
-    .await;
+    until("the score is in SQL", async || (deployment.number(COUNT).await == 1).then_some(()))
+        .await;
 }

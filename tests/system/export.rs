@@ -32,17 +32,9 @@ fn csv_rows(path: &str) -> Vec<Row> {
     assert_eq!(reader.headers().unwrap(), names);
     let row = |row: csv::StringRecord| {
         let reached = Some(row[3].to_owned()).filter(|text| !text.is_empty());
-        (
-            row[0].parse().unwrap(),
-            row[1].to_owned(),
-            row[2].to_owned(),
-            reached,
-        )
+        (row[0].parse().unwrap(), row[1].to_owned(), row[2].to_owned(), reached)
     };
-    reader
-        .records()
-        .map(|record| row(record.unwrap()))
-        .collect()
+    reader.records().map(|record| row(record.unwrap())).collect()
 }
 
 fn ndjson_rows(path: &str) -> Vec<Row> {
@@ -51,18 +43,9 @@ fn ndjson_rows(path: &str) -> Vec<Row> {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_eq!(row.as_object().unwrap().len(), 4);
         let (member, score) = (text(&row["member"]).unwrap(), text(&row["score"]).unwrap());
-        (
-            row["rank"].as_i64().unwrap(),
-            member,
-            score,
-            text(&row["reached_at"]),
-        )
+        (row["rank"].as_i64().unwrap(), member, score, text(&row["reached_at"]))
     };
-    std::fs::read_to_string(path)
-        .unwrap()
-        .lines()
-        .map(row)
-        .collect()
+    std::fs::read_to_string(path).unwrap().lines().map(row).collect()
 }
 
 /// Exports what some arguments say, by each method of ranking, in CSV or NDJSON.
@@ -101,11 +84,7 @@ async fn check_large(shards: u16) {
     std::fs::write(&events, format!("member,score,at\n{rows}")).unwrap();
     let (code, _, error) = run(&deployment, &["import", "--board", "b", &events]);
     assert_eq!(code, 0, "{error}");
-    let listing = Listing {
-        slug: "b".into(),
-        window: Window::All,
-        period: "all".into(),
-    };
+    let listing = Listing { slug: "b".into(), window: Window::All, period: "all".into() };
     let listed = listing.walk(&api, 1000, Way::Forward).await;
     assert_eq!(listed.len(), 4300, "more than a page");
     for method in ["ORDINAL", "COMPETITION", "DENSE"] {
@@ -115,23 +94,14 @@ async fn check_large(shards: u16) {
                 "COMPETITION" => row.competition_rank,
                 _ => row.dense_rank,
             };
-            (
-                rank,
-                row.member.clone(),
-                row.score.clone(),
-                row.reached_at.clone(),
-            )
+            (rank, row.member.clone(), row.score.clone(), row.reached_at.clone())
         });
         let expected: Vec<Row> = expected.collect();
         assert!(exported(&deployment, &[], method) == expected, "{method}");
     }
     let parquet = deployment.path("out.parquet");
     let (code, told, error) = run(&deployment, &["export", "--board", "b", "--out", &parquet]);
-    assert_eq!(
-        (code, &told["entries"]),
-        (0, &json!(listed.len())),
-        "{error}"
-    );
+    assert_eq!((code, &told["entries"]), (0, &json!(listed.len())), "{error}");
     let bytes = std::fs::read(parquet).unwrap();
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
 }
@@ -180,10 +150,7 @@ async fn check_windows(sql: Sql, shards: u16) {
     until("old days are in the archive", async || {
         let data = api.data(PERIODS, json!({ "window": "daily" })).await;
         let periods = data["board"]["periods"]["nodes"].as_array().unwrap();
-        periods
-            .iter()
-            .any(|period| period["sealed"] == true)
-            .then_some(())
+        periods.iter().any(|period| period["sealed"] == true).then_some(())
     })
     .await;
     for window in ["all", "hourly", "daily", "monthly", "3d", "5h", "decay:7d"] {
@@ -193,18 +160,13 @@ async fn check_windows(sql: Sql, shards: u16) {
         // Hours are many: some of them.
         for period in periods.iter().step_by(1 + periods.len() / 12) {
             let segment = *["", "region:eu", "region:u:s"].choose(&mut rng).unwrap();
-            let method = *["ORDINAL", "COMPETITION", "DENSE"]
-                .choose(&mut rng)
-                .unwrap();
+            let method = *["ORDINAL", "COMPETITION", "DENSE"].choose(&mut rng).unwrap();
             let label = period["label"].as_str().unwrap();
             let source = check_one(&api, window, label, segment, method).await;
             *sources.entry(source).or_default() += 1;
         }
     }
-    assert!(
-        sources["ARCHIVE"] >= 8 && sources["LIVE"] >= 20,
-        "{sources:?}"
-    );
+    assert!(sources["ARCHIVE"] >= 8 && sources["LIVE"] >= 20, "{sources:?}");
 }
 
 /// Compares an export with what is listed; where that came from.
@@ -225,25 +187,16 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
     };
     for (row, node) in rows.iter().zip(nodes) {
         let place = (&json!(row.0), row.1.as_str(), row.3.as_deref());
-        let expected = (
-            &node[rank],
-            node["member"]["key"].as_str().unwrap(),
-            node["reachedAt"].as_str(),
-        );
+        let expected =
+            (&node[rank], node["member"]["key"].as_str().unwrap(), node["reachedAt"].as_str());
         assert_eq!(place, expected, "{what}");
         if !window.starts_with("decay") {
             assert_eq!(node["score"], row.2, "{what}");
             continue;
         }
         // A moment later it is worth a little less.
-        let (value, shown) = (
-            node["value"].as_f64().unwrap(),
-            row.2.parse::<f64>().unwrap(),
-        );
-        assert!(
-            (value - shown).abs() <= 1e-3 * value.abs() + 1e-6,
-            "{what}: {value} {shown}"
-        );
+        let (value, shown) = (node["value"].as_f64().unwrap(), row.2.parse::<f64>().unwrap());
+        assert!((value - shown).abs() <= 1e-3 * value.abs() + 1e-6, "{what}: {value} {shown}");
         assert_eq!(row.2.split_once('.').unwrap().1.len(), 8, "{what}");
     }
     standings["source"].as_str().unwrap().to_owned()
@@ -256,22 +209,10 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
     api.data(CREATE, json!({ "shards": 1 })).await;
     let out = deployment.path("out.csv");
     for (more, reason) in [
-        (
-            &["--window", "weekly"][..],
-            "has no window weekly; it has all, hourly",
-        ),
-        (
-            &["--window", "daily", "--period", "2025-13-01"],
-            "a label such as",
-        ),
-        (
-            &["--window", "3d", "--period", "2999-01-01"],
-            "has not begun",
-        ),
-        (
-            &["--segment", "team:7"],
-            "one such as \"region:eu\" is accepted",
-        ),
+        (&["--window", "weekly"][..], "has no window weekly; it has all, hourly"),
+        (&["--window", "daily", "--period", "2025-13-01"], "a label such as"),
+        (&["--window", "3d", "--period", "2999-01-01"], "has not begun"),
+        (&["--segment", "team:7"], "one such as \"region:eu\" is accepted"),
         (&["--board", "c"], "cannot be used multiple times"),
     ] {
         let base = ["export", "--board", "b", "--out", &out];
@@ -280,10 +221,7 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
         assert!(!std::path::Path::new(&out).exists());
     }
     let (code, _, error) = run(&deployment, &["export", "--board", "c", "--out", &out]);
-    assert!(
-        code == 1 && error.contains("there is no board \"c\""),
-        "{error}"
-    );
+    assert!(code == 1 && error.contains("there is no board \"c\""), "{error}");
     // Nobody has a score yet: a file without rows.
     assert!(exported(&deployment, &["--window", "daily"], "ORDINAL").is_empty());
 }

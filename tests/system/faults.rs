@@ -78,10 +78,7 @@ impl Load {
         let (mut acknowledged, mut count) = (vec![], 0);
         while let Some((batch, answer)) = answers.next().await {
             let outcomes = answer.unwrap_or_default();
-            let taken = batch
-                .iter()
-                .zip(&outcomes)
-                .filter(|(_, outcome)| outcome.is_ok());
+            let taken = batch.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
             acknowledged.extend(taken.map(|(event, _)| event.clone()));
             if outcomes.iter().any(Result::is_ok) {
                 count += 1;
@@ -136,9 +133,7 @@ async fn a_killed_api_loses_nothing_acknowledged_and_counts_nothing_twice() {
             let load = Load::new(&mut rng, number);
             create_board(&api, &load.board).await;
             let k = rng.random_range(1..BATCHES - SENDERS);
-            let acknowledged = load
-                .send(&[&api], k, async || signal("KILL", api.pid()))
-                .await;
+            let acknowledged = load.send(&[&api], k, async || signal("KILL", api.pid())).await;
             api = Api::start(&deployment).await;
             load.send_again(&api, &ids(&acknowledged)).await;
         }
@@ -153,9 +148,7 @@ async fn another_process_goes_on_when_one_dies() {
     let dies = Api::start(&deployment).await;
     let load = Load::new(&mut rng, 0);
     create_board(&other, &load.board).await;
-    let acknowledged = load
-        .send(&[&dies], BATCHES / 3, async || signal("KILL", dies.pid()))
-        .await;
+    let acknowledged = load.send(&[&dies], BATCHES / 3, async || signal("KILL", dies.pid())).await;
     load.send_again(&other, &ids(&acknowledged)).await;
 }
 
@@ -186,8 +179,7 @@ async fn an_emptied_redis_is_filled_again_from_sql() {
             let load = Load::new(&mut rng, number);
             create_board(&api, &load.board).await;
             let k = rng.random_range(1..BATCHES - SENDERS);
-            load.send(&[&api], k, async || flush(&deployment).await)
-                .await;
+            load.send(&[&api], k, async || flush(&deployment).await).await;
             check_recovered(&api, &load).await;
         }
     }
@@ -216,10 +208,7 @@ pub(crate) async fn check_recovered(api: &Api, load: &Load) {
 }
 
 async fn flush(deployment: &Arc<Deployment>) {
-    redis::cmd("FLUSHALL")
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    redis::cmd("FLUSHALL").query_async::<()>(&mut deployment.redis().await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,18 +242,13 @@ async fn a_terminated_api_finishes_what_it_acknowledges_and_ends_well() {
         let load = Load::new(&mut rng, 0);
         create_board(&api, &load.board).await;
         let k = rng.random_range(1..BATCHES - SENDERS);
-        let acknowledged = load
-            .send(&[&api], k, async || signal("TERM", api.pid()))
-            .await;
+        let acknowledged = load.send(&[&api], k, async || signal("TERM", api.pid())).await;
         let status = api.wait_until_stopped().await;
         assert!(status.success(), "{status}");
         let counted = load.ids_in_sql(&deployment).await;
         let lost: Vec<_> = ids(&acknowledged).difference(&counted).cloned().collect();
         assert!(lost.is_empty(), "acknowledged and not in SQL: {lost:?}");
-        assert!(
-            deployment.try_redis().await.is_err(),
-            "the private redis-server is still there"
-        );
+        assert!(deployment.try_redis().await.is_err(), "the private redis-server is still there");
         let api = Api::start(&deployment).await;
         load.send_again(&api, &ids(&acknowledged)).await;
     }

@@ -19,10 +19,7 @@ pub(crate) async fn race() -> (Arc<Deployment>, Api) {
     let api = Api::start(&deployment).await;
     let create = "mutation { createBoard(input: { slug: \"race\", decimals: 2, maxScore: \"9999999.99\", windows: [{ name: \"daily\" }], shards: 2 }) { board { id } } }";
     let data = api.data(create, json!({})).await;
-    assert_eq!(
-        data,
-        json!({ "createBoard": { "board": { "id": "board:race" } } })
-    );
+    assert_eq!(data, json!({ "createBoard": { "board": { "id": "board:race" } } }));
     let score = |member: &str, score: &str, minute: u32| json!({ "member": member, "score": score, "at": format!("2025-09-03T10:{minute:02}:00Z"), "eventId": member });
     let scores = json!([
         score("ann", "30", 3),
@@ -33,11 +30,7 @@ pub(crate) async fn race() -> (Arc<Deployment>, Api) {
     ]);
     let payload = submit_durably(&api, "race", scores).await;
     assert_eq!(
-        (
-            &payload["accepted"],
-            &payload["duplicates"],
-            &payload["rejected"]
-        ),
+        (&payload["accepted"], &payload["duplicates"], &payload["rejected"]),
         (&json!(5), &json!(0), &json!(0))
     );
     (deployment, api)
@@ -49,17 +42,9 @@ async fn a_first_start_prints_an_admin_token_once() {
     let api = Api::spawn(&deployment, &[], String::new()).await;
     api.wait_until_ready().await;
     let printed = api.printed();
-    let token = printed
-        .lines()
-        .find_map(|line| line.split_once("shown this once: "));
+    let token = printed.lines().find_map(|line| line.split_once("shown this once: "));
     let token = token.unwrap().1.to_owned();
-    let viewer = api
-        .ask(
-            Some(&token),
-            "{ viewer { scopes member { key } } }",
-            json!({}),
-        )
-        .await;
+    let viewer = api.ask(Some(&token), "{ viewer { scopes member { key } } }", json!({})).await;
     assert_eq!(
         viewer.body["data"]["viewer"],
         json!({ "scopes": ["read", "submit", "admin"], "member": null })
@@ -68,10 +53,7 @@ async fn a_first_start_prints_an_admin_token_once() {
     let api = Api::spawn(&deployment, &[], token).await;
     assert!(!api.printed().contains("laurel_"), "{}", api.printed());
     api.wait_until_ready().await;
-    assert_eq!(
-        api.data("{ viewer { scopes } }", json!({})).await["viewer"]["scopes"][2],
-        "admin"
-    );
+    assert_eq!(api.data("{ viewer { scopes } }", json!({})).await["viewer"]["scopes"][2], "admin");
     assert_eq!(
         api.ask(None, "{ viewer { scopes } }", json!({})).await.body["data"]["viewer"],
         Value::Null
@@ -86,10 +68,7 @@ async fn processes_that_start_at_once_on_nothing_all_serve() {
     for api in &apis {
         api.wait_until_ready().await;
         let answer = api.ask(None, "{ boards { totalCount } }", json!({})).await;
-        assert_eq!(
-            answer.body,
-            json!({ "data": { "boards": { "totalCount": 0 } } })
-        );
+        assert_eq!(answer.body, json!({ "data": { "boards": { "totalCount": 0 } } }));
     }
 }
 
@@ -138,16 +117,10 @@ async fn a_board_has_the_rules_it_was_created_with() {
     assert!([1, 10, 100, 1000].contains(&resolution), "{resolution}");
     expected["tieBreakResolutionMs"] = resolution.into();
     let daily = board["windows"][1].clone();
-    assert_eq!(
-        (&daily["name"], &daily["kind"]),
-        (&json!("daily"), &json!("DAILY"))
-    );
+    assert_eq!((&daily["name"], &daily["kind"]), (&json!("daily"), &json!("DAILY")));
     assert_eq!(
         daily["current"]["start"],
-        format!(
-            "{}T00:00:00.000Z",
-            daily["current"]["label"].as_str().unwrap()
-        )
+        format!("{}T00:00:00.000Z", daily["current"]["label"].as_str().unwrap())
     );
     expected["windows"].as_array_mut().unwrap().push(daily);
     assert_eq!(board, expected);
@@ -180,10 +153,7 @@ async fn earlier_submission_wins_a_tie() {
     let (_deployment, api) = race().await;
     let text = "{ board(slug: \"race\") { standings { ranks(members: [\"cy\", \"bob\"]) { rank competition: rank(method: COMPETITION) } } } }";
     let ranks = api.data(text, json!({})).await["board"]["standings"]["ranks"].take();
-    assert_eq!(
-        ranks,
-        json!([{ "rank": 2, "competition": 2 }, { "rank": 3, "competition": 2 }])
-    );
+    assert_eq!(ranks, json!([{ "rank": 2, "competition": 2 }, { "rank": 3, "competition": 2 }]));
 }
 
 #[tokio::test]
@@ -219,10 +189,7 @@ async fn a_member_comes_into_being_with_its_first_score() {
     let (_deployment, api) = race().await;
     let text = "query($key: String!) { member(key: $key) { id key name region createdAt rank(board: \"race\") { rank } ranks(boards: [\"race\", \"none\"]) { rank }
         none: rank(board: \"none\") { rank } } }";
-    assert_eq!(
-        api.data(text, json!({ "key": "zoe" })).await,
-        json!({ "member": null })
-    );
+    assert_eq!(api.data(text, json!({ "key": "zoe" })).await, json!({ "member": null }));
     submit(&api, "race", json!([{ "member": "zoe", "score": 1 }])).await;
     let mut member = api.data(text, json!({ "key": "zoe" })).await["member"].take();
     member["createdAt"] = Value::Null;
@@ -252,10 +219,7 @@ async fn a_member_has_the_name_it_was_told() {
         json!([{ "key": "ann", "name": "Ann B.", "region": "eu" }, { "key": "new", "name": "new", "region": null }])
     );
     let told = name(json!([{ "key": "ann", "region": null }])).await;
-    assert_eq!(
-        told,
-        json!([{ "key": "ann", "name": "Ann B.", "region": null }])
-    );
+    assert_eq!(told, json!([{ "key": "ann", "name": "Ann B.", "region": null }]));
     let text =
         "{ members(keys: [\"ann\", \"who\", \"new\"]) { name rank(board: \"race\") { rank } } }";
     let members = api.data(text, json!({})).await;
@@ -270,14 +234,8 @@ async fn a_node_is_what_its_id_names() {
     let (_deployment, api) = race().await;
     let text = "query($id: ID!) { node(id: $id) { __typename id ... on Entry { rank } ... on Standings { size } } }";
     for (id, node) in [
-        (
-            "board:race",
-            json!({ "__typename": "Board", "id": "board:race" }),
-        ),
-        (
-            "member:ann",
-            json!({ "__typename": "Member", "id": "member:ann" }),
-        ),
+        ("board:race", json!({ "__typename": "Board", "id": "board:race" })),
+        ("member:ann", json!({ "__typename": "Member", "id": "member:ann" })),
         (
             "standings:race:daily:2025-09-03:",
             json!({ "__typename": "Standings", "id": "standings:race:daily:2025-09-03:", "size": 5 }),
@@ -291,11 +249,7 @@ async fn a_node_is_what_its_id_names() {
         ("standings:none:all:all:", Value::Null),
         ("entry:race:all:all::nobody", Value::Null),
     ] {
-        assert_eq!(
-            api.data(text, json!({ "id": id })).await["node"],
-            node,
-            "{id}"
-        );
+        assert_eq!(api.data(text, json!({ "id": id })).await["node"], node, "{id}");
     }
 }
 
@@ -318,15 +272,9 @@ async fn boards_are_listed_by_slug_and_private_ones_to_token_holders() {
     }
     let text = "query($first: Int, $after: String) { boards(first: $first, after: $after) { totalCount nodes { slug } pageInfo { hasNextPage endCursor } } board(slug: \"zeta\") { slug } }";
     let seen = api.data(text, json!({ "first": 2 })).await;
+    assert_eq!(seen["boards"]["nodes"], json!([{ "slug": "alpha" }, { "slug": "race" }]));
     assert_eq!(
-        seen["boards"]["nodes"],
-        json!([{ "slug": "alpha" }, { "slug": "race" }])
-    );
-    assert_eq!(
-        (
-            &seen["boards"]["totalCount"],
-            &seen["boards"]["pageInfo"]["hasNextPage"]
-        ),
+        (&seen["boards"]["totalCount"], &seen["boards"]["pageInfo"]["hasNextPage"]),
         (&json!(3), &json!(true))
     );
     let cursor = &seen["boards"]["pageInfo"]["endCursor"];

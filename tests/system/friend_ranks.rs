@@ -36,24 +36,16 @@ fn expected(
     own: bool,
     missing: bool,
 ) -> Expected {
-    let among: BTreeSet<&str> = friends
-        .iter()
-        .map(String::as_str)
-        .chain(own.then_some(me))
-        .collect();
+    let among: BTreeSet<&str> =
+        friends.iter().map(String::as_str).chain(own.then_some(me)).collect();
     let ranked = rows.iter().filter(|row| among.contains(&*row.member));
     let node = |(position, row): (i64, &Row)| {
         let entry = json!({ "rank": row.rank, "competition": row.competition_rank, "score": row.score, "member": { "key": row.member } });
         json!({ "position": position, "isSelf": row.member == me, "entry": entry })
     };
-    let without = among
-        .iter()
-        .filter(|key| !rows.iter().any(|row| row.member == **key));
+    let without = among.iter().filter(|key| !rows.iter().any(|row| row.member == **key));
     let without = without.map(|key| (*key).to_owned()).filter(|_| missing);
-    Expected {
-        nodes: (1..).zip(ranked).map(node).collect(),
-        missing: without.collect(),
-    }
+    Expected { nodes: (1..).zip(ranked).map(node).collect(), missing: without.collect() }
 }
 
 /// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run from the one into the other.
@@ -69,11 +61,7 @@ async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Ex
         assert_eq!(info["hasPreviousPage"], before > 0, "{variables}");
         let here = list["nodes"].as_array().unwrap().clone();
         let here_missing = texts(list["missing"].as_array().unwrap(), "/key");
-        assert_eq!(
-            here.len() + here_missing.len(),
-            page.min(total - before),
-            "{variables}"
-        );
+        assert_eq!(here.len() + here_missing.len(), page.min(total - before), "{variables}");
         let edges = list["edges"].as_array().unwrap();
         assert_eq!(edges.len(), here.len());
         if before == 0 && !here.is_empty() {
@@ -82,10 +70,7 @@ async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Ex
         if let (Some(edge), []) = (edges.last(), &*here_missing) {
             assert_eq!(info["endCursor"], edge["cursor"]);
         }
-        assert!(
-            here.is_empty() || missing.is_empty(),
-            "ranked ones after those without a score"
-        );
+        assert!(here.is_empty() || missing.is_empty(), "ranked ones after those without a score");
         nodes.extend(here);
         missing.extend(here_missing);
         assert_eq!(list["totalCount"], total, "{variables}");
@@ -96,11 +81,7 @@ async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Ex
         }
         variables["after"] = info["endCursor"].clone();
     }
-    assert_eq!(
-        (nodes, missing),
-        (expected.nodes.clone(), expected.missing.clone()),
-        "{variables}"
-    );
+    assert_eq!((nodes, missing), (expected.nodes.clone(), expected.missing.clone()), "{variables}");
 }
 
 /// Members with friends, some of whom have no score: the friendships are in SQL.
@@ -109,11 +90,8 @@ async fn random_friends(
     api: &Api,
     games: &[Game],
 ) -> Vec<(String, BTreeSet<String>)> {
-    let mut members: BTreeSet<String> = games
-        .iter()
-        .flat_map(|game| &game.events)
-        .map(|event| event.member.clone())
-        .collect();
+    let mut members: BTreeSet<String> =
+        games.iter().flat_map(|game| &game.events).map(|event| event.member.clone()).collect();
     members.extend((0..6).map(|number| format!("n{number}")));
     let names: Vec<&str> = members.iter().map(String::as_str).collect();
     upsert(api, &names).await;
@@ -200,9 +178,7 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
         let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, windows: [{ name: \"daily\" }] }) { board { id } } }";
         api.data(create, json!({ "slug": slug })).await;
         let score = |(member, day): (&str, u32)| json!({ "member": member, "score": day, "at": format!("2025-09-0{day}T12:00:00Z") });
-        let scores: Vec<Value> = [("ann", 3), ("bob", 3), ("cy", 3), ("ann", 4)]
-            .map(score)
-            .into();
+        let scores: Vec<Value> = [("ann", 3), ("bob", 3), ("cy", 3), ("ann", 4)].map(score).into();
         submit(&api, slug, json!(scores)).await;
     }
     for friend in ["bob", "cy", "dee"] {
@@ -230,9 +206,6 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
         }
     }
     for bad in ["", "x", "%"] {
-        assert_eq!(
-            ask("b", Value::Null, &json!(bad)).await.codes(),
-            ["BAD_USER_INPUT"]
-        );
+        assert_eq!(ask("b", Value::Null, &json!(bad)).await.codes(), ["BAD_USER_INPUT"]);
     }
 }

@@ -94,20 +94,11 @@ async fn a_friendship_is_between_two_members_that_there_are() {
             ("ann", "b\nob", "BAD_USER_INPUT"),
         ] {
             let answer = change(&api, Some(api.token()), text, (member, friend)).await;
-            assert_eq!(
-                answer.codes(),
-                [code],
-                "{member:?} {friend:?}: {}",
-                answer.body
-            );
+            assert_eq!(answer.codes(), [code], "{member:?} {friend:?}: {}", answer.body);
         }
     }
     let variables = json!({ "slug": "b", "window": "all", "member": long });
-    api.data(
-        "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }",
-        json!({}),
-    )
-    .await;
+    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
     let answer = api.ask(Some(api.token()), STANDING, variables).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
 }
@@ -116,11 +107,8 @@ async fn a_friendship_is_between_two_members_that_there_are() {
 async fn who_has_only_just_scored_can_have_friends() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (_deployment, api) = named(sql, &["ann"]).await;
-        api.data(
-            "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }",
-            json!({}),
-        )
-        .await;
+        api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({}))
+            .await;
         for round in 0..10 {
             let key = format!("m{round}");
             submit(&api, "b", json!([{ "member": key, "score": 1 }])).await;
@@ -134,21 +122,13 @@ async fn who_has_only_just_scored_can_have_friends() {
 async fn a_token_changes_the_friendships_that_are_its_own() {
     let (deployment, api) = named(Sql::Sqlite, &["ann", "bob", "cy"]).await;
     let read = deployment.new_token(&["--scope", "read"]).await;
-    let own = deployment
-        .new_token(&["--scope", "submit", "--member", "ann"])
-        .await;
+    let own = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
     let service = deployment.new_token(&["--scope", "submit"]).await;
-    let reads_own = deployment
-        .new_token(&["--scope", "read", "--member", "ann"])
-        .await;
+    let reads_own = deployment.new_token(&["--scope", "read", "--member", "ann"]).await;
     for text in [ADD, REMOVE] {
         for (token, pair, codes) in [
             (None, ("ann", "bob"), &["UNAUTHENTICATED"][..]),
-            (
-                Some("laurel_no_token"),
-                ("ann", "bob"),
-                &["UNAUTHENTICATED"],
-            ),
+            (Some("laurel_no_token"), ("ann", "bob"), &["UNAUTHENTICATED"]),
             (Some(&*read), ("ann", "bob"), &["FORBIDDEN"]),
             (Some(&*reads_own), ("ann", "bob"), &["FORBIDDEN"]),
             (Some(&*own), ("bob", "ann"), &["FORBIDDEN"]),
@@ -156,11 +136,7 @@ async fn a_token_changes_the_friendships_that_are_its_own() {
             (Some(&*own), ("ann", "bob"), &[]),
             (Some(&*service), ("bob", "cy"), &[]),
         ] {
-            assert_eq!(
-                change(&api, token, text, pair).await.codes(),
-                codes,
-                "{token:?} {pair:?}"
-            );
+            assert_eq!(change(&api, token, text, pair).await.codes(), codes, "{token:?} {pair:?}");
         }
         let expected: &[&str] = if text == ADD { &["ann", "cy"] } else { &[] };
         assert_eq!(friends(&api, "bob").await, expected);
@@ -186,33 +162,21 @@ async fn friends_are_listed_by_key_in_pages() {
 async fn a_change_of_friends_shows_at_once_here_and_soon_elsewhere() {
     let (deployment, api) = named(Sql::Sqlite, &["ann", "bob"]).await;
     let other = Api::start(&deployment).await;
-    api.data(
-        "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }",
-        json!({}),
-    )
-    .await;
-    submit(
-        &api,
-        "b",
-        json!([{ "member": "ann", "score": 1 }, { "member": "bob", "score": 2 }]),
-    )
-    .await;
+    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    submit(&api, "b", json!([{ "member": "ann", "score": 1 }, { "member": "bob", "score": 2 }]))
+        .await;
     let among = async |api: &Api| {
         let variables = json!({ "slug": "b", "window": "all", "member": "ann" });
         let data = api.data(STANDING, variables).await;
-        data["board"]["standings"]["friends"]["totalCount"]
-            .as_i64()
-            .unwrap()
+        data["board"]["standings"]["friends"]["totalCount"].as_i64().unwrap()
     };
     for _ in 0..5 {
         for (text, friends_of_ann, count) in [(ADD, vec!["bob"], 2), (REMOVE, vec![], 1)] {
             changed(&api, text, ("ann", "bob")).await;
             assert_eq!(friends(&api, "ann").await, friends_of_ann);
             assert_eq!(among(&api).await, count);
-            until("another process knows", async || {
-                (among(&other).await == count).then_some(())
-            })
-            .await;
+            until("another process knows", async || (among(&other).await == count).then_some(()))
+                .await;
         }
     }
 }

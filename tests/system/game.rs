@@ -55,10 +55,8 @@ pub(crate) struct Game {
 
 /// The generator of a test: seeded by `LAUREL_TEST_SEED` or at random, and printed.
 pub(crate) fn seeded() -> StdRng {
-    let seed = std::env::var("LAUREL_TEST_SEED").map_or_else(
-        |_| rand::random(),
-        |text| text.parse().expect("a seed is a number"),
-    );
+    let seed = std::env::var("LAUREL_TEST_SEED")
+        .map_or_else(|_| rand::random(), |text| text.parse().expect("a seed is a number"));
     println!("LAUREL_TEST_SEED={seed}");
     StdRng::seed_from_u64(seed)
 }

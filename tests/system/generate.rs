@@ -47,11 +47,7 @@ async fn a_seed_gives_the_same_events_in_every_format_and_another_one_others() {
     for name in ["a.csv", "b.csv", "c.ndjson"] {
         generate(&deployment, &path(name), &["--events", "3000"]);
     }
-    generate(
-        &deployment,
-        &path("d.csv"),
-        &["--events", "3000", "--seed", "2"],
-    );
+    generate(&deployment, &path("d.csv"), &["--events", "3000", "--seed", "2"]);
     let events = csv_events(&path("a.csv"));
     assert_eq!(events.len(), 3000);
     assert_eq!(events, csv_events(&path("b.csv")));
@@ -101,10 +97,7 @@ async fn generated_events_have_the_shape_that_is_asked_for() {
     let scores = |event: &Event| (-100..=-1).contains(&event.1) || (1..=1000).contains(&event.1);
     assert_eq!(count(&scores), events.len());
     let (start, end) = (ms("2025-03-01T00:00:00Z"), ms("2025-03-11T00:00:00Z"));
-    assert_eq!(
-        count(&|event| (start..end).contains(&event.2)),
-        events.len()
-    );
+    assert_eq!(count(&|event| (start..end).contains(&event.2)), events.len());
     // Who comes late stands among later ones; the others go forward.
     let mut latest = 0;
     let mut late = 0;

@@ -29,12 +29,8 @@ pub(crate) fn chromium() -> PathBuf {
 async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
     let (_deployment, api) = race().await;
     let (browser, profile) = (chromium(), tempfile::tempdir().unwrap());
-    let arguments = [
-        browser.to_str().unwrap(),
-        api.url(),
-        api.token(),
-        profile.path().to_str().unwrap(),
-    ];
+    let arguments =
+        [browser.to_str().unwrap(), api.url(), api.token(), profile.path().to_str().unwrap()];
     let seen = node::run("graphiql.js", &arguments).await;
     assert_eq!(seen["complaints"], json!([]), "{:#}", seen["requests"]);
     let ours = format!("{}/graphi", api.url());
@@ -56,14 +52,8 @@ async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
         answers["Boards"]["data"]["boards"]["nodes"][0]["standings"],
         json!({ "size": 5, "top": { "nodes": [{ "score": "30.00", "member": { "key": "ann" } }] } })
     );
-    assert_eq!(
-        answers["CreateBoard"]["data"]["createBoard"]["board"]["slug"],
-        "chess"
-    );
-    assert_eq!(
-        answers["SubmitScores"]["data"]["submitScores"]["accepted"],
-        2
-    );
+    assert_eq!(answers["CreateBoard"]["data"]["createBoard"]["board"]["slug"], "chess");
+    assert_eq!(answers["SubmitScores"]["data"]["submitScores"]["accepted"], 2);
     assert_eq!(
         answers["typed"],
         json!({ "data": { "viewer": { "scopes": ["read", "submit", "admin"] } } })
@@ -89,20 +79,14 @@ fn built() -> BTreeMap<String, String> {
             (format!("/graphiql/assets/{name}"), file.path())
         })
         .collect();
-    built.insert(
-        "/graphiql".into(),
-        assets.parent().unwrap().join("index.html.gz"),
-    );
+    built.insert("/graphiql".into(), assets.parent().unwrap().join("index.html.gz"));
     let inflated = |path: PathBuf| {
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path).unwrap();
         GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    built
-        .into_iter()
-        .map(|(address, path)| (address, inflated(path)))
-        .collect()
+    built.into_iter().map(|(address, path)| (address, inflated(path))).collect()
 }
 
 #[tokio::test]
@@ -110,9 +94,7 @@ async fn its_files_are_cached_compressed_and_guarded() {
     let (_deployment, api) = race().await;
     let client = Client::new();
     let get = async |address: &str, headers: HeaderMap| {
-        let request = client
-            .get(format!("{}{address}", api.url()))
-            .headers(headers);
+        let request = client.get(format!("{}{address}", api.url())).headers(headers);
         request.send().await.unwrap()
     };
     for (address, content) in built() {
@@ -146,15 +128,11 @@ async fn its_files_are_cached_compressed_and_guarded() {
         assert_ne!(tag, headers[ETAG], "each coding has its own tag");
         let mut inflated = Vec::new();
         let deflated = gzip.bytes().await.unwrap();
-        GzDecoder::new(&*deflated)
-            .read_to_end(&mut inflated)
-            .unwrap();
+        GzDecoder::new(&*deflated).read_to_end(&mut inflated).unwrap();
         assert!(body == inflated, "{address}");
 
-        for (known, status) in [
-            (&tag, StatusCode::NOT_MODIFIED),
-            (&headers[ETAG], StatusCode::OK),
-        ] {
+        for (known, status) in [(&tag, StatusCode::NOT_MODIFIED), (&headers[ETAG], StatusCode::OK)]
+        {
             let mut conditional = wanting.clone();
             conditional.insert(IF_NONE_MATCH, known.clone());
             let answer = get(&address, conditional).await;
@@ -170,9 +148,7 @@ async fn its_files_are_cached_compressed_and_guarded() {
 fn nothing_in_its_files_loads_from_elsewhere() {
     for (address, content) in built() {
         // What a page, a style sheet or a script loads by itself. A link that a person may follow is none of these.
-        for loads in [
-            "src=", "src:", "url(", "@import", "import(", "from", "fetch(", "Worker(",
-        ] {
+        for loads in ["src=", "src:", "url(", "@import", "import(", "from", "fetch(", "Worker("] {
             for (at, _) in content.match_indices(loads) {
                 let rest = content[at + loads.len()..].trim_start();
                 let rest = rest.trim_start_matches(['"', '\'', '`', '(', ' ']);

@@ -69,20 +69,13 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
     }
     check_diff(&deployment);
     let flush = redis::cmd("FLUSHALL");
-    flush
-        .query_async::<()>(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
     for history in &histories {
         check(&apis[0], history).await;
     }
     for history in &histories {
         let rebuilt = deployment.analytics(&["rebuild", "--board", &history.board.slug]);
-        assert!(
-            rebuilt.status.success(),
-            "{}",
-            String::from_utf8_lossy(&rebuilt.stderr)
-        );
+        assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
         check(&apis[1], history).await;
     }
     check_diff(&deployment);
@@ -115,10 +108,7 @@ async fn play(rng: &mut StdRng, apis: &[Api], game: Game, seals: Seals) -> Histo
             check(api, &history).await;
         }
     }
-    println!(
-        "{}: {amended} amendments, {refused} refused",
-        history.board.slug
-    );
+    println!("{}: {amended} amendments, {refused} refused", history.board.slug);
     assert!(amended > 5, "a game with {amended} amendments tests little");
     check(&apis[0], &history).await;
     history
@@ -146,14 +136,8 @@ pub(crate) async fn amend(rng: &mut StdRng, api: &Api, history: &mut History) ->
     let expected = history.void(number);
     let answer = void(api, id.as_str().unwrap()).await;
     let of_member = history.of_member(&member);
-    let context = || {
-        format!(
-            "{number} of {:?}: {:?}\n{:?}",
-            of_member,
-            history.items(),
-            history.board
-        )
-    };
+    let context =
+        || format!("{number} of {:?}: {:?}\n{:?}", of_member, history.items(), history.board);
     if expected == Amended::OutOfRange {
         assert_eq!(answer.codes(), ["SCORE_OUT_OF_RANGE"], "{}", context());
         return expected;
@@ -162,9 +146,7 @@ pub(crate) async fn amend(rng: &mut StdRng, api: &Api, history: &mut History) ->
     let voided = &answer.body["data"]["voidEvent"];
     assert_eq!(voided["voided"], expected == Amended::Done, "{}", context());
     let mut all = history.oracle().standings();
-    let all = all
-        .remove(&(Window::All, "all".to_owned()))
-        .unwrap_or_default();
+    let all = all.remove(&(Window::All, "all".to_owned())).unwrap_or_default();
     let row = all.iter().find(|row| row.member == member);
     let entry = row.map(|row| json!({ "score": row.score }));
     assert_eq!(voided["entry"], json!(entry), "{}", context());
@@ -188,12 +170,9 @@ async fn history_in_sql(api: &Api, history: &History, member: &str) -> Vec<Value
     };
     for (&number, event) in numbers.iter().zip(&seen) {
         let (kind, score, event_id, voids) = match &history.items()[number] {
-            Item::Score(event) => (
-                "SCORE",
-                Some(history.board.decimal(event.score)),
-                event.id.clone(),
-                Value::Null,
-            ),
+            Item::Score(event) => {
+                ("SCORE", Some(history.board.decimal(event.score)), event.id.clone(), Value::Null)
+            }
             Item::Removal(_) => ("REMOVAL", None, None, Value::Null),
             Item::Void(target) => ("VOID", None, None, id(target)),
         };
@@ -289,10 +268,7 @@ async fn check_beside_writers(sql: Sql) {
 
 /// Submits events, each of which must be accepted or be known.
 async fn submit_durably_all(api: &Api, history: &mut History, batch: &[crate::oracle::Event]) {
-    let scores: Vec<Value> = batch
-        .iter()
-        .map(|event| history.board.score_input(event))
-        .collect();
+    let scores: Vec<Value> = batch.iter().map(|event| history.board.score_input(event)).collect();
     let told = submit_durably(api, &history.board.slug, json!(scores)).await;
     for (event, result) in batch.iter().zip(told["results"].as_array().unwrap()) {
         let expected = format!("{:?}", history.submit(event)).to_uppercase();

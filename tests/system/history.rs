@@ -29,10 +29,7 @@ pub(crate) struct History {
 impl History {
     /// A board without events.
     pub(crate) fn new(board: Board) -> Self {
-        Self {
-            board,
-            items: vec![],
-        }
+        Self { board, items: vec![] }
     }
 
     /// The events, by number.
@@ -52,9 +49,7 @@ impl History {
     /// The numbers of a member's events, newest first.
     pub(crate) fn of_member(&self, member: &str) -> Vec<usize> {
         let numbers = (0..self.items.len()).rev();
-        numbers
-            .filter(|&number| self.member(number) == member)
-            .collect()
+        numbers.filter(|&number| self.member(number) == member).collect()
     }
 
     /// Whether an event was voided.

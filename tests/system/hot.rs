@@ -21,12 +21,7 @@ async fn board() -> (Arc<Deployment>, Api) {
     let api = Api::start(&deployment).await;
     let create = "mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }, { name: \"7d\" }] }) { board { id } } }";
     api.data(create, json!({})).await;
-    submit_durably(
-        &api,
-        "b",
-        json!([{ "member": "ann", "score": 1, "eventId": "first" }]),
-    )
-    .await;
+    submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": "first" }])).await;
     (deployment, api)
 }
 
@@ -147,21 +142,13 @@ async fn what_is_private_is_not_in_the_shared_cache() {
         // A token's answer is no other's.
         for _ in 0..2 {
             assert_eq!(api.data(TOP, json!({})).await["board"]["title"], "b");
-            assert_eq!(
-                api.data(viewer, json!({})).await["viewer"]["scopes"][2],
-                "admin"
-            );
+            assert_eq!(api.data(viewer, json!({})).await["viewer"]["scopes"][2], "admin");
             assert_eq!(seen(&api, TOP).await, Value::Null);
             let answer = api.ask(None, viewer, json!({})).await;
-            assert_eq!(
-                answer.body["data"],
-                json!({ "viewer": null, "board": null })
-            );
+            assert_eq!(answer.body["data"], json!({ "viewer": null, "board": null }));
         }
-        until("the other process knows", async || {
-            seen(&other, TOP).await.is_null().then_some(())
-        })
-        .await;
+        until("the other process knows", async || seen(&other, TOP).await.is_null().then_some(()))
+            .await;
         shown("PUBLIC").await;
         until("the other process knows again", async || {
             (!seen(&other, TOP).await.is_null()).then_some(())
@@ -217,10 +204,7 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
             let began = Instant::now();
             // So that they wait for it together, however slowly they come.
             let pause = redis::cmd("CLIENT").arg("PAUSE").arg(1500).to_owned();
-            let () = pause
-                .query_async(&mut deployment.redis().await)
-                .await
-                .unwrap();
+            let () = pause.query_async(&mut deployment.redis().await).await.unwrap();
             let answers = join_all((0..100).map(|_| scores(&api, token, window))).await;
             assert!(answers.iter().all(|scores| *scores == ["1"]));
             // Another one for those who came while the first was under way, or once the last may be too old.

@@ -69,17 +69,11 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     assert_eq!(deployment.number(events).await, 0);
     let (code, told, error) = run(&deployment, &["import", "--board", "b", &good]);
     assert_eq!((code, &told["accepted"]), (0, &json!(4)), "{error}");
-    assert_eq!(
-        run(&deployment, &["import", "--board", "b", &good]).1["known"],
-        4
-    );
+    assert_eq!(run(&deployment, &["import", "--board", "b", &good]).1["known"], 4);
 
     let entry = |score: &str, key: &str, region: Value| json!({ "score": score, "member": { "key": key, "region": region } });
     let ced = entry("8007199254740.991", "cé\"d", Value::Null);
-    let (ann, bob) = (
-        entry("42.125", "ann", json!("eu")),
-        entry("20.500", "bob", Value::Null),
-    );
+    let (ann, bob) = (entry("42.125", "ann", json!("eu")), entry("20.500", "bob", Value::Null));
     let data = api.data(TOP, json!({})).await;
     let expected = json!([ced, ann, bob]);
     assert_eq!(data["board"]["standings"]["top"]["nodes"], expected);
@@ -89,10 +83,8 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     assert_eq!(region[0]["member"]["key"], "ann");
 
     let rejects = deployment.path("rejects.csv");
-    let (code, told, error) = run(
-        &deployment,
-        &["import", "--board", "b", "--skip-bad", &rejects, &both],
-    );
+    let (code, told, error) =
+        run(&deployment, &["import", "--board", "b", "--skip-bad", &rejects, &both]);
     // Rows without an event id are named after their file: this is another one, so they count again where there is room.
     assert_eq!((code, &told["bad"]), (0, &json!(13)), "{error}");
     assert_eq!((&told["accepted"], &told["known"]), (&json!(2), &json!(2)));
@@ -109,25 +101,14 @@ async fn a_bad_row_of_parquet_is_named_by_its_number_and_nothing_is_written() {
     api.data(CREATE, variables).await;
     let (parquet, csv) = (deployment.path("e.parquet"), deployment.path("e.csv"));
     for path in [&parquet, &csv] {
-        let made = [
-            "generate",
-            "--members",
-            "9",
-            "--events",
-            "300",
-            "--out",
-            path,
-        ];
+        let made = ["generate", "--members", "9", "--events", "300", "--out", path];
         assert_eq!(run(&deployment, &made).0, 0);
     }
     // The same events, so the same rows: a header is one line more.
     let rows = csv::Reader::from_path(&csv).unwrap().into_records();
     let scores = rows.map(|row| row.unwrap()[1].parse::<i64>().unwrap());
-    let too_high: Vec<usize> = (1..)
-        .zip(scores)
-        .filter(|row| row.1 > 990)
-        .map(|row| row.0)
-        .collect();
+    let too_high: Vec<usize> =
+        (1..).zip(scores).filter(|row| row.1 > 990).map(|row| row.0).collect();
     assert!(!too_high.is_empty());
     let (code, _, error) = run(&deployment, &["import", "--board", "b", &parquet]);
     assert_eq!(code, 1);
@@ -143,16 +124,11 @@ async fn a_bad_row_of_parquet_is_named_by_its_number_and_nothing_is_written() {
     assert_eq!(told["accepted"], 300 - too_high.len());
     let mut rejected = csv::Reader::from_path(rejects).unwrap();
     assert_eq!(rejected.headers().unwrap(), vec!["row", "reason"]);
-    let numbers: Vec<usize> = rejected
-        .records()
-        .map(|row| row.unwrap()[0].parse().unwrap())
-        .collect();
+    let numbers: Vec<usize> =
+        rejected.records().map(|row| row.unwrap()[0].parse().unwrap()).collect();
     assert_eq!(numbers, too_high);
 
-    for (name, reason) in [
-        ("no.parquet", "cannot be read"),
-        ("text.parquet", "cannot be read"),
-    ] {
+    for (name, reason) in [("no.parquet", "cannot be read"), ("text.parquet", "cannot be read")] {
         let path = deployment.path(name);
         if name == "text.parquet" {
             std::fs::write(&path, "member,score,at\n").unwrap();
@@ -161,10 +137,7 @@ async fn a_bad_row_of_parquet_is_named_by_its_number_and_nothing_is_written() {
         assert!(code == 1 && error.contains(reason), "{error}");
     }
     let (code, _, error) = run(&deployment, &["import", &parquet]);
-    assert!(
-        code == 1 && error.contains("has no column board"),
-        "{error}"
-    );
+    assert!(code == 1 && error.contains("has no column board"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -182,10 +155,7 @@ async fn generated_events_are_imported_alike_from_every_format() {
         let (code, told, error) = run(&deployment, &arguments);
         assert_eq!((code, &told["accepted"]), (0, &json!(4000)), "{error}");
         let (_, told, _) = run(&deployment, &arguments);
-        assert_eq!(
-            (&told["accepted"], &told["known"]),
-            (&json!(0), &json!(4000))
-        );
+        assert_eq!((&told["accepted"], &told["known"]), (&json!(0), &json!(4000)));
         let select = format!(
             "SELECT member || ' ' || score || ' ' || at_ms FROM score_event WHERE board_no = (SELECT no FROM board WHERE slug = '{format}') ORDER BY 1"
         );

@@ -28,11 +28,7 @@ impl Corrupted {
     /// What there is of a deployment.
     pub(crate) async fn of(deployment: Arc<Deployment>, api: Api) -> Self {
         let redis = deployment.redis().await;
-        Self {
-            deployment,
-            redis,
-            api,
-        }
+        Self { deployment, redis, api }
     }
 
     pub(crate) async fn new(sql: Sql, shards: u16) -> Self {
@@ -47,11 +43,7 @@ impl Corrupted {
     }
 
     pub(crate) async fn redis<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
-        redis::cmd(words[0])
-            .arg(&words[1..])
-            .query_async(&mut self.redis)
-            .await
-            .unwrap()
+        redis::cmd(words[0]).arg(&words[1..]).query_async(&mut self.redis).await.unwrap()
     }
 
     pub(crate) async fn sql(&self, statement: &str) {
@@ -66,9 +58,8 @@ impl Corrupted {
 
     /// The sorted set that a member's entry of a window's period is in, and its double.
     pub(crate) async fn entry(&mut self, member: &str, standings: &str) -> (String, f64) {
-        let keys: Vec<String> = self
-            .redis(&["KEYS", &format!("laurel:*:z:1.1::{standings}")])
-            .await;
+        let keys: Vec<String> =
+            self.redis(&["KEYS", &format!("laurel:*:z:1.1::{standings}")]).await;
         for key in keys {
             let double: Option<f64> = self.redis(&["ZSCORE", &key, member]).await;
             if let Some(double) = double {
@@ -79,15 +70,11 @@ impl Corrupted {
     }
 
     pub(crate) async fn set(&mut self, key: &str, double: f64, member: &str) {
-        let () = self
-            .redis(&["ZADD", key, &format!("{double:.16e}"), member])
-            .await;
+        let () = self.redis(&["ZADD", key, &format!("{double:.16e}"), member]).await;
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, Value) {
-        let output = self
-            .deployment
-            .analytics(&[&["--json"], arguments].concat());
+        let output = self.deployment.analytics(&[&["--json"], arguments].concat());
         let code = output.status.code().unwrap();
         let value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         assert!(
@@ -157,9 +144,7 @@ async fn in_redis(board: &mut Corrupted) {
 
     // The next key: the same score, a second later.
     let (key, double) = board.entry("m05", "daily:2026-02-10").await;
-    board
-        .set(&key, f64::from_bits(double.to_bits() + 1), "m05")
-        .await;
+    board.set(&key, f64::from_bits(double.to_bits() + 1), "m05").await;
     board.names_and_mends(&[("WRONG_TIE_BREAK", "m05", "daily", "2026-02-10")]);
 
     let (key, _) = board.entry("m11", "all:all").await;
@@ -172,9 +157,7 @@ async fn in_redis(board: &mut Corrupted) {
 
     let (key, double) = board.entry("m13", "monthly:2026-01").await;
     let () = board.redis(&["ZREM", &key, "m13"]).await;
-    board
-        .set(&key.replace("2026-01", "2026-07"), double, "m13")
-        .await;
+    board.set(&key.replace("2026-01", "2026-07"), double, "m13").await;
     board.names_and_mends(&[
         ("MISSING", "m13", "monthly", "2026-01"),
         ("WRONG_WINDOW", "m13", "monthly", "2026-07"),
@@ -185,10 +168,8 @@ async fn in_redis(board: &mut Corrupted) {
     let () = board.redis(&["ZREM", &key, "m14"]).await;
     let (key, _) = board.entry("m15", "all:all").await;
     board.set(&key, 1.5, "m15").await;
-    board.names_and_mends(&[
-        ("MISSING", "m14", "all", "all"),
-        ("WRONG_SCORE", "m15", "all", "all"),
-    ]);
+    board
+        .names_and_mends(&[("MISSING", "m14", "all", "all"), ("WRONG_SCORE", "m15", "all", "all")]);
 }
 
 /// What no program of ours would write.
@@ -204,40 +185,30 @@ async fn foreign_in_redis(board: &mut Corrupted) {
     let (key, _) = board.entry("m05", "daily:2026-02-10").await;
     let members: Vec<String> = board.redis(&["ZRANGE", &key, "0", "-1"]).await;
     let () = board.redis(&["DEL", &key]).await;
-    let missing: Vec<_> = members
-        .iter()
-        .map(|member| ("MISSING", member.as_str(), "daily", "2026-02-10"))
-        .collect();
+    let missing: Vec<_> =
+        members.iter().map(|member| ("MISSING", member.as_str(), "daily", "2026-02-10")).collect();
     board.names_and_mends(&missing);
 
     let (key, _) = board.entry("m05", "daily:2026-01-10").await;
     let members: Vec<String> = board.redis(&["ZRANGE", &key, "0", "-1"]).await;
     let () = board.redis(&["SET", &key, "text"]).await;
-    let mut named: Vec<_> = members
-        .iter()
-        .map(|member| ("MISSING", member.as_str(), "daily", "2026-01-10"))
-        .collect();
+    let mut named: Vec<_> =
+        members.iter().map(|member| ("MISSING", member.as_str(), "daily", "2026-01-10")).collect();
     named.push(("PHANTOM", "*", &key, ""));
     board.names_and_mends(&named);
 }
 
 async fn in_sql(board: &mut Corrupted) {
-    board
-        .sql("UPDATE standing SET score = score + 1 WHERE member = 'm20'")
-        .await;
+    board.sql("UPDATE standing SET score = score + 1 WHERE member = 'm20'").await;
     board.names_and_mends(&[("WRONG_SCORE", "m20", "all", "all")]);
 
-    board
-        .sql("UPDATE standing SET rank_key = rank_key + 1 WHERE member = 'm21'")
-        .await;
+    board.sql("UPDATE standing SET rank_key = rank_key + 1 WHERE member = 'm21'").await;
     board.names_and_mends(&[("WRONG_TIE_BREAK", "m21", "all", "all")]);
 
     board.sql("DELETE FROM standing WHERE member = 'm22'").await;
     board.names_and_mends(&[("MISSING", "m22", "all", "all")]);
 
-    board
-        .sql("INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)")
-        .await;
+    board.sql("INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)").await;
     board
         .sql("INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing WHERE member = 'm23'")
         .await;
@@ -256,9 +227,8 @@ async fn a_diff_beside_writers_finds_nothing_false() {
     let compare = async || {
         for _ in 0..3 {
             let mut command = board.deployment.analytics_command(&["diff"]);
-            let output = tokio::task::spawn_blocking(move || command.output().unwrap())
-                .await
-                .unwrap();
+            let output =
+                tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
             assert_eq!(
                 output.status.code(),
                 Some(0),

@@ -69,12 +69,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         let found = &data["integrityRun"];
         assert_eq!(found["id"], "integrityRun:2");
         assert_eq!(
-            [
-                &found["board"],
-                &found["checked"],
-                &found["found"],
-                &found["repaired"]
-            ],
+            [&found["board"], &found["checked"], &found["found"], &found["repaired"]],
             [&Value::Null, &json!(10), &json!(3), &json!(0)]
         );
         assert!(found["finishedAt"].as_str() >= found["startedAt"].as_str());
@@ -110,16 +105,10 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         assert_eq!(run(deployment, &["diff", "--board", "whole"]).0, 3);
         let data = api.data(FINDINGS, json!({ "id": "3" })).await;
         let nodes = data["integrityRun"]["findings"]["nodes"].as_array();
-        let of_key = nodes
-            .unwrap()
-            .iter()
-            .filter(|node| node["place"] == "KEY")
-            .collect::<Vec<_>>();
+        let of_key =
+            nodes.unwrap().iter().filter(|node| node["place"] == "KEY").collect::<Vec<_>>();
         assert_eq!(of_key.len(), 1, "{nodes:?}");
-        assert_eq!(
-            [&of_key[0]["kind"], &of_key[0]["note"]],
-            ["PHANTOM", "a key of another type"]
-        );
+        assert_eq!([&of_key[0]["kind"], &of_key[0]["note"]], ["PHANTOM", "a key of another type"]);
     }
 }
 
@@ -127,12 +116,9 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
 async fn runs_are_listed_newest_first_and_by_board() {
     let api = boards(Sql::Sqlite, &[("a", 0), ("b", 0)]).await;
     let deployment = api.deployment();
-    for arguments in [
-        &["diff"][..],
-        &["diff", "--board", "b"],
-        &["diff", "--board", "a"],
-        &["diff"],
-    ] {
+    for arguments in
+        [&["diff"][..], &["diff", "--board", "b"], &["diff", "--board", "a"], &["diff"]]
+    {
         assert_eq!(run(deployment, arguments).0, 0);
     }
     let list = "query($board: String, $first: Int, $after: String) {
@@ -145,14 +131,8 @@ async fn runs_are_listed_newest_first_and_by_board() {
         (json!(ids), data["integrityRuns"]["totalCount"].clone())
     };
     let id = |number: i64| json!(format!("integrityRun:{number}"));
-    assert_eq!(
-        listed(json!({})).await,
-        (json!([id(4), id(3), id(2), id(1)]), json!(4))
-    );
-    assert_eq!(
-        listed(json!({ "board": "b" })).await,
-        (json!([id(2)]), json!(1))
-    );
+    assert_eq!(listed(json!({})).await, (json!([id(4), id(3), id(2), id(1)]), json!(4)));
+    assert_eq!(listed(json!({ "board": "b" })).await, (json!([id(2)]), json!(1)));
     assert_eq!(
         listed(json!({ "first": 2, "after": "3" })).await,
         (json!([id(2), id(1)]), json!(4))
@@ -166,9 +146,7 @@ async fn runs_are_listed_newest_first_and_by_board() {
         assert_eq!(data["integrityRun"].to_string(), expected);
     }
     for id in ["board:a", "", "x"] {
-        let refused = api
-            .ask(Some(api.token()), FINDINGS, json!({ "id": id }))
-            .await;
+        let refused = api.ask(Some(api.token()), FINDINGS, json!({ "id": id })).await;
         assert_eq!(refused.codes(), ["BAD_USER_INPUT"], "{id}");
     }
 }

@@ -24,11 +24,7 @@ async fn two_boards(sql: Sql) -> (Arc<Deployment>, Api) {
     let create =
         "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { id } } }";
     for (slug, visibility) in [("a", "PUBLIC"), ("b", "PRIVATE")] {
-        api.data(
-            create,
-            json!({ "input": { "slug": slug, "visibility": visibility } }),
-        )
-        .await;
+        api.data(create, json!({ "input": { "slug": slug, "visibility": visibility } })).await;
     }
     (deployment, api)
 }
@@ -84,14 +80,9 @@ async fn one_job_of_a_kind_is_running_on_a_board() {
         let jobs = jobs(db).await;
         let states: Vec<&str> = jobs.iter().map(|job| job.state.as_str()).collect();
         assert_eq!(states, ["FAILED", "DONE", "DONE", "DONE", "DONE"]);
-        let left = jobs
-            .iter()
-            .filter(|job| job.running.is_some() || job.holder.is_some());
+        let left = jobs.iter().filter(|job| job.running.is_some() || job.holder.is_some());
         assert_eq!(left.count(), 0);
-        assert!(
-            jobs.iter()
-                .all(|job| job.finished_at_ms >= Some(job.started_at_ms))
-        );
+        assert!(jobs.iter().all(|job| job.finished_at_ms >= Some(job.started_at_ms)));
         assert_eq!(jobs[1].progress, 1.0);
     }
 }
@@ -169,9 +160,8 @@ async fn a_command_says_which_job_is_in_its_way_and_a_seal_waits() {
         let waiting = start(&deployment, &[&kind.to_lowercase()]);
         tokio::time::sleep(Duration::from_millis(300)).await;
         other.end(Ok("done")).await.unwrap();
-        let output = tokio::task::spawn_blocking(|| waiting.wait_with_output().unwrap())
-            .await
-            .unwrap();
+        let output =
+            tokio::task::spawn_blocking(|| waiting.wait_with_output().unwrap()).await.unwrap();
         assert_eq!(output.status.code(), Some(0));
         let last = jobs(db).await.pop().unwrap();
         assert_eq!((last.kind.as_str(), last.state.as_str()), (kind, "DONE"));
@@ -180,9 +170,7 @@ async fn a_command_says_which_job_is_in_its_way_and_a_seal_waits() {
 
 /// Starts a command of `analytics`.
 fn start(deployment: &Deployment, arguments: &[&str]) -> Child {
-    piped(deployment.analytics_command(arguments))
-        .spawn()
-        .unwrap()
+    piped(deployment.analytics_command(arguments)).spawn().unwrap()
 }
 
 fn piped(mut command: Command) -> Command {
@@ -211,16 +199,11 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
         assert_eq!(files(&dir), 0, "{name}");
     }
 
-    let (code, _, error) = run(
-        &deployment,
-        &[&["generate", "--events", "400000"], &members[..]].concat(),
-    );
+    let (code, _, error) =
+        run(&deployment, &[&["generate", "--events", "400000"], &members[..]].concat());
     assert_eq!(code, 0, "{error}");
     let db = &deployment.sql().await;
-    for (state, name) in [
-        ("stopped by the user", "INT"),
-        ("stopped by a signal", "TERM"),
-    ] {
+    for (state, name) in [("stopped by the user", "INT"), ("stopped by a signal", "TERM")] {
         let mut command = deployment.analytics_command(&["import", "--board", "a", &file]);
         command.env("TMPDIR", &temporary);
         let child = piped(command).spawn().unwrap();
@@ -238,10 +221,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains(state), "{error}");
         let job = jobs(db).await.pop().unwrap();
-        assert_eq!(
-            (job.state.as_str(), job.summary.as_deref()),
-            ("FAILED", Some(state))
-        );
+        assert_eq!((job.state.as_str(), job.summary.as_deref()), ("FAILED", Some(state)));
         assert_eq!(files(&temporary), 0);
     }
 
@@ -278,11 +258,8 @@ async fn jobs_of_before_are_kept_and_those_that_never_ended_have_failed() {
         .await;
         for _ in 0..2 {
             Migrator::up(db, Some(1)).await.unwrap();
-            let said: Vec<(i64, String, Option<String>)> = jobs(db)
-                .await
-                .into_iter()
-                .map(|job| (job.id, job.state, job.summary))
-                .collect();
+            let said: Vec<(i64, String, Option<String>)> =
+                jobs(db).await.into_iter().map(|job| (job.id, job.state, job.summary)).collect();
             let dead = "its process ended without a word".to_owned();
             let expected = [
                 (1, "DONE".to_owned(), Some("figures".to_owned())),
@@ -297,9 +274,7 @@ async fn jobs_of_before_are_kept_and_those_that_never_ended_have_failed() {
             execute(db, "DELETE FROM job WHERE kind = 'FUTURE'").await;
             Migrator::down(db, Some(1)).await.unwrap();
         }
-        let refused = db
-            .execute_unprepared(&insert("('FUTURE', 'DONE', 1, 1, 2, '')"))
-            .await;
+        let refused = db.execute_unprepared(&insert("('FUTURE', 'DONE', 1, 1, 2, '')")).await;
         assert!(refused.is_err());
     }
 }
@@ -315,12 +290,9 @@ const JOBS: &str = "query($board: String, $kind: JobKind, $first: Int, $after: S
 async fn jobs_are_listed_newest_first_for_admins_alone() {
     let (deployment, api) = two_boards(Sql::Sqlite).await;
     let db = &deployment.sql().await;
-    for (kind, board_no) in [
-        ("REBUILD", Some(1)),
-        ("DIFF", None),
-        ("FUTURE", Some(2)),
-        ("DIFF", Some(2)),
-    ] {
+    for (kind, board_no) in
+        [("REBUILD", Some(1)), ("DIFF", None), ("FUTURE", Some(2)), ("DIFF", Some(2))]
+    {
         let job = begun(db, kind, board_no).await;
         job.end(Ok("figures")).await.unwrap();
     }
@@ -331,27 +303,17 @@ async fn jobs_are_listed_newest_first_for_admins_alone() {
 
     let ids = |data: &Value| -> Vec<String> {
         let nodes = data["jobs"]["nodes"].as_array().unwrap().iter();
-        nodes
-            .map(|job| job["id"].as_str().unwrap().replace("job:", ""))
-            .collect()
+        nodes.map(|job| job["id"].as_str().unwrap().replace("job:", "")).collect()
     };
     let all = api.data(JOBS, json!({})).await;
     assert_eq!(ids(&all), ["5", "4", "3", "2", "1"]);
     assert_eq!(all["jobs"]["totalCount"], 5);
     let kinds = all["jobs"]["nodes"].as_array().unwrap();
     let kinds: Vec<&Value> = kinds.iter().map(|job| &job["kind"]).collect();
-    assert_eq!(
-        json!(kinds),
-        json!(["ARCHIVE", "DIFF", "OTHER", "DIFF", "REBUILD"])
-    );
+    assert_eq!(json!(kinds), json!(["ARCHIVE", "DIFF", "OTHER", "DIFF", "REBUILD"]));
     let last = &all["jobs"]["nodes"][4];
     assert_eq!(
-        (
-            &last["board"]["slug"],
-            &last["state"],
-            &last["progress"],
-            &last["summary"]
-        ),
+        (&last["board"]["slug"], &last["state"], &last["progress"], &last["summary"]),
         (&json!("a"), &json!("DONE"), &json!(1.0), &json!("figures"))
     );
     assert!(last["finishedAt"].as_str() >= last["startedAt"].as_str());
@@ -366,20 +328,13 @@ async fn jobs_are_listed_newest_first_for_admins_alone() {
         assert_eq!(ids(&listed), expected, "{variables}");
         assert_eq!(listed["jobs"]["totalCount"], expected.len(), "{variables}");
     }
-    let walked = Connection {
-        text: JOBS,
-        variables: json!({}),
-        pointer: "/jobs",
-    };
+    let walked = Connection { text: JOBS, variables: json!({}), pointer: "/jobs" };
     let walked = walked.forward(&api, 2).await;
     assert_eq!(json!(walked), all["jobs"]["nodes"]);
 
     until("progress is written", async || {
         let job = api
-            .data(
-                "{ node(id: \"job:5\") { ... on Job { progress summary state } } }",
-                json!({}),
-            )
+            .data("{ node(id: \"job:5\") { ... on Job { progress summary state } } }", json!({}))
             .await["node"]
             .take();
         assert_eq!(job["state"], "RUNNING");
@@ -420,15 +375,8 @@ async fn the_job_of_a_deleted_board_is_there_without_it() {
     submit_durably(&api, "a", json!([{ "member": "m", "score": 1 }])).await;
     let deployment = api.deployment();
     assert_eq!(run(deployment, &["rebuild", "--board", "a"]).0, 0);
-    api.data(
-        "mutation { deleteBoard(slug: \"a\") { deletedBoardId } }",
-        json!({}),
-    )
-    .await;
+    api.data("mutation { deleteBoard(slug: \"a\") { deletedBoardId } }", json!({})).await;
     let all = api.data(JOBS, json!({})).await;
     let job = &all["jobs"]["nodes"][0];
-    assert_eq!(
-        (&job["kind"], &job["board"]),
-        (&json!("REBUILD"), &Value::Null)
-    );
+    assert_eq!((&job["kind"], &job["board"]), (&json!("REBUILD"), &Value::Null));
 }

@@ -77,12 +77,8 @@ impl Listing {
 
     /// Asks for members' ranks and the neighbours of one, and holds both against the rows of its listing.
     pub(crate) async fn check_ranks(&self, api: &Api, rows: &[Row]) {
-        let mut members: Vec<&str> = rows
-            .iter()
-            .map(|row| row.member.as_str())
-            .rev()
-            .take(999)
-            .collect();
+        let mut members: Vec<&str> =
+            rows.iter().map(|row| row.member.as_str()).rev().take(999).collect();
         members.push("nobody");
         let centre = rows.len() / 2;
         let mut variables = self.variables();
@@ -115,11 +111,7 @@ pub(crate) async fn check_board(api: &Api, oracle: &Oracle) {
 pub(crate) async fn check_standings(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     for (number, ((window, period), expected)) in oracle.standings().into_iter().enumerate() {
-        let listing = Listing {
-            slug: slug.clone(),
-            window,
-            period,
-        };
+        let listing = Listing { slug: slug.clone(), window, period };
         let page = [2, 7, 1000][number % 3].max(expected.len() / 10);
         let way = [Way::Forward, Way::Backward][number / 3 % 2];
         let mut seen = vec![];
@@ -145,11 +137,7 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
         (deployment.number(&count).await >= accepted).then_some(())
     })
     .await;
-    assert_eq!(
-        deployment.number(&count).await,
-        accepted,
-        "events of {slug} in SQL"
-    );
+    assert_eq!(deployment.number(&count).await, accepted, "events of {slug} in SQL");
     let twice = format!(
         "SELECT event_id FROM score_event WHERE {of_board} AND event_id IS NOT NULL GROUP BY member, event_id HAVING COUNT(*) > 1"
     );
@@ -167,15 +155,10 @@ pub(crate) async fn check_all_time_in_sql(api: &Api, oracle: &Oracle) {
     let select = format!(
         "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no FROM board WHERE slug = '{slug}') AND segment = '' ORDER BY rank_key, member"
     );
-    let all = oracle
-        .standings()
-        .remove(&(Window::All, "all".to_owned()))
-        .unwrap_or_default();
+    let all = oracle.standings().remove(&(Window::All, "all".to_owned())).unwrap_or_default();
     let raw = |row: &Row| row.score.replace('.', "").parse::<i64>().unwrap();
-    let expected: Vec<String> = all
-        .iter()
-        .map(|row| format!("{} {}", raw(row), row.member))
-        .collect();
+    let expected: Vec<String> =
+        all.iter().map(|row| format!("{} {}", raw(row), row.member)).collect();
     let what = format!("the all-time standings of {slug} are in SQL as {expected:?}");
     until(&what, async || {
         let rows: Vec<String> = api.deployment().column(&select).await;

@@ -19,10 +19,7 @@ pub(crate) async fn create_board(api: &Api, board: &Board) {
     let data = api.data(CREATE, json!({ "input": board.input() })).await;
     assert_eq!(data["createBoard"]["board"]["slug"], board.slug);
     if board.tie_break != "MEMBER" {
-        assert_eq!(
-            data["createBoard"]["board"]["tieBreakResolutionMs"],
-            board.tick_ms
-        );
+        assert_eq!(data["createBoard"]["board"]["tieBreakResolutionMs"], board.tick_ms);
     }
 }
 
@@ -40,9 +37,7 @@ pub(crate) async fn submit_durably(api: &Api, board: &str, scores: Value) -> Val
 
 /// Submits a batch of events to a service that is well: what became of each.
 pub(crate) async fn submit_events(api: &Api, board: &Board, events: &[Event]) -> Vec<Verdict> {
-    let answers = try_submit(api, board, events)
-        .await
-        .expect("the service answers");
+    let answers = try_submit(api, board, events).await.expect("the service answers");
     let verdicts = answers.iter().map(|answer| {
         answer.unwrap_or_else(|code| panic!("a score of {} was answered with {code}", board.slug))
     });
@@ -54,15 +49,9 @@ pub(crate) type Outcome = Result<Verdict, &'static str>;
 
 /// Submits a batch of events; nothing where no answer came.
 pub(crate) async fn try_submit(api: &Api, board: &Board, events: &[Event]) -> Option<Vec<Outcome>> {
-    let scores: Vec<Value> = events
-        .iter()
-        .map(|event| board.score_input(event))
-        .collect();
+    let scores: Vec<Value> = events.iter().map(|event| board.score_input(event)).collect();
     let variables = json!({ "board": board.slug, "scores": scores, "ack": "APPLIED" });
-    let answer = api
-        .try_ask(Some(api.token()), SUBMIT, variables)
-        .await
-        .ok()?;
+    let answer = api.try_ask(Some(api.token()), SUBMIT, variables).await.ok()?;
     if answer.body.get("errors").is_some() {
         // A load knows no other reason: its requests are well-formed and its token is good.
         assert_eq!(answer.codes(), ["UNAVAILABLE"], "{:?}", answer.body);
@@ -71,17 +60,9 @@ pub(crate) async fn try_submit(api: &Api, board: &Board, events: &[Event]) -> Op
     let payload = &answer.body["data"]["submitScores"];
     let results = payload["results"].as_array().unwrap();
     assert_eq!(results.len(), events.len());
-    let outcomes: Vec<Outcome> = results
-        .iter()
-        .zip(events)
-        .map(|(result, event)| outcome(result, event))
-        .collect();
-    let count = |verdict| {
-        outcomes
-            .iter()
-            .filter(|outcome| **outcome == Ok(verdict))
-            .count()
-    };
+    let outcomes: Vec<Outcome> =
+        results.iter().zip(events).map(|(result, event)| outcome(result, event)).collect();
+    let count = |verdict| outcomes.iter().filter(|outcome| **outcome == Ok(verdict)).count();
     assert_eq!(payload["accepted"], count(Verdict::Applied));
     assert_eq!(payload["duplicates"], count(Verdict::Duplicate));
     Some(outcomes)

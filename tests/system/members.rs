@@ -86,10 +86,7 @@ fn expected(prefix: &str) -> Vec<String> {
 async fn members_are_found_by_key_and_then_by_name_whatever_the_case() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let api = members(sql).await;
-        assert_eq!(
-            search(&api, "an").await,
-            ["an", "ann", "anna", "x2", "x3", "x1"]
-        );
+        assert_eq!(search(&api, "an").await, ["an", "ann", "anna", "x2", "x3", "x1"]);
         assert_eq!(search(&api, "Ä").await, ["Äz", "x5", "x4"]);
         assert_eq!(search(&api, "ä").await, ["x5", "x4"]);
         for prefix in [
@@ -113,11 +110,7 @@ async fn members_are_found_by_key_and_then_by_name_whatever_the_case() {
             "nobody",
             "\u{10FFFF}",
         ] {
-            assert_eq!(
-                search(&api, prefix).await,
-                expected(prefix),
-                "{prefix} {sql:?}"
-            );
+            assert_eq!(search(&api, prefix).await, expected(prefix), "{prefix} {sql:?}");
         }
     }
 }
@@ -140,12 +133,7 @@ async fn a_search_by_nothing_or_too_much_is_refused() {
     assert_eq!(search(&api, &long).await, [""; 0]);
     for (prefix, first, after, code) in [
         ("", json!(1), Value::Null, "BAD_USER_INPUT"),
-        (
-            &*format!("{long}a"),
-            json!(1),
-            Value::Null,
-            "BAD_USER_INPUT",
-        ),
+        (&*format!("{long}a"), json!(1), Value::Null, "BAD_USER_INPUT"),
         ("a\n", json!(1), Value::Null, "BAD_USER_INPUT"),
         ("a", json!(-1), Value::Null, "BAD_USER_INPUT"),
         ("a", json!(1001), Value::Null, "LIMIT_EXCEEDED"),

@@ -12,12 +12,7 @@ use crate::wait::until;
 
 /// Numbers by their names with labels.
 pub(crate) async fn metrics_of(api: &Api) -> BTreeMap<String, f64> {
-    let text = reqwest::get(format!("{}/metrics", api.url()))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
+    let text = reqwest::get(format!("{}/metrics", api.url())).await.unwrap().text().await.unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let measured = lines.map(|line| {
         let (name, value) = line.rsplit_once(' ').unwrap();
@@ -93,16 +88,10 @@ async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
     })
     .await;
     assert_eq!(sum(&measured, "laurel_sql_lag_commits{"), 1.0);
-    assert!(
-        !measured
-            .keys()
-            .any(|name| name.starts_with("laurel_integrity_schedule"))
-    );
+    assert!(!measured.keys().any(|name| name.starts_with("laurel_integrity_schedule")));
     let mut redis = deployment.redis().await;
-    let _: redis::RedisResult<()> = redis::cmd("SHUTDOWN")
-        .arg("NOSAVE")
-        .query_async(&mut redis)
-        .await;
+    let _: redis::RedisResult<()> =
+        redis::cmd("SHUTDOWN").arg("NOSAVE").query_async(&mut redis).await;
     until("Redis is down", async || {
         let measured = metrics_of(&api).await;
         (measured["laurel_up{store=\"redis\"}"] == 0.0).then_some(())
@@ -115,9 +104,7 @@ async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
 async fn it_is_open_metrics_and_needs_no_token() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start_with(&deployment, &["--public-reads", "false"]).await;
-    let answer = reqwest::get(format!("{}/metrics", api.url()))
-        .await
-        .unwrap();
+    let answer = reqwest::get(format!("{}/metrics", api.url())).await.unwrap();
     assert_eq!(answer.status(), 200);
     let media_type = answer.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
     assert!(media_type.starts_with("application/openmetrics-text"));

@@ -66,11 +66,8 @@ pub(crate) struct Oracle {
 impl Board {
     /// What `createBoard` takes.
     pub(crate) fn input(&self) -> Value {
-        let windows: Vec<Value> = self
-            .windows
-            .iter()
-            .map(|window| json!({ "name": window.to_string() }))
-            .collect();
+        let windows: Vec<Value> =
+            self.windows.iter().map(|window| json!({ "name": window.to_string() })).collect();
         let mut input = json!({
             "slug": self.slug, "direction": self.direction, "policy": self.policy, "tieBreak": self.tie_break,
             "decimals": self.decimals, "minScore": self.decimal(self.min), "maxScore": self.decimal(self.max),
@@ -93,9 +90,7 @@ impl Board {
 
     /// What a submission of an event takes.
     pub(crate) fn score_input(&self, event: &Event) -> Value {
-        let at = Timestamp::from_millisecond(event.at_ms)
-            .unwrap()
-            .to_string();
+        let at = Timestamp::from_millisecond(event.at_ms).unwrap().to_string();
         json!({ "member": event.member, "score": self.decimal(event.score), "at": at, "eventId": event.id })
     }
 
@@ -109,11 +104,7 @@ impl Board {
 
     /// The better of two scores is the smaller by this order.
     fn by_score(&self, a: i64, b: i64) -> Ordering {
-        if self.direction == "HIGH_FIRST" {
-            b.cmp(&a)
-        } else {
-            a.cmp(&b)
-        }
+        if self.direction == "HIGH_FIRST" { b.cmp(&a) } else { a.cmp(&b) }
     }
 
     fn by_tick(&self, a: i64, b: i64) -> Ordering {
@@ -127,11 +118,7 @@ impl Board {
     /// What a member with these events has: score and tick. SUM: the total, and the time of the latest; BEST: the best score,
     /// and the earliest time it was had; LATEST: the latest, the better one of those in the same tick.
     fn holding(&self, events: &[&Event]) -> (i64, i64) {
-        let ticks = || {
-            events
-                .iter()
-                .map(|event| event.at_ms.div_euclid(self.tick_ms))
-        };
+        let ticks = || events.iter().map(|event| event.at_ms.div_euclid(self.tick_ms));
         let best = |scores: &mut dyn Iterator<Item = i64>| {
             scores.min_by(|&a, &b| self.by_score(a, b)).unwrap()
         };
@@ -156,20 +143,12 @@ impl Oracle {
     /// A board without entries.
     pub(crate) fn new(board: Board) -> Self {
         let zone = parse_zone(board.zone).unwrap();
-        Self {
-            board,
-            zone,
-            accepted: vec![],
-            ids: BTreeSet::new(),
-        }
+        Self { board, zone, accepted: vec![], ids: BTreeSet::new() }
     }
 
     /// A board for which these events count, whatever became of others.
     pub(crate) fn of(board: Board, events: Vec<Event>) -> Self {
-        Self {
-            accepted: events,
-            ..Self::new(board)
-        }
+        Self { accepted: events, ..Self::new(board) }
     }
 
     /// The events accepted so far.
@@ -183,11 +162,7 @@ impl Oracle {
             && self.ids.contains(&(event.member.clone(), id.clone()))
         {
             let same = self.accepted.contains(event);
-            return if same {
-                Verdict::Duplicate
-            } else {
-                Verdict::Rejected
-            };
+            return if same { Verdict::Duplicate } else { Verdict::Rejected };
         }
         let in_range = (self.board.min..=self.board.max).contains(&event.score);
         if self.board.policy != "SUM" && !in_range {
@@ -198,8 +173,7 @@ impl Oracle {
             self.accepted.pop();
             return Verdict::Rejected;
         }
-        self.ids
-            .extend(event.id.clone().map(|id| (event.member.clone(), id)));
+        self.ids.extend(event.id.clone().map(|id| (event.member.clone(), id)));
         Verdict::Applied
     }
 
@@ -239,9 +213,7 @@ impl Oracle {
         let mut events: BTreeMap<(Window, String), BTreeMap<&str, Vec<&Event>>> = BTreeMap::new();
         for event in self.accepted.iter().filter(|event| meant(event)) {
             for &window in std::iter::once(&Window::All).chain(&self.board.windows) {
-                let members = events
-                    .entry((window, self.label(window, event)))
-                    .or_default();
+                let members = events.entry((window, self.label(window, event))).or_default();
                 members.entry(&event.member).or_default().push(event);
             }
         }
@@ -253,19 +225,16 @@ impl Oracle {
             .into_iter()
             .map(|(member, events)| (member, self.board.holding(&events)))
             .collect();
-        held.sort_by(
-            |(member, (score, tick)), (other, (other_score, other_tick))| {
-                let by_score = self.board.by_score(*score, *other_score);
-                by_score
-                    .then(self.board.by_tick(*tick, *other_tick))
-                    .then(member.as_bytes().cmp(other.as_bytes()))
-            },
-        );
+        held.sort_by(|(member, (score, tick)), (other, (other_score, other_tick))| {
+            let by_score = self.board.by_score(*score, *other_score);
+            by_score
+                .then(self.board.by_tick(*tick, *other_tick))
+                .then(member.as_bytes().cmp(other.as_bytes()))
+        });
         let size = held.len();
         let row = |(index, (member, (score, tick))): (usize, &(&str, (i64, i64)))| {
-            let better = held
-                .iter()
-                .filter(|(_, (other, _))| self.board.by_score(*other, *score).is_lt());
+            let better =
+                held.iter().filter(|(_, (other, _))| self.board.by_score(*other, *score).is_lt());
             let percentile = match size {
                 1 => 100.0,
                 _ => 100.0 * (size - 1 - index) as f64 / (size - 1) as f64,
@@ -276,10 +245,8 @@ impl Oracle {
                 score: self.board.decimal(*score),
                 rank: index as i64 + 1,
                 competition_rank: better.clone().count() as i64 + 1,
-                dense_rank: better
-                    .map(|(_, (score, _))| score)
-                    .collect::<BTreeSet<_>>()
-                    .len() as i64
+                dense_rank: better.map(|(_, (score, _))| score).collect::<BTreeSet<_>>().len()
+                    as i64
                     + 1,
                 reached_at: (self.board.tie_break != "MEMBER").then(|| format!("{reached:.3}")),
                 percentile: format!("{percentile:.6}"),

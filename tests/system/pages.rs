@@ -16,31 +16,20 @@ async fn page(api: &Api, variables: Value) -> (String, (bool, bool), (Value, Val
     let mut top = api.data(TOP, variables).await["board"]["standings"]["top"].take();
     assert_eq!(top["totalCount"], 5);
     let edges = top["edges"].as_array().unwrap();
-    let first = edges
-        .first()
-        .map(|edge| edge["node"]["rank"].as_i64().unwrap())
-        .unwrap_or_default();
+    let first =
+        edges.first().map(|edge| edge["node"]["rank"].as_i64().unwrap()).unwrap_or_default();
     for (edge, rank) in edges.iter().zip(first..) {
         assert_eq!(edge["node"]["rank"], rank);
     }
-    let members: Vec<&str> = edges
-        .iter()
-        .map(|edge| edge["node"]["member"]["key"].as_str().unwrap())
-        .collect();
+    let members: Vec<&str> =
+        edges.iter().map(|edge| edge["node"]["member"]["key"].as_str().unwrap()).collect();
     let cursors = (
-        edges
-            .first()
-            .map_or(Value::Null, |edge| edge["cursor"].clone()),
-        edges
-            .last()
-            .map_or(Value::Null, |edge| edge["cursor"].clone()),
+        edges.first().map_or(Value::Null, |edge| edge["cursor"].clone()),
+        edges.last().map_or(Value::Null, |edge| edge["cursor"].clone()),
     );
     let members = members.join(" ");
     let info = top["pageInfo"].take();
-    assert_eq!(
-        (&info["startCursor"], &info["endCursor"]),
-        (&cursors.0, &cursors.1)
-    );
+    assert_eq!((&info["startCursor"], &info["endCursor"]), (&cursors.0, &cursors.1));
     let more = (info["hasPreviousPage"] == true, info["hasNextPage"] == true);
     (members, more, cursors)
 }
@@ -68,10 +57,7 @@ async fn a_page_begins_at_its_offset_or_is_empty_beyond_the_end() {
     let (members, more, _) = page(&api, json!({ "offset": 3, "first": 1 })).await;
     assert_eq!((members.as_str(), more), ("dee", (true, true)));
     let (members, more, _) = page(&api, json!({ "offset": 0 })).await;
-    assert_eq!(
-        (members.as_str(), more),
-        ("ann cy bob dee eve", (false, false))
-    );
+    assert_eq!((members.as_str(), more), ("ann cy bob dee eve", (false, false)));
     for beyond in [json!({ "offset": 5 }), json!({ "offset": 2_000_000_000 })] {
         let (members, more, _) = page(&api, beyond).await;
         assert_eq!((members.as_str(), more), ("", (true, false)));
@@ -106,19 +92,10 @@ async fn neighbors_are_the_entries_around_a_member() {
     ] {
         let variables = json!({ "member": member, "above": above, "below": below });
         let data = api.data(text, variables).await;
-        let neighbors = data["board"]["standings"]["neighbors"]
-            .as_array()
-            .unwrap()
-            .clone();
+        let neighbors = data["board"]["standings"]["neighbors"].as_array().unwrap().clone();
         let said: Vec<String> = neighbors
             .iter()
-            .map(|entry| {
-                format!(
-                    "{} {}",
-                    entry["rank"],
-                    entry["member"]["key"].as_str().unwrap()
-                )
-            })
+            .map(|entry| format!("{} {}", entry["rank"], entry["member"]["key"].as_str().unwrap()))
             .collect();
         assert_eq!(said.join(" "), expected, "{member} {above} {below}");
     }
@@ -138,9 +115,7 @@ async fn a_cursor_continues_the_period_it_came_from() {
         next,
         json!({ "rank": 3, "member": { "key": "bob" }, "standings": { "period": { "label": "2025-09-03" } } })
     );
-    let refused = api
-        .query(text, json!({ "after": cursor, "period": "2025-09-04" }))
-        .await;
+    let refused = api.query(text, json!({ "after": cursor, "period": "2025-09-04" })).await;
     assert_eq!(refused["errors"][0]["extensions"]["code"], "BAD_USER_INPUT");
 }
 
@@ -149,9 +124,7 @@ async fn an_answer_has_its_fields_in_the_order_asked() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let query = "%7Bviewer%7Bscopes%7D%20boards%7BtotalCount%20nodes%7Bslug%7D%7D%20__typename%7D";
-    let answer = reqwest::get(format!("{}/graphql?query={query}", api.url()))
-        .await
-        .unwrap();
+    let answer = reqwest::get(format!("{}/graphql?query={query}", api.url())).await.unwrap();
     let expected =
         r#"{"data":{"viewer":null,"boards":{"totalCount":0,"nodes":[]},"__typename":"Query"}}"#;
     assert_eq!(answer.text().await.unwrap(), expected);

@@ -34,14 +34,8 @@ async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
     let mut next_start = Value::Null;
     for node in nodes.iter().filter(|_| window != Window::All) {
         // Newest first, and none overlaps another.
-        let (start, end) = (
-            node["start"].as_str().unwrap(),
-            node["end"].as_str().unwrap(),
-        );
-        assert!(
-            start < end && next_start.as_str().is_none_or(|next| end <= next),
-            "{nodes:?}"
-        );
+        let (start, end) = (node["start"].as_str().unwrap(), node["end"].as_str().unwrap());
+        assert!(start < end && next_start.as_str().is_none_or(|next| end <= next), "{nodes:?}");
         next_start = json!(start);
         assert_eq!(node["sealed"], false);
     }
@@ -51,12 +45,7 @@ async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
 async fn check(api: &Api, oracle: &Oracle) {
     for &window in [Window::All].iter().chain(&oracle.board.windows) {
         let seen = labels(api, &oracle.board.slug, window).await;
-        assert_eq!(
-            seen,
-            oracle.periods(window),
-            "{window} of {:?}",
-            oracle.board
-        );
+        assert_eq!(seen, oracle.periods(window), "{window} of {:?}", oracle.board);
     }
 }
 
@@ -100,12 +89,8 @@ async fn check_random(sql: Sql, shards: u16) {
     }
     // A member and all that was only its own leave, and come back.
     for member in ["m1", "m2", "m3"] {
-        let left: Vec<Event> = oracle
-            .accepted()
-            .iter()
-            .filter(|event| event.member != member)
-            .cloned()
-            .collect();
+        let left: Vec<Event> =
+            oracle.accepted().iter().filter(|event| event.member != member).cloned().collect();
         let without = Oracle::of(board.clone(), left);
         assert_eq!(
             api.data(REMOVE, json!({ "member": member })).await["removeEntry"]["removed"],
@@ -142,12 +127,7 @@ async fn check_random(sql: Sql, shards: u16) {
             api.data(VOID, json!({ "id": seen.await["id"] })).await["voidEvent"]["voided"],
             true
         );
-        oracle.submit(&Event {
-            member: "m0".into(),
-            score: 1,
-            at_ms: 1_761_440_400_000,
-            id: None,
-        });
+        oracle.submit(&Event { member: "m0".into(), score: 1, at_ms: 1_761_440_400_000, id: None });
         check(&api, &oracle).await;
     }
     survives(&deployment, &api, &oracle).await;
@@ -167,38 +147,20 @@ async fn survives(deployment: &Deployment, api: &Api, oracle: &Oracle) {
     let oracle = Oracle::of(oracle.board.clone(), events);
     for _ in 0..2 {
         let flush = redis::cmd("FLUSHALL");
-        flush
-            .query_async::<()>(&mut deployment.redis().await)
-            .await
-            .unwrap();
+        flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
         check(api, &oracle).await;
         let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-        assert!(
-            rebuilt.status.success(),
-            "{}",
-            String::from_utf8_lossy(&rebuilt.stderr)
-        );
+        assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
         check(api, &oracle).await;
     }
     // Of a list that is gone a rebuild makes a new one.
     let mut redis = deployment.redis().await;
-    let lists: Vec<String> = redis::cmd("KEYS")
-        .arg("laurel:*:periods:*")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let lists: Vec<String> =
+        redis::cmd("KEYS").arg("laurel:*:periods:*").query_async(&mut redis).await.unwrap();
     assert!(!lists.is_empty());
-    redis::cmd("DEL")
-        .arg(&lists)
-        .query_async::<()>(&mut redis)
-        .await
-        .unwrap();
+    redis::cmd("DEL").arg(&lists).query_async::<()>(&mut redis).await.unwrap();
     let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-    assert!(
-        rebuilt.status.success(),
-        "{}",
-        String::from_utf8_lossy(&rebuilt.stderr)
-    );
+    assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
     check(api, &oracle).await;
 }
 
@@ -228,10 +190,7 @@ async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_re
         ("daily", json!({ "first": 1001 }), "LIMIT_EXCEEDED"),
     ] {
         let mut variables = json!({ "slug": "b", "window": window });
-        variables
-            .as_object_mut()
-            .unwrap()
-            .extend(page.as_object().unwrap().clone());
+        variables.as_object_mut().unwrap().extend(page.as_object().unwrap().clone());
         let answer = api.ask(Some(api.token()), PERIODS, variables.clone()).await;
         assert_eq!(answer.codes(), [code], "{variables}");
     }
@@ -242,20 +201,13 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.data("mutation { createBoard(input: { slug: \"b\", shards: 4, windows: [{ name: \"hourly\" }] }) { board { id } } }", json!({})).await;
-    let at = |hour: i64| {
-        jiff::Timestamp::from_second(1_700_000_000 + hour * 3600)
-            .unwrap()
-            .to_string()
-    };
+    let at =
+        |hour: i64| jiff::Timestamp::from_second(1_700_000_000 + hour * 3600).unwrap().to_string();
     // One shard has 1,100 hours, the others have a few.
     for hours in [0..1000, 1000..1100] {
-        let scores: Vec<Value> = hours
-            .map(|hour| json!({ "member": "ann", "score": 1, "at": at(hour) }))
-            .collect();
-        assert_eq!(
-            submit_durably(&api, "b", json!(scores)).await["rejected"],
-            0
-        );
+        let scores: Vec<Value> =
+            hours.map(|hour| json!({ "member": "ann", "score": 1, "at": at(hour) })).collect();
+        assert_eq!(submit_durably(&api, "b", json!(scores)).await["rejected"], 0);
     }
     let others: Vec<Value> = (0..60).map(|number| json!({ "member": format!("m{}", number % 9), "score": 1, "at": at(1_130 - number * 20) })).collect();
     submit_durably(&api, "b", json!(others)).await;
@@ -284,8 +236,5 @@ async fn periods_are_listed_by_a_process_that_starts_later() {
     signal("TERM", api.pid());
     assert!(api.wait_until_stopped().await.success());
     let api = Api::start(&deployment).await;
-    assert_eq!(
-        labels(&api, "b", Window::Monthly).await,
-        ["2025-03", "2024-12"]
-    );
+    assert_eq!(labels(&api, "b", Window::Monthly).await, ["2025-03", "2024-12"]);
 }

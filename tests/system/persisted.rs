@@ -30,20 +30,14 @@ impl Got {
     }
 
     fn header(&self, name: reqwest::header::HeaderName) -> &str {
-        self.headers
-            .get(name)
-            .map_or("", |value| value.to_str().unwrap())
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
 
 async fn api_with(arguments: &[&str]) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start_with(&deployment, arguments).await;
-    api.data(
-        "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }",
-        json!({}),
-    )
-    .await;
+    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
     api
 }
@@ -99,10 +93,7 @@ async fn a_query_is_known_by_its_hash_once_it_was_sent_with_it() {
     let sha = hash(TOP);
     let unknown = get_persisted(&api, None, &sha).await;
     assert_eq!(unknown.status, StatusCode::OK);
-    assert_eq!(
-        unknown.json()["errors"][0]["message"],
-        "PersistedQueryNotFound"
-    );
+    assert_eq!(unknown.json()["errors"][0]["message"], "PersistedQueryNotFound");
     assert_eq!(unknown.code(), "PERSISTED_QUERY_NOT_FOUND");
     assert_eq!(unknown.header(CACHE_CONTROL), "no-store");
     let data =
@@ -118,11 +109,7 @@ async fn a_query_is_known_by_its_hash_once_it_was_sent_with_it() {
         (Some(""), &*sha, Some("BAD_USER_INPUT")),
         (None, &*sha.to_uppercase(), Some("BAD_USER_INPUT")),
         (None, &sha[1..], Some("BAD_USER_INPUT")),
-        (
-            None,
-            &*hash("{ __typename }"),
-            Some("PERSISTED_QUERY_NOT_FOUND"),
-        ),
+        (None, &*hash("{ __typename }"), Some("PERSISTED_QUERY_NOT_FOUND")),
     ] {
         let answer = post_persisted(&api, query, hash).await;
         let expected = code.map_or(Value::Null, Value::from);
@@ -140,11 +127,9 @@ async fn what_may_not_run_is_not_kept() {
     let long = format!("{{ __typename }} # {}", "x".repeat(64 << 10));
     let costly =
         "{ boards(first: 1000) { nodes { standings { top(first: 1000) { nodes { rank } } } } } }";
-    for (query, code) in [
-        (&*long, "LIMIT_EXCEEDED"),
-        (costly, "LIMIT_EXCEEDED"),
-        ("{ unknown", "BAD_USER_INPUT"),
-    ] {
+    for (query, code) in
+        [(&*long, "LIMIT_EXCEEDED"), (costly, "LIMIT_EXCEEDED"), ("{ unknown", "BAD_USER_INPUT")]
+    {
         let sha = hash(query);
         let refused = post_persisted(&api, Some(query), &sha).await;
         assert_eq!(refused.code(), code);
@@ -228,10 +213,8 @@ async fn an_answer_for_all_has_a_tag_and_an_age_and_another_one_neither() {
         assert_ne!(changed.headers[ETAG], tags[1]);
 
         let private = [("query", "{ viewer { scopes } board(slug: \"b\") { id } }")];
-        let faulty = [(
-            "query",
-            "{ board(slug: \"b\") { standings { entryAt(rank: 0) { rank } } } }",
-        )];
+        let faulty =
+            [("query", "{ board(slug: \"b\") { standings { entryAt(rank: 0) { rank } } } }")];
         let authorized = (AUTHORIZATION.as_str(), &*bearer);
         for (asked, headers) in [
             (&asked, vec![authorized]),

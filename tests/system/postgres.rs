@@ -43,9 +43,7 @@ pub(crate) async fn new_database() -> String {
     let name = format!("laurel_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
     let url = |name: &str| format!("postgres://postgres@127.0.0.1:{}/{name}", server.port);
     let db = Database::connect(url("postgres")).await.unwrap();
-    db.execute_unprepared(&format!("CREATE DATABASE {name}"))
-        .await
-        .unwrap();
+    db.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
     db.close().await.unwrap();
     url(&name)
 }
@@ -56,11 +54,7 @@ impl Postgres {
             .and_then(|listener| listener.local_addr())
             .unwrap()
             .port();
-        let dir = tempfile::Builder::new()
-            .prefix("laurel-postgres-")
-            .tempdir()
-            .unwrap()
-            .keep();
+        let dir = tempfile::Builder::new().prefix("laurel-postgres-").tempdir().unwrap().keep();
         let mut watchdog = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
             .args([&dir, &programs()])
@@ -75,10 +69,7 @@ impl Postgres {
         let output = watchdog.stdout.take().unwrap();
         BufReader::new(output).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "PostgreSQL does not start");
-        Self {
-            port,
-            _watchdog: watchdog,
-        }
+        Self { port, _watchdog: watchdog }
     }
 }
 
@@ -89,12 +80,9 @@ fn programs() -> PathBuf {
         |_| PathBuf::new(),
         |output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()),
     );
-    let debian = std::fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten();
-    let mut places: Vec<PathBuf> = debian
-        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
-        .collect();
+    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let mut places: Vec<PathBuf> =
+        debian.filter_map(|entry| Some(entry.ok()?.path().join("bin"))).collect();
     places.sort();
     places.push(told);
     places

@@ -26,20 +26,15 @@ pub(crate) fn root() -> PathBuf {
 
 /// Sends a signal to a process.
 pub(crate) fn signal(name: &str, pid: u32) {
-    let status = Command::new("kill")
-        .args([&format!("-{name}"), &pid.to_string()])
-        .status()
-        .unwrap();
+    let status =
+        Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
     assert!(status.success(), "signal {name} to {pid}");
 }
 
 /// Builds a package with the profile and the target directory of this test, and says where its program is.
 fn build(package: &str) -> PathBuf {
     let this = std::env::current_exe().unwrap();
-    let profile_dir = this
-        .ancestors()
-        .nth(2)
-        .expect("a test lies in <target>/<profile>/deps");
+    let profile_dir = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps");
     let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(other) => other,

@@ -11,10 +11,7 @@ use crate::repair::{named, set};
 async fn a_board_without_events_since_is_proven_clean_without_its_history() {
     let mut board = Corrupted::new(Sql::Sqlite, 4).await;
     let proven = |found: &Value| {
-        (
-            found["proven"]["by_digest"].clone(),
-            found["proven"]["by_history"].clone(),
-        )
+        (found["proven"]["by_digest"].clone(), found["proven"]["by_history"].clone())
     };
     let (_, found) = board.run(&["diff"]);
     assert_eq!(proven(&found), (json!(0), json!(4)), "{found}");
@@ -40,9 +37,7 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
     assert_eq!(proven(&found), (json!(3), json!(1)), "{found}");
     // What is spoilt by hand without an event is seen, wherever it is.
     let (key, double) = board.entry("m05", "daily:2026-02-10").await;
-    board
-        .set(&key, f64::from_bits(double.to_bits() + 1), "m05")
-        .await;
+    board.set(&key, f64::from_bits(double.to_bits() + 1), "m05").await;
     let (code, found) = board.run(&["diff", "--board", "b"]);
     assert_eq!((code, proven(&found)), (3, (json!(3), json!(0))), "{found}");
     board.set(&key, double, "m05").await;
@@ -77,18 +72,14 @@ async fn redis_is_compared_with_the_rows_of_standings_alone() {
     let (day, double) = board.entry("m06", "daily:2026-02-11").await;
     let () = board.redis(&["ZREM", &key, "m05"]).await;
     board.set(&key, 1.5, "m07").await;
-    board
-        .set(&day, f64::from_bits(double.to_bits() + 1), "m06")
-        .await;
+    board.set(&day, f64::from_bits(double.to_bits() + 1), "m06").await;
     let (code, found) = board.run(&["diff", "--against", "standings"]);
     assert_eq!((code, found["checked"].as_i64()), (3, Some(40)), "{found}");
     let kinds = [("MISSING", "ENTRY", "m05"), ("WRONG_SCORE", "ENTRY", "m07")];
     assert_eq!(named(&found), set(&kinds), "{found}");
     let (code, found) = board.run(&["diff", "--against", "standings", "--repair"]);
     assert_eq!((code, named(&found)), (0, set(&kinds)), "{found}");
-    board
-        .repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m06")], &whole)
-        .await;
+    board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m06")], &whole).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,12 +107,7 @@ async fn a_repair_beside_writers_puts_right_what_was_spoilt() {
     let mut spoil = async || {
         let mut runs = vec![];
         for _ in 0..3 {
-            let () = redis::cmd("ZREM")
-                .arg(&key)
-                .arg("m00")
-                .query_async(&mut other)
-                .await
-                .unwrap();
+            let () = redis::cmd("ZREM").arg(&key).arg("m00").query_async(&mut other).await.unwrap();
             let () = redis::cmd("ZADD")
                 .arg(&month)
                 .arg(format!("{:.16e}", f64::from_bits(double.to_bits() + 1)))
@@ -137,13 +123,7 @@ async fn a_repair_beside_writers_puts_right_what_was_spoilt() {
     for (code, found) in runs {
         assert_eq!(
             (code, named(&found)),
-            (
-                0,
-                set(&[
-                    ("MISSING", "ENTRY", "m00"),
-                    ("WRONG_TIE_BREAK", "ENTRY", "m01")
-                ])
-            ),
+            (0, set(&[("MISSING", "ENTRY", "m00"), ("WRONG_TIE_BREAK", "ENTRY", "m01")])),
             "{found}"
         );
         assert!(
@@ -159,14 +139,9 @@ async fn a_repair_beside_writers_puts_right_what_was_spoilt() {
 /// What `analytics` ends with and says, beside whatever else this test does.
 async fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value) {
     let mut command = deployment.analytics_command(arguments);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap())
-        .await
-        .unwrap();
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     let code = output.status.code().unwrap();
     assert!(code != 1 && code != 2, "{arguments:?}: {error}");
-    (
-        code,
-        serde_json::from_slice(&output.stdout).unwrap_or_default(),
-    )
+    (code, serde_json::from_slice(&output.stdout).unwrap_or_default())
 }

@@ -41,11 +41,8 @@ async fn any_game_in_sixteen_shards_ends_as_the_rules_say_on_postgres() {
 
 async fn check_games(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
-    let apis = futures::join!(
-        Api::start(&deployment),
-        Api::start(&deployment),
-        Api::start(&deployment)
-    );
+    let apis =
+        futures::join!(Api::start(&deployment), Api::start(&deployment), Api::start(&deployment));
     let apis = [apis.0, apis.1, apis.2];
     check_in_any_order(&apis, shards).await;
     check_in_order(&apis, shards).await;
@@ -58,53 +55,27 @@ async fn check_in_any_order(apis: &[Api], shards: u16) {
     let mut work = vec![];
     for game in &games {
         create_board(&apis[0], &game.board).await;
-        work.extend(
-            batches(&mut rng, &game.events)
-                .into_iter()
-                .map(|batch| (&game.board, batch)),
-        );
+        work.extend(batches(&mut rng, &game.events).into_iter().map(|batch| (&game.board, batch)));
     }
     work.shuffle(&mut rng);
     let sent = stream::iter(work.iter().enumerate())
         .map(async |(number, (board, batch))| {
-            (
-                &board.slug,
-                submit_events(&apis[number % apis.len()], board, batch).await,
-            )
+            (&board.slug, submit_events(&apis[number % apis.len()], board, batch).await)
         })
         .buffer_unordered(SENDERS);
     let answers: Vec<_> = sent.collect().await;
     for (number, game) in games.iter().enumerate() {
         let mut oracle = Oracle::new(game.board.clone());
-        let expected: Vec<Verdict> = game
-            .events
-            .iter()
-            .map(|event| oracle.submit(event))
-            .collect();
-        let told = answers
-            .iter()
-            .filter(|(slug, _)| **slug == game.board.slug)
-            .flat_map(|(_, told)| told);
+        let expected: Vec<Verdict> = game.events.iter().map(|event| oracle.submit(event)).collect();
+        let told =
+            answers.iter().filter(|(slug, _)| **slug == game.board.slug).flat_map(|(_, told)| told);
         let mut told: Vec<Verdict> = told.copied().collect();
         let count = |verdicts: &[Verdict]| {
-            verdicts
-                .iter()
-                .filter(|verdict| **verdict == Verdict::Duplicate)
-                .count()
+            verdicts.iter().filter(|verdict| **verdict == Verdict::Duplicate).count()
         };
-        assert_eq!(
-            count(&told),
-            count(&expected),
-            "duplicates of {}",
-            game.board.slug
-        );
+        assert_eq!(count(&told), count(&expected), "duplicates of {}", game.board.slug);
         told.retain(|verdict| *verdict == Verdict::Applied);
-        assert_eq!(
-            told.len(),
-            oracle.accepted().len(),
-            "accepted by {}",
-            game.board.slug
-        );
+        assert_eq!(told.len(), oracle.accepted().len(), "accepted by {}", game.board.slug);
         check_board(&apis[number % apis.len()], &oracle).await;
     }
 }
@@ -123,18 +94,12 @@ async fn check_in_order(apis: &[Api], shards: u16) {
                 .iter()
                 .map(|batch| batch.iter().map(|event| oracle.submit(event)).collect())
                 .collect();
-            rejected += verdicts
-                .iter()
-                .flatten()
-                .filter(|verdict| **verdict == Verdict::Rejected)
-                .count();
+            rejected +=
+                verdicts.iter().flatten().filter(|verdict| **verdict == Verdict::Rejected).count();
             (oracle, batches, verdicts)
         })
         .collect();
-    assert!(
-        rejected > 100,
-        "a game that rejects {rejected} tests little"
-    );
+    assert!(rejected > 100, "a game that rejects {rejected} tests little");
     stream::iter(work)
         .for_each_concurrent(BOARDS, async |(oracle, batches, verdicts)| {
             create_board(&apis[0], &oracle.board).await;

@@ -40,9 +40,7 @@ const STEPS: [&str; 9] = [
 /// Runs a command of `analytics` to its end, beside others.
 async fn analytics(deployment: &Arc<Deployment>, arguments: &[&str]) -> Output {
     let mut command = deployment.analytics_command(arguments);
-    tokio::task::spawn_blocking(move || command.output().unwrap())
-        .await
-        .unwrap()
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
 /// Rebuilds a board; its figures.
@@ -62,18 +60,11 @@ fn begin(deployment: &Arc<Deployment>, slug: &str) -> JoinHandle<Value> {
 /// The keys of staged standings, and how long they live, in milliseconds.
 async fn stages(deployment: &Deployment) -> Vec<(String, i64)> {
     let mut redis = deployment.redis().await;
-    let keys: Vec<String> = redis::cmd("KEYS")
-        .arg("laurel:*:stage:*")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg("laurel:*:stage:*").query_async(&mut redis).await.unwrap();
     let mut stages = vec![];
     for key in keys {
-        let lives_ms: i64 = redis::cmd("PTTL")
-            .arg(&key)
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let lives_ms: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut redis).await.unwrap();
         stages.push((key, lives_ms));
     }
     stages
@@ -82,14 +73,9 @@ async fn stages(deployment: &Deployment) -> Vec<(String, i64)> {
 /// Somebody who never played is in all standings in Redis, and in SQL.
 pub(crate) async fn corrupt(deployment: &Deployment, slug: &str) {
     let mut redis = deployment.redis().await;
-    let no = deployment
-        .number(&format!("SELECT no FROM board WHERE slug = '{slug}'"))
-        .await;
-    let keys: Vec<String> = redis::cmd("KEYS")
-        .arg(format!("laurel:*:z:{no}.*"))
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let no = deployment.number(&format!("SELECT no FROM board WHERE slug = '{slug}'")).await;
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg(format!("laurel:*:z:{no}.*")).query_async(&mut redis).await.unwrap();
     assert!(!keys.is_empty());
     for key in &keys {
         let add = redis::cmd("ZADD").arg(key).arg("1.5").arg("nobody").clone();
@@ -266,10 +252,7 @@ async fn a_rebuild_beside_a_steady_load_is_exact_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebuild_outlives_a_redis_that_is_killed() {
     let mut rng = seeded();
-    for (number, sql) in [Sql::Sqlite, Sql::Postgres, Sql::Sqlite]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, sql) in [Sql::Sqlite, Sql::Postgres, Sql::Sqlite].into_iter().enumerate() {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
         let load = Load::new(&mut rng, number);
@@ -296,9 +279,7 @@ async fn a_rebuild_outlives_an_emptied_redis() {
     let api = Api::start(&deployment).await;
     let mut history = History::new(every_game(&mut rng, 2, Range::Wide, 1).swap_remove(0).board);
     create_board(&api, &history.board).await;
-    let events = every_game(&mut rng, 2, Range::Wide, 40)
-        .swap_remove(0)
-        .events;
+    let events = every_game(&mut rng, 2, Range::Wide, 40).swap_remove(0).events;
     play(&mut rng, &api, &mut history, &events).await;
     for _ in 0..6 {
         let slug = history.board.slug.clone();
@@ -350,11 +331,7 @@ async fn a_redis_out_of_memory_keeps_its_board_and_no_stage() {
     check(&api, &history).await;
     let memory = async |bytes: &str| {
         let mut redis = deployment.redis().await;
-        let set = redis::cmd("CONFIG")
-            .arg("SET")
-            .arg("maxmemory")
-            .arg(bytes)
-            .clone();
+        let set = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).clone();
         let () = set.query_async(&mut redis).await.unwrap();
     };
     memory("1").await;

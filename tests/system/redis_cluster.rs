@@ -40,9 +40,7 @@ impl RedisCluster {
             let child = Mutex::new(spawn(&dir, port));
             Server { dir, port, child }
         };
-        let cluster = Self {
-            servers: (0..2 * MASTERS).map(start).collect(),
-        };
+        let cluster = Self { servers: (0..2 * MASTERS).map(start).collect() };
         for server in &cluster.servers {
             until_blocking("a server of the cluster answers", || {
                 server.try_ask::<String>(&["PING"])
@@ -64,11 +62,7 @@ impl RedisCluster {
     /// Its URL: two of its servers.
     pub(crate) fn url(&self) -> String {
         let (first, last) = (&self.servers[0], &self.servers[2 * MASTERS - 1]);
-        format!(
-            "redis://{},{}?cluster=true",
-            first.address(),
-            last.address()
-        )
+        format!("redis://{},{}?cluster=true", first.address(), last.address())
     }
 
     /// The plain URL of one of its servers.
@@ -94,9 +88,7 @@ impl RedisCluster {
 
     /// Whether a server answers for a key; else it names another one.
     pub(crate) fn has(&self, port: u16, key: &str) -> bool {
-        self.server(port)
-            .try_ask::<Option<String>>(&["GET", key])
-            .is_some()
+        self.server(port).try_ask::<Option<String>>(&["GET", key]).is_some()
     }
 
     /// The replica of a master.
@@ -192,10 +184,7 @@ impl RedisCluster {
     }
 
     fn server(&self, port: u16) -> &Server {
-        self.servers
-            .iter()
-            .find(|server| server.port == port)
-            .unwrap()
+        self.servers.iter().find(|server| server.port == port).unwrap()
     }
 }
 
@@ -240,9 +229,7 @@ impl Drop for RedisCluster {
 fn spawn(dir: &Path, port: u16) -> Child {
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
-    command
-        .args(["--save", "", "--appendonly", "yes", "--dir"])
-        .arg(dir);
+    command.args(["--save", "", "--appendonly", "yes", "--dir"]).arg(dir);
     command.args(["--cluster-enabled", "yes", "--cluster-node-timeout"]);
     command.arg(NODE_TIMEOUT_MS.to_string());
     // Else a replica waits five seconds for others that want the same.

@@ -31,10 +31,7 @@ impl RedisServer {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed");
-        let server = Self {
-            child,
-            url: format!("redis+unix://{}", socket.display()),
-        };
+        let server = Self { child, url: format!("redis+unix://{}", socket.display()) };
         let client = redis::Client::open(server.url()).unwrap();
         until_blocking("redis-server answers", || {
             let mut connection = client.get_connection().ok()?;

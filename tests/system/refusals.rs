@@ -26,10 +26,7 @@ async fn a_board_that_cannot_be_is_refused() {
     let (_deployment, api) = race().await;
     let refused = async |change: Value, code: &str, says: &str| {
         let mut input = json!({ "slug": "other" });
-        input
-            .as_object_mut()
-            .unwrap()
-            .extend(change.as_object().unwrap().clone());
+        input.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         check(&api, CREATE, json!({ "input": input }), code, says).await;
     };
     refused(json!({ "slug": "race" }), "ALREADY_EXISTS", "race").await;
@@ -49,18 +46,9 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "maxScore": "1.5" }), "maxScore"),
         (json!({ "maxScore": "9007199254740991" }), "tie-break"),
         (json!({ "tieBreakResolutionMs": 7 }), "1000"),
-        (
-            json!({ "tieBreakResolutionMs": -1 }),
-            "tieBreakResolutionMs",
-        ),
-        (
-            json!({ "tieBreak": "MEMBER", "tieBreakResolutionMs": 1000 }),
-            "MEMBER",
-        ),
-        (
-            json!({ "tieBreak": "MEMBER", "policy": "LATEST" }),
-            "EARLIEST and LATEST",
-        ),
+        (json!({ "tieBreakResolutionMs": -1 }), "tieBreakResolutionMs"),
+        (json!({ "tieBreak": "MEMBER", "tieBreakResolutionMs": 1000 }), "MEMBER"),
+        (json!({ "tieBreak": "MEMBER", "policy": "LATEST" }), "EARLIEST and LATEST"),
         (json!({ "timeZone": "Mars/Olympus" }), "IANA"),
         (json!({ "shards": 3 }), "power of two"),
         (json!({ "shards": 32 }), "16"),
@@ -74,15 +62,9 @@ async fn a_board_that_cannot_be_is_refused() {
             json!({ "windows": [{ "name": "decay:7d" }], "policy": "BEST" }),
             "policy SUM and direction HIGH_FIRST",
         ),
-        (
-            json!({ "windows": [{ "name": "daily" }, { "name": "daily" }] }),
-            "twice",
-        ),
+        (json!({ "windows": [{ "name": "daily" }, { "name": "daily" }] }), "twice"),
         (json!({ "maxScore": 1.5 }), "string"),
-        (
-            json!({ "maxScore": 1_234_567_890_123_456_i64 }),
-            "15 digits",
-        ),
+        (json!({ "maxScore": 1_234_567_890_123_456_i64 }), "15 digits"),
         (json!({ "direction": "SIDEWAYS" }), ""),
     ] {
         refused(change, "BAD_USER_INPUT", says).await;
@@ -95,56 +77,24 @@ async fn a_score_that_cannot_count_is_refused_for_itself() {
     let future = (Timestamp::now() + Duration::from_secs(60)).to_string();
     let long = "x".repeat(129);
     for (score, code, says) in [
-        (
-            json!({ "member": "", "score": 1 }),
-            "BAD_USER_INPUT",
-            "1 to 128",
-        ),
-        (
-            json!({ "member": long, "score": 1 }),
-            "BAD_USER_INPUT",
-            "1 to 128",
-        ),
-        (
-            json!({ "member": "a\nb", "score": 1 }),
-            "BAD_USER_INPUT",
-            "control",
-        ),
-        (
-            json!({ "member": "ann", "score": 1, "eventId": "" }),
-            "BAD_USER_INPUT",
-            "1 to 128",
-        ),
-        (
-            json!({ "member": "ann", "score": "1.005" }),
-            "BAD_USER_INPUT",
-            "never rounds",
-        ),
-        (
-            json!({ "member": "ann", "score": "many" }),
-            "BAD_USER_INPUT",
-            "not a decimal",
-        ),
+        (json!({ "member": "", "score": 1 }), "BAD_USER_INPUT", "1 to 128"),
+        (json!({ "member": long, "score": 1 }), "BAD_USER_INPUT", "1 to 128"),
+        (json!({ "member": "a\nb", "score": 1 }), "BAD_USER_INPUT", "control"),
+        (json!({ "member": "ann", "score": 1, "eventId": "" }), "BAD_USER_INPUT", "1 to 128"),
+        (json!({ "member": "ann", "score": "1.005" }), "BAD_USER_INPUT", "never rounds"),
+        (json!({ "member": "ann", "score": "many" }), "BAD_USER_INPUT", "not a decimal"),
         (
             json!({ "member": "ann", "score": "99999999999999999999" }),
             "SCORE_OUT_OF_RANGE",
             "out of range",
         ),
-        (
-            json!({ "member": "ann", "score": "9999970" }),
-            "SCORE_OUT_OF_RANGE",
-            "the window all",
-        ),
+        (json!({ "member": "ann", "score": "9999970" }), "SCORE_OUT_OF_RANGE", "the window all"),
         (
             json!({ "member": "eve", "score": "-5.51" }),
             "SCORE_OUT_OF_RANGE",
             "the window all would hold -0.01",
         ),
-        (
-            json!({ "member": "ann", "score": 1, "at": future }),
-            "BAD_USER_INPUT",
-            "future",
-        ),
+        (json!({ "member": "ann", "score": 1, "at": future }), "BAD_USER_INPUT", "future"),
         (
             json!({ "member": "ann", "score": 1, "at": "1969-12-31T23:59:59.999Z" }),
             "BAD_USER_INPUT",
@@ -179,52 +129,19 @@ async fn a_submission_that_is_no_batch_for_a_board_is_refused() {
     let (_deployment, api) = race().await;
     let text = "mutation($board: String!, $scores: [ScoreInput!]!) { submitScores(input: { board: $board, scores: $scores }) { accepted } }";
     let one = json!([{ "member": "ann", "score": 1 }]);
-    check(
-        &api,
-        text,
-        json!({ "board": "none", "scores": one }),
-        "NOT_FOUND",
-        "none",
-    )
-    .await;
-    check(
-        &api,
-        text,
-        json!({ "board": "race", "scores": [] }),
-        "BAD_USER_INPUT",
-        "1 to 1000",
-    )
-    .await;
+    check(&api, text, json!({ "board": "none", "scores": one }), "NOT_FOUND", "none").await;
+    check(&api, text, json!({ "board": "race", "scores": [] }), "BAD_USER_INPUT", "1 to 1000")
+        .await;
     let many = vec![json!({ "member": "ann", "score": 1 }); 1001];
-    check(
-        &api,
-        text,
-        json!({ "board": "race", "scores": many }),
-        "LIMIT_EXCEEDED",
-        "1000",
-    )
-    .await;
+    check(&api, text, json!({ "board": "race", "scores": many }), "LIMIT_EXCEEDED", "1000").await;
     for (at, says) in [("yesterday", "RFC 3339"), ("2025-01-01", "RFC 3339")] {
         let scores = json!([{ "member": "ann", "score": 1, "at": at }]);
-        check(
-            &api,
-            text,
-            json!({ "board": "race", "scores": scores }),
-            "BAD_USER_INPUT",
-            says,
-        )
-        .await;
+        check(&api, text, json!({ "board": "race", "scores": scores }), "BAD_USER_INPUT", says)
+            .await;
     }
     for score in [json!(1.5), json!(1e20), json!(true), Value::Null] {
         let scores = json!([{ "member": "ann", "score": score }]);
-        check(
-            &api,
-            text,
-            json!({ "board": "race", "scores": scores }),
-            "BAD_USER_INPUT",
-            "",
-        )
-        .await;
+        check(&api, text, json!({ "board": "race", "scores": scores }), "BAD_USER_INPUT", "").await;
     }
     let literal = "mutation { submitScores(input: { board: \"race\", scores: [{ member: \"ann\", score: 1.25 }] }) { accepted } }";
     check(&api, literal, json!({}), "BAD_USER_INPUT", "string").await;
@@ -251,16 +168,8 @@ async fn a_mutation_needs_a_token_of_its_scope() {
         (Some(submits.as_str()), upsert, "FORBIDDEN"),
     ] {
         let answer = api.ask(token, text, json!({})).await;
-        assert_eq!(
-            answer.codes(),
-            [code],
-            "{text} with {token:?}: {:?}",
-            answer.body
-        );
+        assert_eq!(answer.codes(), [code], "{text} with {token:?}: {:?}", answer.body);
     }
     let answer = api.ask(Some(&submits), submit, json!({})).await;
-    assert_eq!(
-        answer.body,
-        json!({ "data": { "submitScores": { "accepted": 1 } } })
-    );
+    assert_eq!(answer.body, json!({ "data": { "submitScores": { "accepted": 1 } } }));
 }

@@ -25,9 +25,7 @@ impl Corrupted {
                 "zset" => {
                     let entries: Vec<(Vec<u8>, f64)> =
                         self.redis(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await;
-                    let entries = entries
-                        .iter()
-                        .map(|(member, double)| (member, double.to_bits()));
+                    let entries = entries.iter().map(|(member, double)| (member, double.to_bits()));
                     format!("{:?}", entries.collect::<Vec<_>>())
                 }
                 "hash" => {
@@ -60,10 +58,8 @@ impl Corrupted {
             ("archive_file", "path || sha256 || state"),
             ("board", "no || windows || generation"),
         ] {
-            let mut rows: Vec<String> = self
-                .deployment
-                .column(&format!("SELECT {columns} FROM {table}"))
-                .await;
+            let mut rows: Vec<String> =
+                self.deployment.column(&format!("SELECT {columns} FROM {table}")).await;
             rows.sort();
             all.insert(table.to_owned(), rows.join("\n"));
         }
@@ -75,10 +71,7 @@ impl Corrupted {
         let db = self.deployment.sql().await;
         for statement in statements {
             let changed = db
-                .execute_raw(Statement::from_string(
-                    db.get_database_backend(),
-                    *statement,
-                ))
+                .execute_raw(Statement::from_string(db.get_database_backend(), *statement))
                 .await
                 .unwrap();
             let makes_table = statement.starts_with("CREATE");
@@ -92,19 +85,12 @@ impl Corrupted {
         let (code, found) = self.run(&["diff", "--repair"]);
         assert_eq!(named(&found), set(expected), "{found}");
         assert_eq!(code, 0, "{found}");
-        assert_eq!(
-            (&found["left"], &found["repaired"]),
-            (&json!(0), &found["found"]),
-            "{found}"
-        );
+        assert_eq!((&found["left"], &found["repaired"]), (&json!(0), &found["found"]), "{found}");
         for finding in found["findings"].as_array().unwrap() {
             assert_eq!(finding["repaired"], true, "{finding}");
         }
         let kept = "SELECT CAST(COUNT(*) AS BIGINT) FROM integrity_finding WHERE run_id = (SELECT MAX(id) FROM integrity_run) AND repaired";
-        assert_eq!(
-            self.deployment.number(kept).await,
-            found["found"].as_i64().unwrap()
-        );
+        assert_eq!(self.deployment.number(kept).await, found["found"].as_i64().unwrap());
         self.is_as(whole).await;
         let (code, found) = self.run(&["diff"]);
         assert_eq!((code, &found["findings"]), (0, &json!([])));
@@ -125,13 +111,7 @@ pub(crate) fn named(found: &Value) -> BTreeSet<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = found["findings"].as_array().unwrap().iter();
     findings
-        .map(|finding| {
-            (
-                text(&finding["kind"]),
-                text(&finding["place"]),
-                text(&finding["member"]),
-            )
-        })
+        .map(|finding| (text(&finding["kind"]), text(&finding["place"]), text(&finding["member"])))
         .collect()
 }
 
@@ -153,23 +133,15 @@ async fn what_is_spoilt_in_redis_is_repaired_and_nothing_else_is_touched() {
         let (key, double) = board.entry("m05", "all:all").await;
         let (_, other) = board.entry("m07", "all:all").await;
         board.set(&key, other, "m05").await;
-        board
-            .repairs(&[("WRONG_SCORE", "ENTRY", "m05")], &whole)
-            .await;
+        board.repairs(&[("WRONG_SCORE", "ENTRY", "m05")], &whole).await;
 
-        board
-            .set(&key, f64::from_bits(double.to_bits() + 1), "m05")
-            .await;
-        board
-            .repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m05")], &whole)
-            .await;
+        board.set(&key, f64::from_bits(double.to_bits() + 1), "m05").await;
+        board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m05")], &whole).await;
 
         // What no program of ours would write: doubles that are no keys, members that can be nobody.
         for foreign in ["-7", "inf", "-inf", "0", "5e-324"] {
             let () = board.redis(&["ZADD", &key, foreign, "m05"]).await;
-            board
-                .repairs(&[("WRONG_SCORE", "ENTRY", "m05")], &whole)
-                .await;
+            board.repairs(&[("WRONG_SCORE", "ENTRY", "m05")], &whole).await;
         }
         let mut add = redis::cmd("ZADD");
         add.arg(&key)
@@ -181,10 +153,7 @@ async fn what_is_spoilt_in_redis_is_repaired_and_nothing_else_is_touched() {
             .arg("two\nlines")
             .arg("1.875")
             .arg("a\0b");
-        let () = add
-            .query_async(&mut board.deployment.redis().await)
-            .await
-            .unwrap();
+        let () = add.query_async(&mut board.deployment.redis().await).await.unwrap();
         let (_, found) = board.run(&["diff"]);
         assert_eq!(found["found"], 4, "{found}");
         let (code, found) = board.run(&["diff", "--repair"]);
@@ -195,30 +164,21 @@ async fn what_is_spoilt_in_redis_is_repaired_and_nothing_else_is_touched() {
         board.repairs(&[("MISSING", "ENTRY", "m05")], &whole).await;
 
         board.set(&key, double, "nobody").await;
-        board
-            .repairs(&[("PHANTOM", "ENTRY", "nobody")], &whole)
-            .await;
+        board.repairs(&[("PHANTOM", "ENTRY", "nobody")], &whole).await;
 
         // Into another period, which then is one of its own.
         let (month, double) = board.entry("m13", "monthly:2026-01").await;
         let () = board.redis(&["ZREM", &month, "m13"]).await;
-        board
-            .set(&month.replace("2026-01", "2026-07"), double, "m13")
-            .await;
+        board.set(&month.replace("2026-01", "2026-07"), double, "m13").await;
         let (code, found) = board.run(&["diff", "--repair"]);
-        let kinds = [
-            ("MISSING", "ENTRY", "m13"),
-            ("WRONG_WINDOW", "ENTRY", "m13"),
-        ];
+        let kinds = [("MISSING", "ENTRY", "m13"), ("WRONG_WINDOW", "ENTRY", "m13")];
         assert_eq!((code, named(&found)), (0, set(&kinds)), "{found}");
         board.is_as(&whole).await;
 
         // A whole key, and one that became another type.
         let (day, _) = board.entry("m05", "daily:2026-02-10").await;
         let members: Vec<String> = board.redis(&["ZRANGE", &day, "0", "-1"]).await;
-        let missing = members
-            .iter()
-            .map(|member| ("MISSING", "ENTRY", member.as_str()));
+        let missing = members.iter().map(|member| ("MISSING", "ENTRY", member.as_str()));
         let mut missing: Vec<_> = missing.collect();
         let () = board.redis(&["DEL", &day]).await;
         board.repairs(&missing, &whole).await;
@@ -241,11 +201,7 @@ async fn what_is_spoilt_in_redis_is_repaired_and_nothing_else_is_touched() {
         board.repairs(&[("MISSING", "PERIODS", "*")], &whole).await;
         let () = board.redis(&["DEL", &list]).await;
         let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!(
-            (code, named(&found)),
-            (0, set(&[("MISSING", "PERIODS", "*")])),
-            "{found}"
-        );
+        assert_eq!((code, named(&found)), (0, set(&[("MISSING", "PERIODS", "*")])), "{found}");
         board.is_as(&whole).await;
     }
 }
@@ -255,28 +211,14 @@ async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
     for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 2)] {
         let mut board = Corrupted::new(sql, shards).await;
         let whole = board.picture().await;
-        board
-            .spoil(&["UPDATE standing SET score = score + 1 WHERE member = 'm20'"])
-            .await;
-        board
-            .repairs(&[("WRONG_SCORE", "ENTRY", "m20")], &whole)
-            .await;
-        board
-            .spoil(&["UPDATE standing SET rank_key = rank_key + 1 WHERE member = 'm21'"])
-            .await;
-        board
-            .repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m21")], &whole)
-            .await;
-        board
-            .spoil(&["DELETE FROM standing WHERE member = 'm22'"])
-            .await;
+        board.spoil(&["UPDATE standing SET score = score + 1 WHERE member = 'm20'"]).await;
+        board.repairs(&[("WRONG_SCORE", "ENTRY", "m20")], &whole).await;
+        board.spoil(&["UPDATE standing SET rank_key = rank_key + 1 WHERE member = 'm21'"]).await;
+        board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m21")], &whole).await;
+        board.spoil(&["DELETE FROM standing WHERE member = 'm22'"]).await;
         board.repairs(&[("MISSING", "ENTRY", "m22")], &whole).await;
-        board
-            .spoil(&["UPDATE standing SET partition = partition + 1 WHERE member = 'm24'"])
-            .await;
-        board
-            .repairs(&[("WRONG_SCORE", "ENTRY", "m24")], &whole)
-            .await;
+        board.spoil(&["UPDATE standing SET partition = partition + 1 WHERE member = 'm24'"]).await;
+        board.repairs(&[("WRONG_SCORE", "ENTRY", "m24")], &whole).await;
         board
             .spoil(&[
                 "INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)",
@@ -296,13 +238,7 @@ async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
             ])
             .await;
         board
-            .repairs(
-                &[
-                    ("WRONG_SCORE", "ENTRY", "m30"),
-                    ("WRONG_SCORE", "ENTRY", "m31"),
-                ],
-                &whole,
-            )
+            .repairs(&[("WRONG_SCORE", "ENTRY", "m30"), ("WRONG_SCORE", "ENTRY", "m31")], &whole)
             .await;
     }
 }
@@ -320,18 +256,11 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         board.spoil(&[redis]).await;
         let spoilt = board.picture().await;
         let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!(
-            (code, named(&found)),
-            (3, set(&[("WRONG_SCORE", "ENTRY", "m30")])),
-            "{found}"
-        );
+        assert_eq!((code, named(&found)), (3, set(&[("WRONG_SCORE", "ENTRY", "m30")])), "{found}");
         for finding in found["findings"].as_array().unwrap() {
             assert_eq!(finding["repaired"], false);
             assert!(
-                finding["note"]
-                    .as_str()
-                    .unwrap()
-                    .contains("agree with each other"),
+                finding["note"].as_str().unwrap().contains("agree with each other"),
                 "{finding}"
             );
         }
@@ -341,10 +270,7 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         assert_eq!((code, &found["left"]), (0, &json!(0)), "{found}");
         board.spoil(&[rows]).await;
         assert_eq!(board.run(&["diff", "--repair"]).0, 3);
-        assert_eq!(
-            board.run(&["diff", "--repair", "--against", "history"]).0,
-            0
-        );
+        assert_eq!(board.run(&["diff", "--repair", "--against", "history"]).0, 0);
         board.is_as(&whole).await;
 
         // An event that is gone: with the others of its day there is one too few, or the whole entry.
@@ -355,14 +281,8 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
             ])
             .await;
         let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!(
-            (code, named(&found)),
-            (3, set(&[("PHANTOM", "ENTRY", "m31")])),
-            "{found}"
-        );
-        board
-            .spoil(&["INSERT INTO score_event SELECT * FROM kept"])
-            .await;
+        assert_eq!((code, named(&found)), (3, set(&[("PHANTOM", "ENTRY", "m31")])), "{found}");
+        board.spoil(&["INSERT INTO score_event SELECT * FROM kept"]).await;
         assert_eq!(board.run(&["diff"]).0, 0);
         board.is_as(&whole).await;
     }

@@ -79,20 +79,14 @@ async fn spoil_redis(rng: &mut StdRng, board: &mut Corrupted) -> Vec<String> {
     let mut keys: Vec<String> = board.redis(&["KEYS", "laurel:*:z:*"]).await;
     keys.sort();
     let key = keys.choose(rng).unwrap().clone();
-    let entries: Vec<(String, f64)> = board
-        .redis(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
-        .await;
+    let entries: Vec<(String, f64)> = board.redis(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await;
     let (member, double) = entries.choose(rng).unwrap().clone();
     let what = rng.random_range(0..8);
     match what {
         0 => {
             let () = board.redis(&["ZREM", &key, &member]).await;
         }
-        1 => {
-            board
-                .set(&key, f64::from_bits(double.to_bits() + 1), &member)
-                .await
-        }
+        1 => board.set(&key, f64::from_bits(double.to_bits() + 1), &member).await,
         2 => board.set(&key, double * 1.0000001, &member).await,
         3 => {
             let () = board.redis(&["ZADD", &key, "-3.5", &member]).await;
@@ -119,10 +113,8 @@ async fn spoil_redis(rng: &mut StdRng, board: &mut Corrupted) -> Vec<String> {
 
 /// Spoils rows of a member that nothing was done to.
 async fn spoil_rows(rng: &mut StdRng, board: &mut Corrupted, done: &[String]) -> Vec<String> {
-    let members: Vec<String> = board
-        .deployment
-        .column("SELECT DISTINCT member FROM standing ORDER BY member")
-        .await;
+    let members: Vec<String> =
+        board.deployment.column("SELECT DISTINCT member FROM standing ORDER BY member").await;
     let is_free = |member: &&String| {
         !member.contains('\'')
             && !done

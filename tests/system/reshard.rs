@@ -53,11 +53,8 @@ pub(crate) fn reshard(deployment: &Deployment, slug: &str, shards: u16) -> Value
 /// All sorted sets of standings, with their members and doubles; but for those of rolling windows, of which there are more as days pass.
 async fn dump(deployment: &Deployment) -> BTreeMap<String, Vec<(String, String)>> {
     let mut redis = deployment.redis().await;
-    let keys: Vec<String> = redis::cmd("KEYS")
-        .arg("laurel:{*}:z:*")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg("laurel:{*}:z:*").query_async(&mut redis).await.unwrap();
     let mut sets = BTreeMap::new();
     for key in keys {
         if key.contains(":7d:") {
@@ -161,10 +158,8 @@ async fn a_diff_that_a_move_overtakes_begins_again() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let diff = command.spawn().unwrap();
         let running = "SELECT count(*) FROM job WHERE kind = 'DIFF' AND state = 'RUNNING'";
-        until("a diff is running", async || {
-            (deployment.number(running).await == 1).then_some(())
-        })
-        .await;
+        until("a diff is running", async || (deployment.number(running).await == 1).then_some(()))
+            .await;
         sleep(Duration::from_millis(40 * round as u64)).await;
         signal("STOP", diff.id());
         reshard(&deployment, "busy", shards);
@@ -198,11 +193,8 @@ async fn a_walk_goes_on_over_a_move() {
     };
     let events: Vec<Event> = (0..60).map(event).collect();
     submit_events(&api, &board, &events).await;
-    let listing = Listing {
-        slug: "busy".to_owned(),
-        window: Window::All,
-        period: "all".to_owned(),
-    };
+    let listing =
+        Listing { slug: "busy".to_owned(), window: Window::All, period: "all".to_owned() };
     let before = listing.walk(&api, 7, Way::Forward).await;
     let text =
         "query($after: String) { board(slug: \"busy\") { standings { top(first: 7, after: $after) {
@@ -224,10 +216,8 @@ async fn a_walk_goes_on_over_a_move() {
             reshard(&deployment, "busy", moves.next().unwrap());
         }
     }
-    let expected: Vec<(i64, String)> = before
-        .into_iter()
-        .map(|row| (row.rank, row.member))
-        .collect();
+    let expected: Vec<(i64, String)> =
+        before.into_iter().map(|row| (row.rank, row.member)).collect();
     assert_eq!(walked, expected);
 }
 
@@ -247,28 +237,13 @@ async fn a_move_that_cannot_be_is_refused() {
         assert_ne!(output.status.code(), Some(0));
         assert!(error.contains(words), "{error}");
     };
-    refused(
-        &["--shards", "3"],
-        "a power of two from 1 to 16 is accepted",
-    );
-    refused(
-        &["--shards", "32"],
-        "a power of two from 1 to 16 is accepted",
-    );
-    refused(
-        &["--shards", "0"],
-        "a power of two from 1 to 16 is accepted",
-    );
-    refused(
-        &["--shards", "4", "--window", "daily"],
-        "cannot be used with",
-    );
+    refused(&["--shards", "3"], "a power of two from 1 to 16 is accepted");
+    refused(&["--shards", "32"], "a power of two from 1 to 16 is accepted");
+    refused(&["--shards", "0"], "a power of two from 1 to 16 is accepted");
+    refused(&["--shards", "4", "--window", "daily"], "cannot be used with");
     let told = deployment.analytics(&["rebuild", "--board", &board.slug, "--shards", "2"]);
     let said = String::from_utf8_lossy(&told.stdout);
-    assert!(
-        told.status.success() && said.contains("2 shards already"),
-        "{said}"
-    );
+    assert!(told.status.success() && said.contains("2 shards already"), "{said}");
 
     // Seals before and after: what is sealed stays where it is.
     seal(&api, &board).await;
@@ -277,17 +252,9 @@ async fn a_move_that_cannot_be_is_refused() {
     check_diff(&deployment);
     age(&deployment, 100).await;
     let archived = archive(&deployment, &["--board", &board.slug]);
-    assert!(
-        archived["skipped"]
-            .to_string()
-            .contains("another number of shards"),
-        "{archived}"
-    );
+    assert!(archived["skipped"].to_string().contains("another number of shards"), "{archived}");
 
-    let other = Board {
-        slug: "archived".to_owned(),
-        ..board.clone()
-    };
+    let other = Board { slug: "archived".to_owned(), ..board.clone() };
     create_board(&api, &other).await;
     submit_events(&api, &other, &events).await;
     seal(&api, &other).await;
@@ -360,13 +327,8 @@ async fn what_a_board_had_before_a_move_counts() {
         let whole = board.picture().await;
         let (day, _) = board.entry("m05", "daily:2026-02-10").await;
         let () = board.redis(&["DEL", &day]).await;
-        board
-            .spoil(&["DELETE FROM standing WHERE member = 'm25'"])
-            .await;
-        run(
-            &board.deployment,
-            &["rebuild", "--board", "b", "--window", "daily"],
-        );
+        board.spoil(&["DELETE FROM standing WHERE member = 'm25'"]).await;
+        run(&board.deployment, &["rebuild", "--board", "b", "--window", "daily"]);
         run(&board.deployment, &["rebuild", "--board", "b"]);
         let (code, found) = board.run(&["diff", "--full"]);
         assert_eq!((code, &found["found"]), (0, &json!(0)), "{found}");

@@ -67,10 +67,7 @@ async fn check_steps(sql: Sql) {
     games.shuffle(&mut rng);
     let Game { board, events } = games.swap_remove(0);
     let other = Game {
-        board: Board {
-            slug: "other".to_owned(),
-            ..games[0].board.clone()
-        },
+        board: Board { slug: "other".to_owned(), ..games[0].board.clone() },
         events: games[0].events.clone(),
     };
     create_board(&api, &board).await;
@@ -94,10 +91,8 @@ async fn check_steps(sql: Sql) {
         if number % 2 == 0 {
             // The background work looks after it.
             let left = "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE reshard IS NOT NULL";
-            until("nothing is left", async || {
-                (deployment.number(left).await == 0).then_some(())
-            })
-            .await;
+            until("nothing is left", async || (deployment.number(left).await == 0).then_some(()))
+                .await;
             let now = shards_of(&deployment, &board.slug).await;
             let is_decided = number >= 7;
             let expected = if is_decided { next } else { shards };

@@ -81,10 +81,7 @@ async fn write(
                 known.contains(outcome)
             };
             let is_done = outcomes.iter().all(is_known);
-            assert!(
-                is_done || outcomes.iter().any(Result::is_err),
-                "{outcomes:?}"
-            );
+            assert!(is_done || outcomes.iter().any(Result::is_err), "{outcomes:?}");
             if !again {
                 let is_new = |outcome: &_| *outcome != Ok(Verdict::Duplicate);
                 assert!(outcomes.iter().all(is_new), "{outcomes:?}");
@@ -145,10 +142,7 @@ async fn check_busy(sql: Sql) {
         moves,
     );
     let accepted = [a, b, c].concat();
-    println!(
-        "{} scores and {reads} reads beside the moves",
-        accepted.len()
-    );
+    println!("{} scores and {reads} reads beside the moves", accepted.len());
     let oracle = Oracle::of(board.clone(), accepted.clone());
     check_standings(&apis[0], &oracle).await;
     check_all_time_in_sql(&apis[0], &oracle).await;

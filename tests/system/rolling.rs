@@ -84,10 +84,8 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
     let every = ["3h", "24h", "1d", "2d", "3d", "7d", "2w", "2mo"];
     let others = [Window::Hourly, Window::Daily, Window::Weekly];
     loop {
-        let mut windows: Vec<Window> = every
-            .sample(rng, 2)
-            .map(|name| name.parse().unwrap())
-            .collect();
+        let mut windows: Vec<Window> =
+            every.sample(rng, 2).map(|name| name.parse().unwrap()).collect();
         windows.extend(others.sample(rng, 1));
         let direction = pick(rng, &[Direction::HighFirst, Direction::LowFirst]);
         let policies = [Policy::Sum, Policy::Sum, Policy::Best, Policy::Latest];
@@ -99,10 +97,7 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
         let tried = Rules::new(RulesInput {
             direction,
             policy,
-            tie_break: pick(
-                rng,
-                &[TieBreak::Earliest, TieBreak::Latest, TieBreak::Member],
-            ),
+            tie_break: pick(rng, &[TieBreak::Earliest, TieBreak::Latest, TieBreak::Member]),
             tick_ms: pick(rng, &[None, Some(1000), Some(100_000)]),
             decimals: 0,
             min: pick(rng, &[-60, 0]),
@@ -127,19 +122,9 @@ impl World {
                 retained.insert(window, Some(rng.random_range(0..4)));
             }
         }
-        row.windows = Set(board::windows_text(&board::first_windows(
-            &rules, &retained,
-        )));
-        let row = board::Entity::insert(row)
-            .exec_with_returning(&stores.db)
-            .await
-            .unwrap();
-        Self {
-            stores: stores.clone(),
-            board: row.to_ranking().unwrap(),
-            scores: vec![],
-            ids: 0,
-        }
+        row.windows = Set(board::windows_text(&board::first_windows(&rules, &retained)));
+        let row = board::Entity::insert(row).exec_with_returning(&stores.db).await.unwrap();
+        Self { stores: stores.clone(), board: row.to_ranking().unwrap(), scores: vec![], ids: 0 }
     }
 
     /// Submits a few scores, on time and late, in one batch.
@@ -166,22 +151,13 @@ impl World {
                     .map(|late_ms| (now_ms - late_ms).max(0))
                     .or(rng.random_bool(0.2).then_some(now_ms + 900)),
                 event_id: Some(EventId::new(&self.ids.to_string()).unwrap()),
-                segments: pick(rng, segments)
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect(),
+                segments: pick(rng, segments).iter().map(ToString::to_string).collect(),
             };
             let partition = partitions.of_member(&self.board, &member);
-            batches
-                .entry(partition)
-                .or_default()
-                .push((submission, name));
+            batches.entry(partition).or_default().push((submission, name));
         }
         for (partition, batch) in batches {
-            let submissions = batch
-                .iter()
-                .map(|(submission, _)| submission.clone())
-                .collect();
+            let submissions = batch.iter().map(|(submission, _)| submission.clone()).collect();
             let deadline = Instant::now() + Duration::from_secs(30);
             let submitted = submit::submit(
                 &self.stores,
@@ -196,11 +172,7 @@ impl World {
                 let Verdict::Accepted { seq, index } = verdict else {
                     continue;
                 };
-                let place = EventPlace {
-                    partition,
-                    seq,
-                    index,
-                };
+                let place = EventPlace { partition, seq, index };
                 self.scores.push(Scored {
                     place,
                     member,
@@ -215,21 +187,12 @@ impl World {
 
     /// Takes a member out, or voids one of its scores.
     async fn take_back(&mut self, rng: &mut impl Rng) {
-        let Some(of) = self
-            .scores
-            .iter()
-            .filter(|scored| scored.counts)
-            .choose(rng)
-        else {
+        let Some(of) = self.scores.iter().filter(|scored| scored.counts).choose(rng) else {
             return;
         };
         let (place, name) = (of.place, of.member);
         let removes = rng.random_bool(0.5);
-        let amendment = if removes {
-            Amendment::Removal
-        } else {
-            Amendment::Void(place)
-        };
+        let amendment = if removes { Amendment::Removal } else { Amendment::Void(place) };
         let deadline = Instant::now() + Duration::from_secs(30);
         let member = MemberId::new(name).unwrap();
         match amend(&self.stores, &self.board, &member, amendment, deadline).await {
@@ -405,10 +368,7 @@ impl World {
         let mut by_member: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
         for scored in self.inside(window, period, segment) {
             let tick = scored.at_ms.div_euclid(rules.tick_ms.into());
-            by_member
-                .entry(scored.member)
-                .or_default()
-                .push((scored.score, tick));
+            by_member.entry(scored.member).or_default().push((scored.score, tick));
         }
         let better = |score: i64| match rules.direction {
             Direction::HighFirst => -score,
@@ -432,11 +392,7 @@ impl World {
                     (best(&mut last.map(|(score, _)| *score)), latest)
                 }
             };
-            let tick = if rules.tie_break == TieBreak::Member {
-                0
-            } else {
-                tick
-            };
+            let tick = if rules.tie_break == TieBreak::Member { 0 } else { tick };
             held.push((member.to_owned(), score, tick));
         }
         let by_time = |tick: i64| match rules.tie_break {

@@ -27,12 +27,7 @@ async fn create(api: &Api, slug: &str, windows: &[&str]) {
     let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
     let text = "mutation($slug: String!, $zone: String!, $windows: [WindowInput!]!) { createBoard(input: { slug: $slug, timeZone: $zone, tieBreak: MEMBER,
         maxScore: 9007199254740, windows: $windows }) { board { windows { name kind ready current { label start end nextResetAt } } } } }";
-    let data = api
-        .data(
-            text,
-            json!({ "slug": slug, "zone": ZONE, "windows": windows }),
-        )
-        .await;
+    let data = api.data(text, json!({ "slug": slug, "zone": ZONE, "windows": windows })).await;
     let names = data["createBoard"]["board"]["windows"].as_array().unwrap();
     assert_eq!(names.len(), windows.len() + 1, "{names:?}");
 }
@@ -40,8 +35,7 @@ async fn create(api: &Api, slug: &str, windows: &[&str]) {
 async fn set_windows(api: &Api, slug: &str, windows: &[&str]) {
     let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
     let update = "mutation($slug: String!, $windows: [WindowInput!]!) { updateBoard(input: { slug: $slug, windows: $windows }) { board { id } } }";
-    api.data(update, json!({ "slug": slug, "windows": windows }))
-        .await;
+    api.data(update, json!({ "slug": slug, "windows": windows })).await;
     until("the windows are ready", async || {
         let ask = "query($slug: String!) { board(slug: $slug) { windows { name ready } } }";
         let data = api.data(ask, json!({ "slug": slug })).await;
@@ -66,9 +60,7 @@ fn expected(rows: &[Row], days: i32, at: jiff::Timestamp) -> Vec<(String, String
     }
     let mut list: Vec<(&str, i64)> = totals.into_iter().collect();
     list.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.as_bytes().cmp(b.0.as_bytes())));
-    list.into_iter()
-        .map(|(member, total)| (member.to_owned(), total.to_string()))
-        .collect()
+    list.into_iter().map(|(member, total)| (member.to_owned(), total.to_string())).collect()
 }
 
 async fn check_at(api: &Api, rows: &[Row], days: i32, at: jiff::Timestamp) {
@@ -96,10 +88,7 @@ fn check_clean(deployment: &Deployment) {
 async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let rows: Vec<Row> = rows()
-        .into_iter()
-        .filter(|row| row.0 == "ripgrep")
-        .collect();
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.0 == "ripgrep").collect();
     create(&api, "demo", &["7d"]).await;
     let file = deployment.new_file("csv");
     let mut text = "member,score,at\n".to_owned();
@@ -116,11 +105,7 @@ async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
     let (first, last) = (seconds.clone().min().unwrap(), seconds.max().unwrap());
     for _ in 0..200 {
         let near = rows.choose(&mut rng).unwrap().2 + rng.random_range(-86_400..9 * 86_400);
-        let second = if rng.random_bool(0.8) {
-            near
-        } else {
-            rng.random_range(first..last)
-        };
+        let second = if rng.random_bool(0.8) { near } else { rng.random_range(first..last) };
         let at = jiff::Timestamp::from_second(second.clamp(0, 1_790_000_000)).unwrap();
         check_at(&api, &rows, 7, at).await;
     }
@@ -184,10 +169,7 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
         .map(|(member, score, at)| (String::new(), member, at.as_second(), score))
         .collect();
     for api in &apis {
-        let data = api.data(
-            ASK,
-            json!({ "slug": "b", "window": "7d", "at": now.to_string() }),
-        );
+        let data = api.data(ASK, json!({ "slug": "b", "window": "7d", "at": now.to_string() }));
         let data = data.await;
         let expected = expected(&rows, 7, now);
         assert_eq!(data["board"]["standings"]["size"], expected.len());
@@ -199,17 +181,9 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
     // What 7d is made of stays when nobody asks for it any more, and goes with the last that is made of it.
     set_windows(&apis[0], "b", &["7d"]).await;
     let hidden = apis[0]
-        .ask(
-            None,
-            "{ board(slug: \"b\") { standings(window: \"daily\") { size } } }",
-            json!({}),
-        )
+        .ask(None, "{ board(slug: \"b\") { standings(window: \"daily\") { size } } }", json!({}))
         .await;
-    assert!(
-        hidden.message().contains("it has all, 7d"),
-        "{}",
-        hidden.message()
-    );
+    assert!(hidden.message().contains("it has all, 7d"), "{}", hidden.message());
     check_clean(&deployment);
     set_windows(&apis[0], "b", &[]).await;
     check_clean(&deployment);
@@ -229,30 +203,17 @@ async fn a_member_moves_up_and_down_since_yesterday() {
     let ask = "query($window: String!, $since: String!) { board(slug: \"b\") { standings(window: $window, at: \"2026-01-03T13:00:00Z\") {
         top { nodes { member { key } change(since: $since) } } } } }";
     let changes = async |window: &str| {
-        let data = api
-            .data(ask, json!({ "window": window, "since": "daily" }))
-            .await;
-        let nodes = data["board"]["standings"]["top"]["nodes"]
-            .as_array()
-            .unwrap()
-            .clone();
-        nodes
-            .iter()
-            .map(|node| json!([node["member"]["key"], node["change"]]))
-            .collect::<Vec<_>>()
+        let data = api.data(ask, json!({ "window": window, "since": "daily" })).await;
+        let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap().clone();
+        nodes.iter().map(|node| json!([node["member"]["key"], node["change"]])).collect::<Vec<_>>()
     };
-    assert_eq!(
-        changes("7d").await,
-        [json!(["bob", 1]), json!(["ann", -1]), json!(["eve", null])]
-    );
+    assert_eq!(changes("7d").await, [json!(["bob", 1]), json!(["ann", -1]), json!(["eve", null])]);
     assert_eq!(
         changes("daily").await,
         [json!(["bob", 1]), json!(["eve", null]), json!(["ann", -2])]
     );
     for (window, since) in [("all", "daily"), ("7d", "weekly"), ("daily", "nonsense")] {
-        let refused = api
-            .ask(None, ask, json!({ "window": window, "since": since }))
-            .await;
+        let refused = api.ask(None, ask, json!({ "window": window, "since": since })).await;
         assert_eq!(refused.codes()[0], "BAD_USER_INPUT");
     }
 }
@@ -270,13 +231,8 @@ async fn what_no_rolling_window_is_is_refused() {
         ("366d", "9007199254740991", "more than 62 bits"),
     ] {
         let windows = json!([{ "name": name }]);
-        let refused = api
-            .ask(
-                Some(api.token()),
-                text,
-                json!({ "windows": windows, "max": max }),
-            )
-            .await;
+        let refused =
+            api.ask(Some(api.token()), text, json!({ "windows": windows, "max": max })).await;
         assert_eq!(refused.codes(), ["BAD_USER_INPUT"], "{name}");
         assert!(refused.message().contains(reason), "{}", refused.message());
     }
@@ -291,14 +247,8 @@ async fn what_no_rolling_window_is_is_refused() {
     let (periods, windows) = (&data["board"]["periods"], &data["board"]["windows"]);
     assert_eq!(periods["totalCount"], 1);
     assert_eq!(periods["nodes"][0]["label"], windows[1]["current"]["label"]);
-    assert_eq!(
-        periods["nodes"][0]["nextResetAt"],
-        periods["nodes"][0]["end"]
-    );
-    assert_eq!(
-        (&windows[1]["name"], &windows[1]["kind"]),
-        (&json!("7d"), &json!("ROLLING"))
-    );
+    assert_eq!(periods["nodes"][0]["nextResetAt"], periods["nodes"][0]["end"]);
+    assert_eq!((&windows[1]["name"], &windows[1]["kind"]), (&json!("7d"), &json!("ROLLING")));
 }
 
 /// Windows that roll, windows that decay and segments: the diff is the judge.

@@ -60,38 +60,20 @@ fn a_setting_that_is_none_stops_the_start_and_is_named() {
     let check = |command: &mut Command, says: &str| {
         let output = command.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && error.contains(says),
-            "{says}: {error}"
-        );
+        assert!(!output.status.success() && error.contains(says), "{says}: {error}");
     };
     check(
-        program::api()
-            .args(["token", "list"])
-            .env("LAUREL_DATABSE_URL", "x"),
+        program::api().args(["token", "list"]).env("LAUREL_DATABSE_URL", "x"),
         "LAUREL_DATABSE_URL",
     );
     check(
-        program::api()
-            .args(["token", "list"])
-            .env("LAUREL_LOG_FORMAT", "xml"),
+        program::api().args(["token", "list"]).env("LAUREL_LOG_FORMAT", "xml"),
         "LAUREL_LOG_FORMAT",
     );
-    check(
-        program::api().args(["serve"]).env("LAUREL_LISTEN", "here"),
-        "LAUREL_LISTEN",
-    );
-    check(
-        program::api()
-            .args(["serve"])
-            .env("LAUREL_DEDUP_HOURS", "0"),
-        "LAUREL_DEDUP_HOURS",
-    );
+    check(program::api().args(["serve"]).env("LAUREL_LISTEN", "here"), "LAUREL_LISTEN");
+    check(program::api().args(["serve"]).env("LAUREL_DEDUP_HOURS", "0"), "LAUREL_DEDUP_HOURS");
     let dir = tempfile::tempdir().unwrap();
     let mut command = program::api();
-    command
-        .arg("serve")
-        .env("LAUREL_DATA_DIR", dir.path())
-        .env("LAUREL_LISTEN", "127.0.0.1:0");
+    command.arg("serve").env("LAUREL_DATA_DIR", dir.path()).env("LAUREL_LISTEN", "127.0.0.1:0");
     check(command.env("LAUREL_PARTITIONS", "12"), "LAUREL_PARTITIONS");
 }

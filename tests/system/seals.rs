@@ -59,9 +59,7 @@ const REGIONS: [&str; 2] = ["eu", "us"];
 pub(crate) async fn retain(api: &Api, board: &Board, retain: u32) {
     let window = |window: &Window| json!({ "name": window.to_string(), "retain": retain });
     let windows: Vec<Value> = board.windows.iter().map(window).collect();
-    let told = api
-        .data(UPDATE, json!({ "slug": board.slug, "windows": windows }))
-        .await;
+    let told = api.data(UPDATE, json!({ "slug": board.slug, "windows": windows })).await;
     for window in told["updateBoard"]["board"]["windows"].as_array().unwrap() {
         assert_eq!(window["ready"], true);
         if window["name"] != "all" {
@@ -123,11 +121,7 @@ async fn regional(api: &Api, game: &Game) -> Vec<String> {
     let mut input = game.board.input();
     input["segmentBy"] = json!(["region"]);
     api.data(CREATE, json!({ "input": input })).await;
-    let members: BTreeSet<String> = game
-        .events
-        .iter()
-        .map(|event| event.member.clone())
-        .collect();
+    let members: BTreeSet<String> = game.events.iter().map(|event| event.member.clone()).collect();
     let members: Vec<String> = members.into_iter().collect();
     let with_region = |(number, key): (usize, &String)| match number % 3 {
         2 => json!({ "key": key }),
@@ -150,19 +144,13 @@ async fn snapshot(api: &Api, oracle: &Oracle, members: &[String]) -> Vec<(Value,
                 "one": members[0], "members": members });
             let mut data = api.data(ALL, asked.clone()).await;
             let standings = &mut data["board"]["standings"];
-            let from = json!([
-                standings["source"].take(),
-                standings["period"]["sealed"].take()
-            ]);
+            let from = json!([standings["source"].take(), standings["period"]["sealed"].take()]);
             if window == Window::All {
                 assert_eq!(from, json!(["LIVE", false]));
                 continue;
             }
-            let pages = Connection {
-                text: PAGES,
-                variables: asked,
-                pointer: "/board/standings/top",
-            };
+            let pages =
+                Connection { text: PAGES, variables: asked, pointer: "/board/standings/top" };
             let pages = pages.nodes(api).await;
             said.push((from, json!([standings.take(), pages])));
         }
@@ -271,10 +259,7 @@ async fn settle(stores: &entity::deployment::Deployment) {
 async fn flush(api: &Api, stores: &entity::deployment::Deployment) {
     settle(stores).await;
     let flush = redis::cmd("FLUSHALL");
-    flush
-        .query_async::<()>(&mut api.deployment().redis().await)
-        .await
-        .unwrap();
+    flush.query_async::<()>(&mut api.deployment().redis().await).await.unwrap();
     settle(stores).await;
 }
 
@@ -404,10 +389,8 @@ async fn late_in_between(
             }
         }
     }
-    until("the board is sealed", async || {
-        entity::seal::seal(stores, entity::now_ms()).await.ok()
-    })
-    .await;
+    until("the board is sealed", async || entity::seal::seal(stores, entity::now_ms()).await.ok())
+        .await;
     wait_until_sealed(api, &game.board).await;
     settle(stores).await;
     crate::histories::check(api, &history).await;
@@ -419,17 +402,14 @@ async fn months(api: &Arc<Deployment>, count: i64) -> (Api, Vec<String>) {
     let input = json!({ "slug": "b", "windows": [{ "name": "monthly", "retain": 2 }, { "name": "daily" }] });
     api.data(CREATE, json!({ "input": input })).await;
     let zone = jiff::tz::TimeZone::UTC;
-    let mut period = Window::Monthly
-        .period_at(jiff::Timestamp::now().as_millisecond(), &zone)
-        .unwrap();
+    let mut period =
+        Window::Monthly.period_at(jiff::Timestamp::now().as_millisecond(), &zone).unwrap();
     let (mut labels, mut scores) = (vec![], vec![]);
     for _ in 0..count {
         let at = jiff::Timestamp::from_millisecond(period.start_ms).unwrap();
         scores.push(json!({ "member": "ann", "score": 1, "at": at.to_string() }));
         labels.push(period.label);
-        period = Window::Monthly
-            .period_at(period.start_ms - 1, &zone)
-            .unwrap();
+        period = Window::Monthly.period_at(period.start_ms - 1, &zone).unwrap();
     }
     let told = crate::load::submit_durably(&api, "b", json!(scores)).await;
     assert_eq!(told["accepted"], count, "{told}");
@@ -443,12 +423,8 @@ async fn monthly_periods(api: &Api) -> Vec<(String, bool)> {
         pointer: "/board/periods",
     };
     let nodes = periods.forward(api, 1000).await;
-    let period = |node: &Value| {
-        (
-            node["label"].as_str().unwrap().to_owned(),
-            node["sealed"] == true,
-        )
-    };
+    let period =
+        |node: &Value| (node["label"].as_str().unwrap().to_owned(), node["sealed"] == true);
     nodes.iter().map(period).collect()
 }
 
@@ -462,20 +438,14 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     };
     for retain in [2, 1] {
         let windows = json!([{ "name": "monthly", "retain": retain }, { "name": "daily" }]);
-        let told = api
-            .data(UPDATE, json!({ "slug": "b", "windows": windows }))
-            .await;
+        let told = api.data(UPDATE, json!({ "slug": "b", "windows": windows })).await;
         let said: Vec<Value> = told["updateBoard"]["board"]["windows"]
             .as_array()
             .unwrap()
             .iter()
             .map(|window| json!([window["name"], window["retain"]]))
             .collect();
-        let expected = json!([
-            ["all", 1_000_000],
-            ["daily", 1_000_000],
-            ["monthly", retain]
-        ]);
+        let expected = json!([["all", 1_000_000], ["daily", 1_000_000], ["monthly", retain]]);
         assert_eq!(json!(said), expected);
         until("what is not retained is sealed", async || {
             (monthly_periods(&api).await == kept(retain)).then_some(())
@@ -491,8 +461,7 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
         json!([{ "name": "daily" }, { "name": "monthly", "retain": 3 }]),
     ] {
         let is_back = windows.as_array().unwrap().len() == 2;
-        api.data(UPDATE, json!({ "slug": "b", "windows": windows }))
-            .await;
+        api.data(UPDATE, json!({ "slug": "b", "windows": windows })).await;
         let left = if is_back { 4 } else { 0 };
         until("the archive has what the windows say", async || {
             (deployment.number(rows).await == left).then_some(())
@@ -504,11 +473,7 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     })
     .await;
     check_diff(&deployment);
-    api.data(
-        "mutation { deleteBoard(slug: \"b\") { deletedBoardId } }",
-        json!({}),
-    )
-    .await;
+    api.data("mutation { deleteBoard(slug: \"b\") { deletedBoardId } }", json!({})).await;
     assert_eq!(deployment.number(rows).await, 0);
 }
 
@@ -526,9 +491,8 @@ async fn seals_by_hand_are_jobs() {
     assert_eq!(sealed.status.code(), Some(0));
     let said: Value = serde_json::from_slice(&sealed.stdout).unwrap();
     assert_eq!(said, json!({ "windows": 0, "standings": 0, "entries": 0 }));
-    let jobs: Vec<String> = deployment
-        .column("SELECT DISTINCT state FROM job WHERE kind = 'SEAL'")
-        .await;
+    let jobs: Vec<String> =
+        deployment.column("SELECT DISTINCT state FROM job WHERE kind = 'SEAL'").await;
     assert_eq!(jobs, ["DONE"]);
     // The API's, and the one by hand.
     let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM job WHERE kind = 'SEAL'";
@@ -547,10 +511,9 @@ async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
     ] {
         let windows = json!([{ "name": name, "retain": retain }]);
         let create = json!({ "input": { "slug": "c", "windows": windows } });
-        for (text, variables) in [
-            (CREATE, create),
-            (UPDATE, json!({ "slug": "b", "windows": windows })),
-        ] {
+        for (text, variables) in
+            [(CREATE, create), (UPDATE, json!({ "slug": "b", "windows": windows }))]
+        {
             let answer = api.ask(Some(api.token()), text, variables).await;
             assert_eq!(answer.codes(), [code], "{}", answer.body);
             assert!(answer.message().contains(says), "{}", answer.message());
@@ -589,9 +552,7 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
     wait_until_sealed(&api, &board).await;
     let score = async |day: u32| {
         let text = "query($period: String!) { board(slug: \"b\") { standings(window: \"daily\", period: $period) { rank(member: \"ann\") { score } } } }";
-        let data = api
-            .data(text, json!({ "period": format!("2025-09-0{day}") }))
-            .await;
+        let data = api.data(text, json!({ "period": format!("2025-09-0{day}") })).await;
         data["board"]["standings"]["rank"]["score"].clone()
     };
     send(10, 3, 1).await;
@@ -599,18 +560,12 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
     send(1, 3, 0).await;
     let stored = "SELECT score FROM sealed_entry ORDER BY score DESC LIMIT 1";
     for _ in 0..2 {
-        assert_eq!(
-            (score(3).await, score(4).await),
-            (json!("10"), json!("-10"))
-        );
+        assert_eq!((score(3).await, score(4).await), (json!("10"), json!("-10")));
         assert_eq!(deployment.number(stored).await, 20);
         check_diff(&deployment);
         let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
         assert_eq!(rebuilt.status.code(), Some(0));
-        redis::cmd("FLUSHALL")
-            .query_async::<()>(&mut deployment.redis().await)
-            .await
-            .unwrap();
+        redis::cmd("FLUSHALL").query_async::<()>(&mut deployment.redis().await).await.unwrap();
     }
     send(-10, 3, 1).await;
     assert_eq!(score(3).await, "10");
@@ -635,10 +590,7 @@ async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_a
     };
     let score = |days: i64| json!({ "member": format!("m{days}"), "score": 1, "at": at(days) });
     let scores: Vec<Value> = (0..20).map(score).collect();
-    assert_eq!(
-        crate::load::submit_durably(&api, "b", json!(scores)).await["accepted"],
-        20
-    );
+    assert_eq!(crate::load::submit_durably(&api, "b", json!(scores)).await["accepted"], 20);
     // The server may be at it too: then one of them begins again.
     until("it is sealed", async || {
         let sealed = deployment.analytics(&["seal"]);
@@ -648,11 +600,7 @@ async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_a
     let ask = "query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) { source size period { sealed } } } }";
     // Today's and yesterday's lie in Redis, those before in the archive; each has seven days.
     for days in [0, 1, 2, 9] {
-        let (source, sealed) = if days < 2 {
-            ("LIVE", false)
-        } else {
-            ("ARCHIVE", true)
-        };
+        let (source, sealed) = if days < 2 { ("LIVE", false) } else { ("ARCHIVE", true) };
         let expected = json!({ "source": source, "size": 7, "period": { "sealed": sealed } });
         let what = format!("{days} days ago: {expected}");
         until(&what, async || {

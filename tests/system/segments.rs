@@ -51,10 +51,7 @@ async fn check(api: &Api, slug: &str, regional: &Regional) {
 }
 
 async fn flush(deployment: &Arc<Deployment>) {
-    let () = redis::cmd("FLUSHALL")
-        .query_async(&mut deployment.redis().await)
-        .await
-        .unwrap();
+    let () = redis::cmd("FLUSHALL").query_async(&mut deployment.redis().await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,10 +62,7 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
         let mut rng = seeded();
         let mut boards: Vec<(Board, Regional)> = vec![];
         let mut region_of: BTreeMap<String, &str> = BTreeMap::new();
-        for game in every_game(&mut rng, shards, Range::Wide, 120)
-            .into_iter()
-            .step_by(4)
-        {
+        for game in every_game(&mut rng, shards, Range::Wide, 120).into_iter().step_by(4) {
             let mut input = game.board.input();
             input["segmentBy"] = json!(["region"]);
             let data = api.data(CREATE, json!({ "input": input })).await;
@@ -87,9 +81,8 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
                     api.data(MOVE, json!({ "input": moves })).await;
                 }
                 submit_events(&api, &game.board, &batch).await;
-                let mut all = regional
-                    .remove("")
-                    .unwrap_or_else(|| Oracle::new(game.board.clone()));
+                let mut all =
+                    regional.remove("").unwrap_or_else(|| Oracle::new(game.board.clone()));
                 for event in &batch {
                     let known = all.accepted().len();
                     all.submit(event);
@@ -108,10 +101,8 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
         for (board, regional) in &boards {
             check(&api, &board.slug, regional).await;
         }
-        let accepted: usize = boards
-            .iter()
-            .map(|(_, regional)| regional[""].accepted().len())
-            .sum();
+        let accepted: usize =
+            boards.iter().map(|(_, regional)| regional[""].accepted().len()).sum();
         let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event";
         until("every event is in SQL", async || {
             (deployment.number(count).await == accepted as i64).then_some(())
@@ -125,12 +116,7 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
             check(&api, &board.slug, regional).await;
         }
         let diff = deployment.analytics(&["diff"]);
-        assert_eq!(
-            diff.status.code(),
-            Some(0),
-            "{}",
-            String::from_utf8_lossy(&diff.stdout)
-        );
+        assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stdout));
     }
 }
 
@@ -143,9 +129,7 @@ async fn a_segment_that_a_board_does_not_have_is_refused() {
         api.data(create, json!({ "slug": slug, "by": by })).await;
     }
     for by in [json!(["country"]), json!(["region", "region"])] {
-        let answer = api
-            .ask(Some(api.token()), create, json!({ "slug": "x", "by": by }))
-            .await;
+        let answer = api.ask(Some(api.token()), create, json!({ "slug": "x", "by": by })).await;
         assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     }
     let ask = "query($slug: String!, $segment: String) { board(slug: $slug) { standings(segment: $segment) { size } } }";

@@ -37,9 +37,7 @@ fn raw(decimal: &Value) -> i64 {
 }
 
 fn check_entry(rows: &[Row], rank: i64, seen: &Value) {
-    let row = usize::try_from(rank - 1)
-        .ok()
-        .and_then(|index| rows.get(index));
+    let row = usize::try_from(rank - 1).ok().and_then(|index| rows.get(index));
     let expected =
         row.map(|row| json!({ "rank": rank, "score": row.score, "member": { "key": row.member } }));
     assert_eq!(*seen, json!(expected), "rank {rank} of {}", rows.len());
@@ -62,39 +60,20 @@ fn check_buckets(rows: &[Row], asked: i64, seen: &Value) {
         .as_array()
         .unwrap()
         .iter()
-        .map(|bucket| {
-            (
-                raw(&bucket["from"]),
-                raw(&bucket["to"]),
-                bucket["count"].as_i64().unwrap(),
-            )
-        })
+        .map(|bucket| (raw(&bucket["from"]), raw(&bucket["to"]), bucket["count"].as_i64().unwrap()))
         .collect();
     let count = buckets.len();
     assert_eq!(count as i64, asked.min(high - low).max(1), "{seen}");
     assert_eq!((buckets[0].0, buckets[count - 1].1), (low, high), "{seen}");
-    assert!(
-        buckets.windows(2).all(|pair| pair[0].1 == pair[1].0),
-        "{seen}"
-    );
+    assert!(buckets.windows(2).all(|pair| pair[0].1 == pair[1].0), "{seen}");
     let widths = || buckets.iter().map(|(from, to, _)| to - from);
-    assert!(
-        widths().max().unwrap() - widths().min().unwrap() <= 1,
-        "{seen}"
-    );
+    assert!(widths().max().unwrap() - widths().min().unwrap() <= 1, "{seen}");
     for (number, (from, to, said)) in buckets.iter().enumerate() {
         let is_in =
             |score: &&i64| (from..to).contains(score) || (number + 1 == count && *score == to);
-        assert_eq!(
-            scores.iter().filter(is_in).count() as i64,
-            *said,
-            "{from} of {seen}"
-        );
+        assert_eq!(scores.iter().filter(is_in).count() as i64, *said, "{from} of {seen}");
     }
-    assert_eq!(
-        buckets.iter().map(|(_, _, count)| count).sum::<i64>(),
-        rows.len() as i64
-    );
+    assert_eq!(buckets.iter().map(|(_, _, count)| count).sum::<i64>(), rows.len() as i64);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,13 +97,8 @@ async fn ranks_percentiles_and_buckets_are_those_of_all_entries() {
                     let buckets = [1, 2, 3, 7, 20, 1000][rng.random_range(0..6)];
                     let window = window.to_string();
                     let standings = (&*window, &*period);
-                    let seen = ask(
-                        &api,
-                        &oracle.board.slug,
-                        standings,
-                        (rank, percentile, buckets),
-                    )
-                    .await;
+                    let seen =
+                        ask(&api, &oracle.board.slug, standings, (rank, percentile, buckets)).await;
                     check_entry(&rows, rank, &seen["entryAt"]);
                     check_score(&rows, billionths, &seen["scoreFor"]);
                     check_buckets(&rows, buckets, &seen["distribution"]);
@@ -160,15 +134,9 @@ async fn nobody_has_no_spread_and_one_entry_is_all_of_it() {
                 let bucket = json!([{ "from": text, "to": text, "count": 1 }]);
                 let expected =
                     json!({ "entryAt": entry, "scoreFor": text, "distribution": bucket });
-                assert_eq!(
-                    ask(&api, "b", all, (1, percentile, buckets)).await,
-                    expected
-                );
+                assert_eq!(ask(&api, "b", all, (1, percentile, buckets)).await, expected);
             }
-            assert_eq!(
-                ask(&api, "b", all, (2, 50.0, 1)).await["entryAt"],
-                Value::Null
-            );
+            assert_eq!(ask(&api, "b", all, (2, 50.0, 1)).await["entryAt"], Value::Null);
         }
     }
 }
@@ -178,26 +146,12 @@ async fn the_ends_of_the_range_are_in_the_outermost_buckets() {
     for direction in ["HIGH_FIRST", "LOW_FIRST"] {
         let api = small(direction).await;
         let score = |(member, score): (&str, &str)| json!({ "member": member, "score": score });
-        let scores = [
-            ("a", "-5"),
-            ("b", "5"),
-            ("c", "5"),
-            ("d", "0"),
-            ("e", "-0.01"),
-            ("f", "-5"),
-        ];
+        let scores = [("a", "-5"), ("b", "5"), ("c", "5"), ("d", "0"), ("e", "-0.01"), ("f", "-5")];
         submit(&api, "b", scores.map(score).into()).await;
         let seen = ask(&api, "b", ("all", "all"), (6, 0.0, 2)).await;
         let expected = json!([{ "from": "-5.00", "to": "0.00", "count": 3 }, { "from": "0.00", "to": "5.00", "count": 3 }]);
         assert_eq!(seen["distribution"], expected);
-        assert_eq!(
-            seen["scoreFor"],
-            if direction == "HIGH_FIRST" {
-                "-5.00"
-            } else {
-                "5.00"
-            }
-        );
+        assert_eq!(seen["scoreFor"], if direction == "HIGH_FIRST" { "-5.00" } else { "5.00" });
     }
 }
 

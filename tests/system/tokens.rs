@@ -9,10 +9,8 @@ use crate::wait::until;
 const SUBMIT: &str = "mutation($board: String!, $scores: [ScoreInput!]!) { submitScores(input: { board: $board, scores: $scores }) { accepted } }";
 
 async fn submit(api: &Api, token: &str, board: &str, members: &[&str]) -> Value {
-    let scores: Vec<Value> = members
-        .iter()
-        .map(|member| json!({ "member": member, "score": 1 }))
-        .collect();
+    let scores: Vec<Value> =
+        members.iter().map(|member| json!({ "member": member, "score": 1 })).collect();
     let variables = json!({ "board": board, "scores": scores });
     let answer = api.ask(Some(token), SUBMIT, variables).await;
     match answer.codes()[..] {
@@ -33,20 +31,13 @@ async fn a_member_s_token_submits_its_own_scores_where_the_board_allows_it() {
     let api = Api::start(&deployment).await;
     let create = "mutation($slug: String!, $open: Boolean!) { createBoard(input: { slug: $slug, selfSubmit: $open }) { board { selfSubmit } } }";
     for (slug, open) in [("open", true), ("closed", false)] {
-        let data = api
-            .data(create, json!({ "slug": slug, "open": open }))
-            .await;
+        let data = api.data(create, json!({ "slug": slug, "open": open })).await;
         assert_eq!(data["createBoard"]["board"]["selfSubmit"], open);
     }
-    let token = deployment
-        .new_token(&["--scope", "submit", "--member", "ann"])
-        .await;
+    let token = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
     assert_eq!(submit(&api, &token, "open", &["ann"]).await, 1);
     assert_eq!(submit(&api, &token, "open", &["bob"]).await, "FORBIDDEN");
-    assert_eq!(
-        submit(&api, &token, "open", &["ann", "bob"]).await,
-        "FORBIDDEN"
-    );
+    assert_eq!(submit(&api, &token, "open", &["ann", "bob"]).await, "FORBIDDEN");
     assert_eq!(submit(&api, &token, "closed", &["ann"]).await, "FORBIDDEN");
     let text = "{ viewer { scopes member { key rank(board: \"open\") { score } } } }";
     let viewer = api.ask(Some(&token), text, json!({})).await;
@@ -61,21 +52,12 @@ async fn a_revoked_token_stops_working_within_seconds() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let token = deployment.new_token(&["--scope", "read"]).await;
-    let works = async || {
-        api.ask(Some(&token), "{ viewer { scopes } }", json!({}))
-            .await
-            .codes()
-            .is_empty()
-    };
+    let works =
+        async || api.ask(Some(&token), "{ viewer { scopes } }", json!({})).await.codes().is_empty();
     assert!(works().await);
-    let said = deployment
-        .api_output(&["token", "revoke", id_of(&token)])
-        .await;
+    let said = deployment.api_output(&["token", "revoke", id_of(&token)]).await;
     assert_eq!(said.trim(), format!("revoked {}", id_of(&token)));
-    until("the token is refused", async || {
-        (!works().await).then_some(())
-    })
-    .await;
+    until("the token is refused", async || (!works().await).then_some(())).await;
     let mut unknown = deployment.api(&["token", "revoke", "nonesuch"]);
     assert!(!unknown.output().unwrap().status.success());
 }
@@ -84,25 +66,16 @@ async fn a_revoked_token_stops_working_within_seconds() {
 async fn a_token_past_its_end_is_refused() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let token = deployment
-        .new_token(&["--scope", "admin", "--expires", "1s"])
-        .await;
+    let token = deployment.new_token(&["--scope", "admin", "--expires", "1s"]).await;
     let status = until("the token is refused", async || {
-        let answer = api
-            .ask(Some(&token), "{ viewer { scopes } }", json!({}))
-            .await;
+        let answer = api.ask(Some(&token), "{ viewer { scopes } }", json!({})).await;
         (answer.codes() == ["UNAUTHENTICATED"]).then_some(answer.status)
     })
     .await;
     assert_eq!(status, reqwest::StatusCode::UNAUTHORIZED);
     for bad in ["1", "d", "0d", "-1d", "1y", "99999d", "ä"] {
-        let mut refused = deployment.api(&[
-            "token",
-            "create",
-            "--scope",
-            "read",
-            &format!("--expires={bad}"),
-        ]);
+        let mut refused =
+            deployment.api(&["token", "create", "--scope", "read", &format!("--expires={bad}")]);
         assert_eq!(refused.output().unwrap().status.code(), Some(2), "{bad}");
     }
 }
@@ -111,23 +84,15 @@ async fn a_token_past_its_end_is_refused() {
 async fn the_list_of_tokens_shows_their_state_and_no_secret() {
     let deployment = Deployment::new(Sql::Postgres, Redis::Private).await;
     let admin = deployment.admin_token().await;
-    let bound = deployment
-        .new_token(&["--scope", "submit", "--member", "ann", "--expires", "30d"])
-        .await;
+    let bound =
+        deployment.new_token(&["--scope", "submit", "--member", "ann", "--expires", "30d"]).await;
     let gone = deployment.new_token(&["--scope", "read"]).await;
-    deployment
-        .api_output(&["token", "revoke", id_of(&gone)])
-        .await;
+    deployment.api_output(&["token", "revoke", id_of(&gone)]).await;
     let list = deployment.api_output(&["token", "list"]).await;
-    for (token, shows) in [
-        (admin, ["admin", "for good"]),
-        (&*bound, ["ann", "until "]),
-        (&gone, ["read", "revoked"]),
-    ] {
-        let line = list
-            .lines()
-            .find(|line| line.starts_with(id_of(token)))
-            .unwrap();
+    for (token, shows) in
+        [(admin, ["admin", "for good"]), (&*bound, ["ann", "until "]), (&gone, ["read", "revoked"])]
+    {
+        let line = list.lines().find(|line| line.starts_with(id_of(token))).unwrap();
         assert!(shows.iter().all(|text| line.contains(text)), "{line}");
         assert!(!list.contains(token.rsplit('_').next().unwrap()), "{list}");
     }
@@ -139,9 +104,6 @@ async fn without_public_reads_every_read_needs_a_token() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start_with(&deployment, &["--public-reads", "false"]).await;
     let text = "{ boards { totalCount } }";
-    assert_eq!(
-        api.ask(None, text, json!({})).await.codes(),
-        ["UNAUTHENTICATED"]
-    );
+    assert_eq!(api.ask(None, text, json!({})).await.codes(), ["UNAUTHENTICATED"]);
     assert_eq!(api.data(text, json!({})).await["boards"]["totalCount"], 0);
 }

@@ -20,13 +20,8 @@ async fn take_back_layout(deployment: &Deployment) {
     for head in heads {
         let text: String = redis.get(&head).await.unwrap();
         let parts: Vec<&str> = text.split(' ').collect();
-        let [seq, commit, _layout, run_id] = parts[..] else {
-            panic!("{head} is {text}")
-        };
-        let () = redis
-            .set(&head, format!("{seq} {commit} {run_id}"))
-            .await
-            .unwrap();
+        let [seq, commit, _layout, run_id] = parts[..] else { panic!("{head} is {text}") };
+        let () = redis.set(&head, format!("{seq} {commit} {run_id}")).await.unwrap();
     }
     let lists: Vec<String> = redis.keys("laurel:*:periods:*").await.unwrap();
     assert!(!lists.is_empty());
@@ -57,14 +52,8 @@ async fn filled(api: &Api) -> Oracle {
     };
     let mut oracle = Oracle::new(board);
     let events: Vec<Event> = (0..60).map(event).collect();
-    let scores: Vec<Value> = events
-        .iter()
-        .map(|event| oracle.board.score_input(event))
-        .collect();
-    assert_eq!(
-        submit_durably(api, "b", json!(scores)).await["accepted"],
-        60
-    );
+    let scores: Vec<Value> = events.iter().map(|event| oracle.board.score_input(event)).collect();
+    assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], 60);
     events.iter().for_each(|event| {
         oracle.submit(event);
     });
@@ -75,16 +64,10 @@ async fn check(api: &Api, oracle: &Oracle) {
     check_standings(api, oracle).await;
     let text = "query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) { nodes { label } } } }";
     for &window in &oracle.board.windows {
-        let data = api
-            .data(text, json!({ "window": window.to_string() }))
-            .await;
+        let data = api.data(text, json!({ "window": window.to_string() })).await;
         let label = |label: String| json!({ "label": label });
         let expected: Vec<Value> = oracle.periods(window).into_iter().map(label).collect();
-        assert_eq!(
-            data["board"]["periods"]["nodes"],
-            json!(expected),
-            "{window}"
-        );
+        assert_eq!(data["board"]["periods"]["nodes"], json!(expected), "{window}");
     }
 }
 
@@ -100,10 +83,7 @@ async fn heads_of_the_layout_before_are_recovered_and_periods_listed() {
         let api = Api::start(&deployment).await;
         check(&api, &oracle).await;
         let again = oracle.board.score_input(&oracle.accepted()[0]);
-        assert_eq!(
-            submit_durably(&api, "b", json!([again])).await["duplicates"],
-            1
-        );
+        assert_eq!(submit_durably(&api, "b", json!([again])).await["duplicates"], 1);
         check_diff(&deployment);
     }
 }

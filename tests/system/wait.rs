@@ -15,11 +15,7 @@ pub(crate) async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<
         if let Some(found) = probe().await {
             return found;
         }
-        assert!(
-            Instant::now() < deadline,
-            "{what}: not within {} s",
-            PATIENCE.as_secs()
-        );
+        assert!(Instant::now() < deadline, "{what}: not within {} s", PATIENCE.as_secs());
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -31,11 +27,7 @@ pub(crate) fn until_blocking<T>(what: &str, mut probe: impl FnMut() -> Option<T>
         if let Some(found) = probe() {
             return found;
         }
-        assert!(
-            Instant::now() < deadline,
-            "{what}: not within {} s",
-            PATIENCE.as_secs()
-        );
+        assert!(Instant::now() < deadline, "{what}: not within {} s", PATIENCE.as_secs());
         std::thread::sleep(PAUSE);
     }
 }

@@ -27,11 +27,7 @@ fn score(rng: &mut StdRng, member: &str) -> Value {
 }
 
 fn name(member: usize) -> String {
-    let kind = if member.is_multiple_of(2) {
-        "still"
-    } else {
-        "moves"
-    };
+    let kind = if member.is_multiple_of(2) { "still" } else { "moves" };
     format!("{kind}-{member}")
 }
 
@@ -48,15 +44,8 @@ async fn walk(api: &Api, slug: &str, rng: &mut StdRng, way: Way) -> Vec<String> 
         let mut top = api.data(PAGE, variables).await["board"]["standings"]["top"].take();
         let nodes = top["nodes"].as_array().unwrap();
         let ranks = nodes.iter().map(|node| node["rank"].as_i64().unwrap());
-        assert!(
-            ranks
-                .clone()
-                .zip(ranks.skip(1))
-                .all(|(rank, next)| next == rank + 1)
-        );
-        let members = nodes
-            .iter()
-            .map(|node| node["member"]["key"].as_str().unwrap().to_owned());
+        assert!(ranks.clone().zip(ranks.skip(1)).all(|(rank, next)| next == rank + 1));
+        let members = nodes.iter().map(|node| node["member"]["key"].as_str().unwrap().to_owned());
         match way {
             Way::Forward => seen.extend(members),
             Way::Backward => seen.extend(members.rev()),
@@ -81,16 +70,11 @@ async fn a_walk_neither_repeats_nor_skips_who_does_not_move() {
     for (shards, tie_break) in [(1, "MEMBER"), (4, "EARLIEST"), (16, "MEMBER")] {
         let slug = format!("b{shards}");
         let create = "mutation($slug: String!, $shards: Int!, $ties: TieBreak!, $policy: ScorePolicy!) { createBoard(input: { slug: $slug, policy: $policy, minScore: -1000000, shards: $shards, tieBreak: $ties }) { board { id } } }";
-        let policy = if tie_break == "MEMBER" {
-            "SUM"
-        } else {
-            "LATEST"
-        };
+        let policy = if tie_break == "MEMBER" { "SUM" } else { "LATEST" };
         let rules = json!({ "slug": slug, "shards": shards, "ties": tie_break, "policy": policy });
         api.data(create, rules).await;
-        let scores: Vec<Value> = (0..MEMBERS)
-            .map(|member| score(&mut rng, &name(member)))
-            .collect();
+        let scores: Vec<Value> =
+            (0..MEMBERS).map(|member| score(&mut rng, &name(member))).collect();
         for batch in scores.chunks(500) {
             submit(&api, &slug, json!(batch)).await;
         }

@@ -36,16 +36,10 @@ type Places = BTreeMap<String, (i64, String)>;
 async fn places(api: &Api, slug: &str, window: &str, period: &str, segment: &str) -> Places {
     let variables = json!({ "slug": slug, "window": window, "period": period, "segment": segment });
     let data = api.data(TOP, variables).await;
-    let nodes = data["board"]["standings"]["top"]["nodes"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap().clone();
     let place = |node: &Value| {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        (
-            text(&node["member"]["key"]),
-            (node["rank"].as_i64().unwrap(), text(&node["score"])),
-        )
+        (text(&node["member"]["key"]), (node["rank"].as_i64().unwrap(), text(&node["score"])))
     };
     nodes.iter().map(place).collect()
 }
@@ -55,13 +49,7 @@ fn told(found: &Value, list: &str, when: &str) -> Places {
     let place = |place: &Value| {
         let member = place["member"].as_str().unwrap().to_owned();
         let of = &place[when];
-        (
-            member,
-            (
-                of["rank"].as_i64().unwrap(),
-                of["score"].as_str().unwrap().to_owned(),
-            ),
-        )
+        (member, (of["rank"].as_i64().unwrap(), of["score"].as_str().unwrap().to_owned()))
     };
     found[list].as_array().unwrap().iter().map(place).collect()
 }
@@ -107,9 +95,7 @@ async fn check(sql: Sql, shards: u16) {
             max: 10_000_000,
             zone: "America/St_Johns",
             shards,
-            windows: ["daily", "weekly", "4d"]
-                .map(|name| name.parse().unwrap())
-                .into(),
+            windows: ["daily", "weekly", "4d"].map(|name| name.parse().unwrap()).into(),
         };
         let mut input = board.input();
         input["segmentBy"] = json!(["region"]);
@@ -120,41 +106,24 @@ async fn check(sql: Sql, shards: u16) {
             "mutation($board: String!) { removeEntry(board: $board, member: \"m3\") { removed } }";
         api.data(remove, json!({ "board": board.slug })).await;
         let again = json!([{ "member": "m3", "score": "1.50", "at": Timestamp::from_second(now_s - 90_000).unwrap().to_string() }]);
-        assert_eq!(
-            submit_durably(&api, &board.slug, again).await["accepted"],
-            1
-        );
+        assert_eq!(submit_durably(&api, &board.slug, again).await["accepted"], 1);
     }
-    let count = async |table: &str| {
-        deployment
-            .number(&format!("SELECT count(*) FROM {table}"))
-            .await
-    };
+    let count =
+        async |table: &str| deployment.number(&format!("SELECT count(*) FROM {table}")).await;
     // What the counts below are held against is all that was submitted, not what SQL has so far.
     let submitted = (RULES.len() * (events.len() + 2)) as i64;
     until("every event is in SQL", async || {
         (count("score_event").await == submitted).then_some(())
     })
     .await;
-    let held = (
-        count("score_event").await,
-        count("job").await,
-        count("standing").await,
-    );
+    let held = (count("score_event").await, count("job").await, count("standing").await);
     for _ in 0..14 {
-        let (from, to) = (
-            rng.random_range(0..RULES.len()),
-            rng.random_range(0..RULES.len()),
-        );
+        let (from, to) = (rng.random_range(0..RULES.len()), rng.random_range(0..RULES.len()));
         let window = *["all", "daily", "weekly", "4d"].choose(&mut rng).unwrap();
         let segment = *["", "region:eu"].choose(&mut rng).unwrap();
         check_one(&api, [from, to], window, segment, &mut rng).await;
     }
-    let held_now = (
-        count("score_event").await,
-        count("job").await,
-        count("standing").await,
-    );
+    let held_now = (count("score_event").await, count("job").await, count("standing").await);
     assert_eq!(held_now, held);
     assert_eq!(run(&deployment, &["diff"]).0, 0);
 }
@@ -167,9 +136,7 @@ async fn check_one(
     rng: &mut StdRng,
 ) {
     let ask = "query($slug: String!, $window: String!) { board(slug: $slug) { periods(window: $window, first: 50) { nodes { label } } } }";
-    let data = api
-        .data(ask, json!({ "slug": "b0", "window": window }))
-        .await;
+    let data = api.data(ask, json!({ "slug": "b0", "window": window })).await;
     let periods = data["board"]["periods"]["nodes"].as_array().unwrap();
     let period = periods.choose(rng).unwrap()["label"].as_str().unwrap();
     let slugs = [from, to].map(|number| format!("b{number}"));
@@ -229,9 +196,7 @@ async fn rules_that_no_board_can_have_are_refused_in_the_words_of_its_creation()
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "policy": "BEST", "maxScore": 100 });
     api.data(CREATE, json!({ "input": input })).await;
-    let scores: Vec<Value> = (0..3)
-        .map(|_| json!({ "member": "ann", "score": 60 }))
-        .collect();
+    let scores: Vec<Value> = (0..3).map(|_| json!({ "member": "ann", "score": 60 })).collect();
     submit_durably(&api, "b", json!(scores)).await;
     let input = json!({ "slug": "c", "policy": "LATEST", "tieBreak": "MEMBER" });
     let refused = api.query(CREATE, json!({ "input": input })).await;
@@ -239,52 +204,25 @@ async fn rules_that_no_board_can_have_are_refused_in_the_words_of_its_creation()
     let input = json!({ "slug": "d", "windows": [{ "name": "decay:7d" }] });
     api.data(CREATE, json!({ "input": input })).await;
     for (more, reason) in [
-        (
-            &["--policy", "LATEST", "--tie-break", "MEMBER"][..],
-            message,
-        ),
-        (
-            &["--policy", "MOST"],
-            "\"MOST\" is none of [\"SUM\", \"BEST\", \"LATEST\"]",
-        ),
-        (
-            &["--policy", "SUM"],
-            "history gives ann 180 in all all, which is out of range",
-        ),
+        (&["--policy", "LATEST", "--tie-break", "MEMBER"][..], message),
+        (&["--policy", "MOST"], "\"MOST\" is none of [\"SUM\", \"BEST\", \"LATEST\"]"),
+        (&["--policy", "SUM"], "history gives ann 180 in all all, which is out of range"),
         (&["--max-score", "1.5"], "1.5 has 1 decimals"),
-        (
-            &["--max-score", "-1"],
-            "minScore must be less than maxScore",
-        ),
+        (&["--max-score", "-1"], "minScore must be less than maxScore"),
         (&["--window", "7d"], "has no window 7d; it has all"),
     ] {
         let (code, _, error) = run(&deployment, &[&["what-if", "--board", "b"], more].concat());
         assert!(code != 0 && error.contains(reason), "{reason} in {error}");
     }
-    let (code, _, error) = run(
-        &deployment,
-        &["what-if", "--board", "d", "--policy", "BEST"],
-    );
+    let (code, _, error) = run(&deployment, &["what-if", "--board", "d", "--policy", "BEST"]);
     assert!(
         code == 1 && error.contains("policy SUM and direction HIGH_FIRST go with it"),
         "{error}"
     );
     // Another range makes room.
-    let wider = [
-        "what-if",
-        "--board",
-        "b",
-        "--policy",
-        "SUM",
-        "--max-score",
-        "1000",
-    ];
+    let wider = ["what-if", "--board", "b", "--policy", "SUM", "--max-score", "1000"];
     let (code, found, error) = run(&deployment, &wider);
-    assert_eq!(
-        (code, &found["top"][0]["after"]["score"]),
-        (0, &json!("180")),
-        "{error}"
-    );
+    assert_eq!((code, &found["top"][0]["after"]["score"]), (0, &json!("180")), "{error}");
     let text = deployment.analytics(&wider);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("ann: 1 with 180, now 1 with 60"), "{text}");

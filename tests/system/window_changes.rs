@@ -19,12 +19,9 @@ const UPDATE: &str = "mutation($slug: String!, $windows: [WindowInput!]!) { upda
 const WINDOWS: &str = "query($slug: String!) { board(slug: $slug) { windows { name ready } } }";
 
 async fn set_windows(api: &Api, slug: &str, windows: &[Window]) {
-    let windows: Vec<Value> = windows
-        .iter()
-        .map(|window| json!({ "name": window.to_string() }))
-        .collect();
-    api.data(UPDATE, json!({ "slug": slug, "windows": windows }))
-        .await;
+    let windows: Vec<Value> =
+        windows.iter().map(|window| json!({ "name": window.to_string() })).collect();
+    api.data(UPDATE, json!({ "slug": slug, "windows": windows })).await;
 }
 
 /// Waits until a board has just these windows besides "all", all of them ready.
@@ -34,10 +31,8 @@ async fn wait_until_ready(api: &Api, slug: &str, windows: &[Window]) {
     until("the windows are ready", async || {
         let data = api.data(WINDOWS, json!({ "slug": slug })).await;
         let windows = data["board"]["windows"].as_array().unwrap();
-        let names: BTreeSet<String> = windows
-            .iter()
-            .map(|window| window["name"].as_str().unwrap().to_owned())
-            .collect();
+        let names: BTreeSet<String> =
+            windows.iter().map(|window| window["name"].as_str().unwrap().to_owned()).collect();
         (names == expected && windows.iter().all(|window| window["ready"] == true)).then_some(())
     })
     .await;
@@ -118,15 +113,9 @@ async fn a_window_dropped_and_added_again_is_whole() {
     set_windows(&api, "b", &[]).await;
     let ask =
         r#"{ board(slug: "b") { standings(window: "daily", period: "2026-01-02") { size } } }"#;
-    assert_eq!(
-        api.ask(None, ask, json!({})).await.codes(),
-        ["BAD_USER_INPUT"]
-    );
+    assert_eq!(api.ask(None, ask, json!({})).await.codes(), ["BAD_USER_INPUT"]);
     until("its keys are gone", async || {
-        keys_of(&deployment, Window::Daily)
-            .await
-            .is_empty()
-            .then_some(())
+        keys_of(&deployment, Window::Daily).await.is_empty().then_some(())
     })
     .await;
     submit(&api, "b", score("bob", 7)).await;
@@ -140,10 +129,7 @@ async fn a_window_dropped_and_added_again_is_whole() {
         data["board"]["standings"]["top"]["nodes"],
         json!([{ "score": "7", "member": { "key": "bob" } }, { "score": "6", "member": { "key": "ann" } }])
     );
-    assert_eq!(
-        data["board"]["periods"]["nodes"],
-        json!([{ "label": "2026-01-02" }])
-    );
+    assert_eq!(data["board"]["periods"]["nodes"], json!([{ "label": "2026-01-02" }]));
     check_diff(&deployment);
 }
 
@@ -157,20 +143,12 @@ async fn a_window_that_the_history_does_not_fit_into_is_dropped_again() {
     // Up on one day and down on another, again and again: more on the one day than the range is wide.
     for (day, score) in [(1, 10), (2, -10), (1, 10), (2, -10)] {
         let at = format!("2026-01-0{day}T00:00:00Z");
-        submit(
-            &api,
-            "b",
-            json!([{ "member": "ann", "score": score, "at": at }]),
-        )
-        .await;
+        submit(&api, "b", json!([{ "member": "ann", "score": score, "at": at }])).await;
     }
     set_windows(&api, "b", &[Window::Daily]).await;
     wait_until_ready(&api, "b", &[]).await;
     until("its keys are gone", async || {
-        keys_of(&deployment, Window::Daily)
-            .await
-            .is_empty()
-            .then_some(())
+        keys_of(&deployment, Window::Daily).await.is_empty().then_some(())
     })
     .await;
     let failed = "SELECT CAST(COUNT(*) AS BIGINT) FROM job WHERE state = 'FAILED'";

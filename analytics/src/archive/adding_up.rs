@@ -62,11 +62,8 @@ impl<'a> AddingUp<'a> {
         for members in new.chunks(MEMBERS_MAX) {
             let known = members.iter().copied();
             let known = archived_entry::of_members(&deployment.db, &self.mark, known).await?;
-            self.members.extend(
-                members
-                    .iter()
-                    .map(|&member| (member.to_owned(), Default::default())),
-            );
+            self.members
+                .extend(members.iter().map(|&member| (member.to_owned(), Default::default())));
             for ((member, segment), row) in known {
                 if let Some(state) = row.state() {
                     let id = MemberId::new(&member)?;

@@ -80,25 +80,13 @@ pub(super) async fn compare(
     findings: &mut Findings,
 ) -> Result<Sum> {
     let mut sum = Sum::default();
-    part.job.stage(
-        &format!(
-            "{}: comparing what archived events add up to",
-            part.row.slug
-        ),
-        0,
-    );
+    part.job.stage(&format!("{}: comparing what archived events add up to", part.row.slug), 0);
     let Archived { through_seq, meant } = archived;
-    let (members, segments) = (
-        meant.column("member")?.str()?,
-        meant.column("segment")?.str()?,
-    );
+    let (members, segments) = (meant.column("member")?.str()?, meant.column("segment")?.str()?);
     let number = |name: &str| -> Result<_> { Ok(meant.column(name)?.i64()?.clone()) };
     let (scores, ticks, events) = (number("score")?, number("tick")?, number("events")?);
     let expected = |row: usize| [scores.get(row), ticks.get(row), events.get(row)];
-    ensure!(
-        segments.null_count() + members.null_count() == 0,
-        "a fold left a gap"
-    );
+    ensure!(segments.null_count() + members.null_count() == 0, "a fold left a gap");
     let member = |row: usize| members.get(row).unwrap_or_default();
     let segment = |row: usize| segments.get(row).unwrap_or_default();
     let rows = || Columns::of_archived(part.partition, part.board.no, *through_seq);
@@ -160,12 +148,7 @@ pub(super) async fn compare(
 /// As [`meant`], where all events are scores that count.
 fn of_scores(states: LazyFrame) -> LazyFrame {
     let is_everyone = col("segment").eq(lit(""));
-    states.with_column(
-        when(is_everyone)
-            .then(col("events"))
-            .otherwise(lit(0_i64))
-            .alias("events"),
-    )
+    states.with_column(when(is_everyone).then(col("events")).otherwise(lit(0_i64)).alias("events"))
 }
 
 /// A row for everyone of each member that has archived events, with how many, and one for each segment in which something is left.

@@ -29,10 +29,7 @@ pub(super) async fn check(
         findings
             .push(Finding::of_no_member(Kind::Missing, board.no.0, partition, what).noted(note));
     };
-    for file in files
-        .iter()
-        .filter(|file| file.first_seq <= mark.archived_seq)
-    {
+    for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
         if file.first_seq != through_seq + 1 {
             let lost = format!(
                 "no row of archive_file stands for seqs {} to {}: it needs a backup of the database",
@@ -78,9 +75,7 @@ fn wrong(path: &Path, file: &archive_file::Model) -> Option<String> {
 /// # Errors
 /// Where the archive's directory cannot be written; what SQL says.
 pub(super) async fn put_back(deployment: &Deployment, path: &str) -> Result<bool> {
-    let row = archive_file::Entity::find_by_id(path)
-        .one(&deployment.db)
-        .await?;
+    let row = archive_file::Entity::find_by_id(path).one(&deployment.db).await?;
     let (Some(row), Some(copies)) = (row, &deployment.archive_copy_dir) else {
         return Ok(false);
     };
@@ -88,10 +83,7 @@ pub(super) async fn put_back(deployment: &Deployment, path: &str) -> Result<bool
     if wrong(&copy, &row).is_some() {
         return Ok(false);
     }
-    let sum = parquet::Sum {
-        bytes: row.bytes.unsigned_abs(),
-        sha256: row.sha256,
-    };
+    let sum = parquet::Sum { bytes: row.bytes.unsigned_abs(), sha256: row.sha256 };
     parquet::copy_durably(&copy, &target, &sum)?;
     Ok(true)
 }

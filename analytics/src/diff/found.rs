@@ -48,12 +48,7 @@ impl Found {
                 "redis": finding.redis, "repaired": finding.is_repaired, "note": finding.note,
             })
         };
-        let findings: Vec<_> = self
-            .findings
-            .iter()
-            .take(IN_JSON_MAX)
-            .map(finding)
-            .collect();
+        let findings: Vec<_> = self.findings.iter().take(IN_JSON_MAX).map(finding).collect();
         let proven = serde_json::json!({ "by_digest": self.proven.by_digest, "by_history": self.proven.by_history, "unproven": self.proven.unproven });
         serde_json::json!({
             "run": self.run_id, "checked": self.checked, "found": self.found, "repaired": self.repaired(), "left": self.left, "proven": proven,
@@ -67,18 +62,8 @@ impl fmt::Display for Found {
         let raw =
             |score: Option<i64>| score.map_or_else(|| "-".to_owned(), |score| score.to_string());
         for finding in self.findings.iter().take(PRINTED_MAX) {
-            let Finding {
-                kind,
-                board_no,
-                member,
-                window,
-                period,
-                ..
-            } = finding;
-            let board = self
-                .slugs
-                .get(board_no)
-                .map_or("a board that is gone", String::as_str);
+            let Finding { kind, board_no, member, window, period, .. } = finding;
+            let board = self.slugs.get(board_no).map_or("a board that is gone", String::as_str);
             let scores = format!(
                 "history {}, sql {}, redis {}",
                 raw(finding.history),
@@ -97,22 +82,10 @@ impl fmt::Display for Found {
             if let Some(note) = &finding.note {
                 write!(f, "; {note}")?;
             }
-            writeln!(
-                f,
-                "{}",
-                if finding.is_repaired {
-                    "; repaired"
-                } else {
-                    ""
-                }
-            )?;
+            writeln!(f, "{}", if finding.is_repaired { "; repaired" } else { "" })?;
         }
         if self.found > PRINTED_MAX {
-            writeln!(
-                f,
-                "… and {} more, in the table integrity_finding",
-                self.found - PRINTED_MAX
-            )?;
+            writeln!(f, "… and {} more, in the table integrity_finding", self.found - PRINTED_MAX)?;
         }
         let (checked, found, seconds, proven) =
             (self.checked, self.found, self.seconds, self.proven);

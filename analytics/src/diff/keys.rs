@@ -32,10 +32,7 @@ impl Keys {
         boards: &[(board::Model, Board, Vec<Partition>)],
         is_one: bool,
     ) -> Result<Self> {
-        let only = boards
-            .first()
-            .filter(|_| is_one)
-            .map(|(_, board, _)| board.no);
+        let only = boards.first().filter(|_| is_one).map(|(_, board, _)| board.no);
         let (mut by_board, mut foreign): (BTreeMap<BoardNo, Vec<(Partition, String)>>, _) =
             Default::default();
         let count = deployment.store.partitions().count();
@@ -54,10 +51,7 @@ impl Keys {
                 ),
             }
         }
-        let mut keys = Self {
-            by_part: BTreeMap::new(),
-            foreign,
-        };
+        let mut keys = Self { by_part: BTreeMap::new(), foreign };
         for (row, board, _) in boards {
             // Before the keys that a move brings to other partitions are taken for nobody's.
             check_layout(&deployment.db, board).await?;
@@ -95,9 +89,8 @@ impl Keys {
         of_board: Vec<(Partition, String)>,
     ) -> Result<()> {
         let unfinished = unfinished_windows(row)?;
-        let partitions: BTreeSet<Partition> = super::part::partitions(deployment, board)
-            .into_iter()
-            .collect();
+        let partitions: BTreeSet<Partition> =
+            super::part::partitions(deployment, board).into_iter().collect();
         for (partition, key) in of_board {
             let Some(id) = deployment.store.keys().parse_standings(partition, &key) else {
                 continue;
@@ -119,10 +112,7 @@ impl Keys {
                 );
                 continue;
             }
-            self.by_part
-                .entry((board.no, partition))
-                .or_default()
-                .push(key);
+            self.by_part.entry((board.no, partition)).or_default().push(key);
         }
         Ok(())
     }

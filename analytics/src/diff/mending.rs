@@ -100,19 +100,13 @@ async fn mend_part(
         };
         let has_row = match spot {
             Spot::Entry(id) => {
-                in_redis
-                    .entry(member.clone())
-                    .or_default()
-                    .insert(spot.clone());
+                in_redis.entry(member.clone()).or_default().insert(spot.clone());
                 id.window == Window::All
             }
             Spot::Sealed(_) | Spot::Archived(_) => true,
         };
         if has_row {
-            in_sql
-                .entry(member.clone())
-                .or_default()
-                .insert(spot.clone());
+            in_sql.entry(member.clone()).or_default().insert(spot.clone());
         }
     }
     let mut mended = 0;
@@ -137,14 +131,8 @@ async fn mend_part(
         }
         let archived = archived_events(deployment, &board, partition, &in_redis).await?;
         for places in chunks(in_redis) {
-            mended += mend_redis(
-                deployment,
-                &board,
-                partition,
-                Truth::History(&archived),
-                &places,
-            )
-            .await?;
+            mended += mend_redis(deployment, &board, partition, Truth::History(&archived), &places)
+                .await?;
         }
     }
     let unlisted: Vec<StandingsId> = unlisted.into_iter().collect();

@@ -88,25 +88,14 @@ impl Part<'_> {
         let found_before = findings.count;
         let mut left: BTreeSet<&String> = self.keys.iter().collect();
         let archived = Archived::of(self, &history).await?;
-        let of_all = archived
-            .as_ref()
-            .map(|archived| archived.and_later(board, &history.counted));
+        let of_all = archived.as_ref().map(|archived| archived.and_later(board, &history.counted));
         let of_all = of_all.transpose()?.flatten();
         let is_whole = |window: &&Window| board.is_whole(**window);
         for &window in board.rules.windows.iter().filter(is_whole) {
-            self.job.stage(
-                &format!(
-                    "{}: folding {window} of partition {partition}",
-                    self.row.slug
-                ),
-                0,
-            );
+            self.job
+                .stage(&format!("{}: folding {window} of partition {partition}", self.row.slug), 0);
             let has_sealed = board.sealed(window).sealed_before_ms > NEVER_MS;
-            let which = if has_sealed {
-                Which::Every
-            } else {
-                Which::Open
-            };
+            let which = if has_sealed { Which::Every } else { Which::Open };
             let rows = {
                 let (board, history) = (board.clone(), Arc::clone(&history));
                 let of_all = of_all.clone().filter(|_| window == Window::All);
@@ -120,13 +109,10 @@ impl Part<'_> {
             entries += rows.len();
             ids.extend(rows.lists().cloned());
             if window == Window::All {
-                standing = self
-                    .compare_standing(&rows, &mut suspects, findings)
-                    .await?;
+                standing = self.compare_standing(&rows, &mut suspects, findings).await?;
             }
             if has_sealed {
-                self.compare_sealed(window, &rows, &mut suspects, findings)
-                    .await?;
+                self.compare_sealed(window, &rows, &mut suspects, findings).await?;
             }
             let of_window = |key: &&String| {
                 let id = deployment.store.keys().parse_standings(partition, key);
@@ -138,20 +124,12 @@ impl Part<'_> {
             for key in &keys {
                 left.remove(key);
             }
-            self.compare_redis(&keys, &rows, &rolls, &mut digest, &mut suspects, findings)
-                .await?;
+            self.compare_redis(&keys, &rows, &rolls, &mut digest, &mut suspects, findings).await?;
         }
         // Of windows that the board does not have.
         let keys: Vec<String> = left.into_iter().cloned().collect();
-        self.compare_redis(
-            &keys,
-            &Rows::default(),
-            &rolls,
-            &mut digest,
-            &mut suspects,
-            findings,
-        )
-        .await?;
+        self.compare_redis(&keys, &Rows::default(), &rolls, &mut digest, &mut suspects, findings)
+            .await?;
         let archived = match &archived {
             Some(archived) => archived::compare(self, archived, &mut suspects, findings).await?,
             None => Sum::default(),
@@ -194,15 +172,8 @@ impl Part<'_> {
     }
 
     async fn rolls(&self) -> Result<Rolls> {
-        let (_, marks) = self
-            .deployment
-            .store
-            .rolls(self.partition, self.board.no)
-            .await?;
-        Ok(Rolls {
-            marks,
-            now_ms: self.deployment.clock.now_ms(),
-        })
+        let (_, marks) = self.deployment.store.rolls(self.partition, self.board.no).await?;
+        Ok(Rolls { marks, now_ms: self.deployment.clock.now_ms() })
     }
 
     /// Compares sorted sets with rows.
@@ -217,10 +188,7 @@ impl Part<'_> {
     ) -> Result<()> {
         let (board, partition) = (self.board, self.partition);
         self.job.stage(
-            &format!(
-                "{}: comparing Redis in partition {partition}",
-                self.row.slug
-            ),
+            &format!("{}: comparing Redis in partition {partition}", self.row.slug),
             rows.len(),
         );
         let name = |key: &String| {
@@ -271,10 +239,7 @@ impl Part<'_> {
                 }
                 SetPart::End | SetPart::Foreign => {
                     if matches!(part, SetPart::Foreign) {
-                        let foreign = ForeignKey {
-                            key: keys[place].clone(),
-                            is_gone: false,
-                        };
+                        let foreign = ForeignKey { key: keys[place].clone(), is_gone: false };
                         let found = Finding::of_no_member(
                             Kind::Phantom,
                             board.no.0,
@@ -296,8 +261,7 @@ impl Part<'_> {
             suspects.look_again_if_many(findings).await?;
         }
         for id in missing {
-            rows.walk(id)
-                .end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
+            rows.walk(id).end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
             suspects.look_again_if_many(findings).await?;
         }
         Ok(())
@@ -352,9 +316,7 @@ impl Part<'_> {
             return Ok(lines);
         }
         // What was sealed or emptied meanwhile is not to be listed.
-        let row = board::Entity::find_by_id(board.no.0)
-            .one(&self.deployment.db)
-            .await?;
+        let row = board::Entity::find_by_id(board.no.0).one(&self.deployment.db).await?;
         let later = row.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
         for (id, period) in unlisted {
             let key = store.keys().standings(self.partition, &id);
@@ -383,8 +345,5 @@ const LISTED_MAX: usize = 1000;
 /// How far rolling windows have got, as text.
 fn marks_text(rolls: &Rolls) -> Vec<String> {
     let marks: BTreeMap<_, _> = rolls.marks.iter().collect();
-    marks
-        .into_iter()
-        .map(|(series, mark)| format!("{series} {}", mark.to_text()))
-        .collect()
+    marks.into_iter().map(|(series, mark)| format!("{series} {}", mark.to_text())).collect()
 }

@@ -83,16 +83,11 @@ impl Proving {
         proven: &mut Proven,
     ) -> Result<u64> {
         let (deployment, board, partition) = (part.deployment, part.board, part.partition);
-        part.job.stage(
-            &format!("{}: checking the archive's files", part.row.slug),
-            0,
-        );
+        part.job.stage(&format!("{}: checking the archive's files", part.row.slug), 0);
         let (damaged, lines) = files::check(deployment, board, partition).await?;
         if !damaged.is_empty() {
             // Its history cannot be read; other partitions are compared all the same.
-            damaged
-                .into_iter()
-                .for_each(|finding| findings.add(finding));
+            damaged.into_iter().for_each(|finding| findings.add(finding));
             proven.unproven += 1;
             return Ok(0);
         }
@@ -133,9 +128,7 @@ impl Proving {
     async fn prove(&self, part: &Part<'_>, files: &str) -> Result<Option<u64>> {
         let (board, partition) = (part.board, part.partition);
         let key = (board.no.0, i32::from(partition.0));
-        let proof = integrity_proof::Entity::find_by_id(key)
-            .one(&part.deployment.db)
-            .await?;
+        let proof = integrity_proof::Entity::find_by_id(key).one(&part.deployment.db).await?;
         let (Some(proof), Some(sums)) = (proof, self.sums.get(&partition)) else {
             return Ok(None);
         };
@@ -164,9 +157,7 @@ impl Proving {
 /// Whether history still leads on from the commit that a proof names: SQL may be another one, from a backup.
 async fn leads_on(part: &Part<'_>, proof: &integrity_proof::Model) -> Result<bool> {
     let key = (proof.partition, proof.seq);
-    let row = commit::Entity::find_by_id(key)
-        .one(&part.deployment.db)
-        .await?;
+    let row = commit::Entity::find_by_id(key).one(&part.deployment.db).await?;
     Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
 }
 

@@ -86,9 +86,7 @@ impl Rows {
     pub(super) fn awaited(&self) -> Awaited<'_> {
         let segments = self.lists.iter();
         let segments = segments.map(|(id, rows)| (id.segment.as_str(), rows.clone()));
-        Awaited::new(self.len(), segments, |row| {
-            self.members.get(row).unwrap_or_default()
-        })
+        Awaited::new(self.len(), segments, |row| self.members.get(row).unwrap_or_default())
     }
 
     /// The key and the score in a row.
@@ -108,10 +106,7 @@ impl Rows {
 
     /// A walk through a list; through nothing where there is no such list.
     pub(super) fn walk(&self, id: &StandingsId) -> Walk<'_> {
-        Walk {
-            rows: self,
-            left: self.lists.get(id).cloned().unwrap_or(0..0),
-        }
+        Walk { rows: self, left: self.lists.get(id).cloned().unwrap_or(0..0) }
     }
 }
 
@@ -171,9 +166,7 @@ mod tests {
 
     /// What a walk beside entries says: those that do not agree, and those that are lost.
     fn walked(rows: &[(&str, i64)], entries: &[(&str, i64)]) -> (Vec<String>, Vec<String>) {
-        let list = rows
-            .iter()
-            .map(|&(member, key)| (member.to_owned(), key, key));
+        let list = rows.iter().map(|&(member, key)| (member.to_owned(), key, key));
         let rows = Rows::of_lists(vec![(id(), list.collect())]);
         let (mut wrong, mut lost) = (vec![], vec![]);
         let mut walk = rows.walk(&id());
@@ -190,19 +183,11 @@ mod tests {
     #[test]
     fn a_walk_names_what_only_one_side_has() {
         let rows = [("b", 1), ("a", 2), ("c", 2), ("d", 5)];
-        let names = |names: &[&str]| {
-            names
-                .iter()
-                .map(|&name| name.to_owned())
-                .collect::<Vec<_>>()
-        };
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         assert_eq!(walked(&rows, &rows), (vec![], vec![]));
         assert_eq!(walked(&rows, &[]), (vec![], names(&["b", "a", "c", "d"])));
         assert_eq!(walked(&[], &rows), (names(&["b", "a", "c", "d"]), vec![]));
-        assert_eq!(
-            walked(&rows, &[("b", 1), ("c", 2), ("d", 5)]),
-            (vec![], names(&["a"]))
-        );
+        assert_eq!(walked(&rows, &[("b", 1), ("c", 2), ("d", 5)]), (vec![], names(&["a"])));
         assert_eq!(
             walked(&rows, &[("b", 1), ("a", 2), ("aa", 2), ("c", 2), ("d", 5)]),
             (names(&["aa"]), vec![])

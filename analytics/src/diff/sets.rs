@@ -57,15 +57,7 @@ impl<'a> Sets<'a> {
         for keys in keys.chunks(SIZES_MAX) {
             sizes.extend(deployment.store.sizes(keys).await?);
         }
-        Ok(Self {
-            deployment,
-            keys,
-            sizes,
-            is_exclusive,
-            at: 0,
-            start: 0,
-            ready: VecDeque::new(),
-        })
+        Ok(Self { deployment, keys, sizes, is_exclusive, at: 0, start: 0, ready: VecDeque::new() })
     }
 
     /// The next part, and the place of its key; `None` at the end.
@@ -89,11 +81,7 @@ impl<'a> Sets<'a> {
         let count = self.sizes[self.at..].iter().take_while(is_small).count();
         let end = self.at + count.min(SMALL_KEYS_MAX);
         let keys = &self.keys[self.at..end];
-        let sets = self
-            .deployment
-            .store
-            .raw_entries(keys, 0, ENTRIES_MAX)
-            .await?;
+        let sets = self.deployment.store.raw_entries(keys, 0, ENTRIES_MAX).await?;
         for (place, set) in (self.at..).zip(sets) {
             match set {
                 Some(entries) => {
@@ -119,16 +107,8 @@ impl<'a> Sets<'a> {
                 return Ok(());
             }
         }
-        let part = self
-            .deployment
-            .store
-            .raw_entries(key, self.start, ENTRIES_MAX)
-            .await?;
-        match part
-            .into_iter()
-            .next()
-            .context("Redis answered with too little")?
-        {
+        let part = self.deployment.store.raw_entries(key, self.start, ENTRIES_MAX).await?;
+        match part.into_iter().next().context("Redis answered with too little")? {
             None => self.ready.push_back((self.at, Part::Foreign)),
             Some(entries) if entries.len() == ENTRIES_MAX => {
                 self.start += ENTRIES_MAX;
@@ -170,9 +150,8 @@ impl Digest {
     /// The digest, with whatever else belongs to it.
     pub(super) fn finish(&self, besides: &[String]) -> String {
         let sets = self.0.iter().filter(|(_, (count, _))| *count > 0);
-        let mut lines: Vec<String> = sets
-            .map(|(key, (count, sum))| format!("{key} {count} {sum:032x}"))
-            .collect();
+        let mut lines: Vec<String> =
+            sets.map(|(key, (count, sum))| format!("{key} {count} {sum:032x}")).collect();
         lines.extend_from_slice(besides);
         digest(&lines)
     }

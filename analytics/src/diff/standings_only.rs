@@ -24,13 +24,8 @@ use entity::repair::ForeignKey;
 /// What the stores say.
 pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<u64> {
     let (deployment, board, partition) = (part.deployment, part.board, part.partition);
-    part.job.stage(
-        &format!(
-            "{}: reading SQL's standings of partition {partition}",
-            part.row.slug
-        ),
-        0,
-    );
+    part.job
+        .stage(&format!("{}: reading SQL's standings of partition {partition}", part.row.slug), 0);
     let mut lists: BTreeMap<StandingsId, List> = BTreeMap::new();
     let mut suspects = Places::new();
     let mut suspect = |member: &[u8], id: &StandingsId| {
@@ -48,10 +43,7 @@ pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
             if !matches!(Held::of_row(board, score, key), Held::Key(..)) {
                 suspect(member.as_bytes(), &id);
             }
-            lists
-                .entry(id)
-                .or_default()
-                .push((member.to_owned(), key, score));
+            lists.entry(id).or_default().push((member.to_owned(), key, score));
         }
     }
     drop(there);
@@ -82,10 +74,7 @@ pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
             }
             SetPart::End => walk.end(|member| suspect(member.as_bytes(), &id)),
             SetPart::Foreign => {
-                let what = What::Key(ForeignKey {
-                    key: keys[place].clone(),
-                    is_gone: false,
-                });
+                let what = What::Key(ForeignKey { key: keys[place].clone(), is_gone: false });
                 findings.add(
                     Finding::of_no_member(Kind::Phantom, board.no.0, partition, what)
                         .noted("a key of another type"),

@@ -55,10 +55,7 @@ impl Hashed {
         let mark = archive_mark::of(db, board.no, partition).await?;
         let standing = Columns::of_standing(partition, Some(board.no));
         let archived = Columns::of_archived(partition, board.no, mark.archived_seq);
-        Ok(Self {
-            standing: Sum::of(standing, db).await?,
-            archived: Sum::of(archived, db).await?,
-        })
+        Ok(Self { standing: Sum::of(standing, db).await?, archived: Sum::of(archived, db).await? })
     }
 }
 
@@ -118,12 +115,7 @@ pub(super) async fn sums(
     let of_events = Table {
         name: "score_event",
         numbers: &["score", "at_ms"],
-        besides: &[
-            ("seq", 1024),
-            ("event_index", 1),
-            ("void_seq", 31),
-            ("void_index", 7),
-        ],
+        besides: &[("seq", 1024), ("event_index", 1), ("void_seq", 31), ("void_index", 7)],
         texts: &["kind", "segments"],
     };
     let view = deployment.view().await?;
@@ -145,17 +137,13 @@ pub(super) async fn sums(
     }
     let mut all = BTreeMap::new();
     for &partition in partitions {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-            .one(&view)
-            .await?;
+        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(&view).await?;
         let Some(cursor) = cursor else { continue };
         let mark = archive_mark::of(&view, no, partition).await?.archived_seq;
         let later =
             format!(r#"WHERE "partition" = {partition} AND "seq" > {mark} AND "board_no" = {no}"#);
-        let mut lines = vec![
-            line(&sealed, partition),
-            line(&of_events.sums(&view, &later).await?, partition),
-        ];
+        let mut lines =
+            vec![line(&sealed, partition), line(&of_events.sums(&view, &later).await?, partition)];
         let homes = deployment.store.partitions().homes(board, partition);
         let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
         lines.extend(homes.iter().filter_map(|home| former.get(home).cloned()));
@@ -213,11 +201,7 @@ impl Table<'_> {
         );
         let statement = Statement::from_string(view.get_database_backend(), sql);
         let mut lines = BTreeMap::new();
-        for row in view
-            .query_all_raw(statement)
-            .await
-            .context("the rows cannot be summed up")?
-        {
+        for row in view.query_all_raw(statement).await.context("the rows cannot be summed up")? {
             let mut line = String::new();
             for place in 0..sums.len() {
                 let sum: i64 = row.try_get("", &format!("s{place}"))?;
@@ -231,10 +215,7 @@ impl Table<'_> {
     /// A number of 16 bits that is made of a row's member, and of its other texts.
     fn mixed(&self, backend: DbBackend) -> String {
         if backend == DbBackend::Postgres {
-            let texts = self
-                .texts
-                .iter()
-                .map(|text| format!(r#""{text}" || ' ' || "#));
+            let texts = self.texts.iter().map(|text| format!(r#""{text}" || ' ' || "#));
             let texts: String = texts.collect();
             return format!(r#"(CAST(hashtext({texts}"member") AS BIGINT) & 65535)"#);
         }

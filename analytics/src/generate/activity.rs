@@ -3,9 +3,8 @@
 use super::random::Random;
 
 /// How busy each hour of a day is, from midnight.
-const HOURS: [u64; 24] = [
-    4, 3, 2, 1, 1, 1, 2, 4, 6, 7, 8, 8, 9, 8, 8, 8, 9, 11, 13, 15, 16, 14, 10, 6,
-];
+const HOURS: [u64; 24] =
+    [4, 3, 2, 1, 1, 1, 2, 4, 6, 7, 8, 8, 9, 8, 8, 8, 9, 11, 13, 15, 16, 14, 10, 6];
 
 /// One of so many hours is a burst.
 const BURSTS: u64 = 50;
@@ -35,14 +34,7 @@ impl Activity {
             _ => busy,
         };
         let hours: Vec<u64> = (0..days).flat_map(|_| HOURS).map(&mut hour).collect();
-        Self {
-            total: hours.iter().sum(),
-            hours,
-            events,
-            next: 0,
-            hour: 0,
-            before: 0,
-        }
+        Self { total: hours.iter().sum(), hours, events, next: 0, hour: 0, before: 0 }
     }
 
     /// When the next event arrives, in milliseconds since the first day began. Of `events` calls none is before the one before it.
@@ -79,10 +71,7 @@ mod tests {
         }
         for (hour, count) in hours.iter().enumerate() {
             let expected = activity.hours[hour] * 100_000 / activity.total;
-            assert!(
-                count.abs_diff(expected) <= 1,
-                "hour {hour}: {count}, not {expected}"
-            );
+            assert!(count.abs_diff(expected) <= 1, "hour {hour}: {count}, not {expected}");
         }
         let is_burst = |&hour: &u64| hour > 16;
         assert!(activity.hours.iter().any(is_burst));

@@ -39,11 +39,8 @@ mod tests {
     fn a_seed_gives_the_numbers_that_the_paper_s_program_gives() {
         let mut random = Random::new(1_234_567);
         let first = [(); 3].map(|()| random.next());
-        let expected = [
-            6_457_827_717_110_365_317,
-            3_203_168_211_198_807_973,
-            9_817_491_932_198_370_423,
-        ];
+        let expected =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!(first, expected);
     }
 }

@@ -57,10 +57,7 @@ mod tests {
             for k in [1, 2, 3, 10, 100].into_iter().filter(|&k| k <= members) {
                 let expected = f64::from(SAMPLES) / (k as f64 * harmonic);
                 let off = (f64::from(counts[k as usize]) - expected).abs();
-                assert!(
-                    off < 6.0 * expected.sqrt(),
-                    "{k} of {members}: {off} off {expected}"
-                );
+                assert!(off < 6.0 * expected.sqrt(), "{k} of {members}: {off} off {expected}");
             }
         }
     }

@@ -20,22 +20,14 @@ pub(super) async fn copy(
     span: &Span,
     mut take: impl FnMut(score_event::Model) -> Result<()>,
 ) -> Result<()> {
-    let Span {
-        partition,
-        board: no,
-        seqs: (after_seq, through_seq),
-        generations,
-    } = span;
+    let Span { partition, board: no, seqs: (after_seq, through_seq), generations } = span;
     let (since, before) = (generations.start, generations.end);
     // Numbers alone: COPY takes no parameters.
     let sql = format!(
         r#"COPY (SELECT {COLUMNS} FROM "score_event" WHERE "partition" = {partition} AND "seq" > {after_seq} AND "seq" <= {through_seq} AND "board_no" = {no} AND "generation" >= {since} AND "generation" < {before} ORDER BY "seq", "event_index") TO STDOUT"#
     );
     let pool = db.get_postgres_connection_pool();
-    let mut parts = pool
-        .copy_out_raw(&sql)
-        .await
-        .context("the history cannot be read")?;
+    let mut parts = pool.copy_out_raw(&sql).await.context("the history cannot be read")?;
     let mut left: Vec<u8> = vec![];
     while let Some(part) = parts.next().await {
         left.extend_from_slice(&part.context("the history cannot be read")?);

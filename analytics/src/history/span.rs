@@ -27,12 +27,7 @@ pub struct Span {
 impl Span {
     /// All of a partition's, from after one seq up to another.
     pub fn new(board: &Board, partition: Partition, seqs: (i64, i64)) -> Self {
-        Self {
-            partition,
-            board: board.no,
-            seqs,
-            generations: 0..i32::MAX as u32,
-        }
+        Self { partition, board: board.no, seqs, generations: 0..i32::MAX as u32 }
     }
 }
 
@@ -69,10 +64,7 @@ pub struct Pages<'a> {
 impl<'a> Pages<'a> {
     /// From its beginning.
     pub fn new(span: &'a Span) -> Self {
-        Self {
-            span,
-            last: (span.seqs.0, i32::MAX),
-        }
+        Self { span, last: (span.seqs.0, i32::MAX) }
     }
 
     /// The next ones; `None` at the end.
@@ -93,12 +85,9 @@ impl<'a> Pages<'a> {
             .all(&deployment.db)
             .await
             .context("the history cannot be read")?;
-        Ok(rows
-            .last()
-            .map(|row| (row.seq, row.event_index))
-            .map(|last| {
-                self.last = last;
-                rows
-            }))
+        Ok(rows.last().map(|row| (row.seq, row.event_index)).map(|last| {
+            self.last = last;
+            rows
+        }))
     }
 }

@@ -15,10 +15,7 @@ pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
         .flexible(true)
         .from_path(rows.path())
         .with_context(|| format!("{file} cannot be read"))?;
-    let headers = reader
-        .headers()
-        .with_context(|| format!("{file} has no header"))?
-        .clone();
+    let headers = reader.headers().with_context(|| format!("{file} has no header"))?.clone();
     let column = |name: &str| headers.iter().position(|header| header.trim() == name);
     rows.check_columns(|name| column(name).is_some())?;
     let [member, score, at, board, event_id, region] = rows.columns().map(column);

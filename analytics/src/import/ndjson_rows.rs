@@ -47,10 +47,7 @@ pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
 /// # Errors
 /// Where it has more.
 pub(super) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
-    let digits = number
-        .bytes()
-        .filter(u8::is_ascii_digit)
-        .skip_while(|&digit| digit == b'0');
+    let digits = number.bytes().filter(u8::is_ascii_digit).skip_while(|&digit| digit == b'0');
     ensure!(
         digits.count() <= digits_max,
         "{number} has more than {digits_max} digits: a number that long is accepted as text only, as it may have been rounded on its way"
@@ -70,13 +67,10 @@ struct Texts {
 
 impl Texts {
     fn read(bytes: &[u8], score_column: &str) -> Result<Self> {
-        let object: Object<'_> = serde_json::from_slice(bytes)
-            .ok()
-            .context("it is no JSON object")?;
+        let object: Object<'_> =
+            serde_json::from_slice(bytes).ok().context("it is no JSON object")?;
         let required = |name: &str| {
-            let value = object
-                .get(name)
-                .with_context(|| format!("it has no {name}"));
+            let value = object.get(name).with_context(|| format!("it has no {name}"));
             value.map(|value| value.get())
         };
         let score = required(score_column)?;

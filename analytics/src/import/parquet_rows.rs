@@ -22,10 +22,7 @@ pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     let file = File::open(rows.path()).with_context(|| cannot.clone())?;
     let mut reader = ParquetReader::new(file.try_clone()?);
     let schema = reader.schema().with_context(|| cannot.clone())?;
-    let metadata = reader
-        .get_metadata()
-        .with_context(|| cannot.clone())?
-        .clone();
+    let metadata = reader.get_metadata().with_context(|| cannot.clone())?.clone();
     rows.check_columns(|name| schema.contains(name))?;
     let mut columns = vec![];
     for name in rows.columns() {
@@ -49,22 +46,13 @@ pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
                 Some(column) => column.get(row),
                 None => Ok(AnyValue::Null),
             });
-            let [
-                Ok(member),
-                Ok(score),
-                Ok(at),
-                Ok(board),
-                Ok(event_id),
-                Ok(region),
-            ] = &values
+            let [Ok(member), Ok(score), Ok(at), Ok(board), Ok(event_id), Ok(region)] = &values
             else {
                 bail!("{cannot}: a column is shorter than the others");
             };
             let fields = score_text(score, &score_column);
             let line = (before + row + 1) as u64;
-            let fields = fields
-                .as_ref()
-                .map_err(|error| anyhow::anyhow!("{error:#}"));
+            let fields = fields.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"));
             let fields = fields.and_then(|score| {
                 Ok(Fields {
                     member: member.get_str().context("it has no member")?,
@@ -89,16 +77,10 @@ fn check_type(name: &str, dtype: &ArrowDataType, is_score: bool) -> Result<()> {
         dtype,
         Type::Utf8 | Type::LargeUtf8 | Type::Utf8View | Type::Dictionary(..) | Type::Null
     );
-    let is_integer = matches!(
-        dtype,
-        Type::Int32 | Type::Int64 | Type::UInt32 | Type::UInt64
-    );
+    let is_integer = matches!(dtype, Type::Int32 | Type::Int64 | Type::UInt32 | Type::UInt64);
     let (fits, accepted) = if is_score {
         let exact = matches!(dtype, Type::Decimal(..) | Type::Float32 | Type::Float64);
-        (
-            is_text || is_integer || exact,
-            "text, integers of 32 or 64 bits, decimals and floats are",
-        )
+        (is_text || is_integer || exact, "text, integers of 32 or 64 bits, decimals and floats are")
     } else if name == "at" {
         (
             is_text || is_integer || matches!(dtype, Type::Timestamp(..)),
@@ -107,10 +89,7 @@ fn check_type(name: &str, dtype: &ArrowDataType, is_score: bool) -> Result<()> {
     } else {
         (is_text, "text is")
     };
-    ensure!(
-        fits,
-        "the column {name} has the type {dtype:?}; {accepted} accepted"
-    );
+    ensure!(fits, "the column {name} has the type {dtype:?}; {accepted} accepted");
     Ok(())
 }
 
@@ -129,11 +108,7 @@ fn score_text<'a>(value: &'a AnyValue<'_>, name: &str) -> Result<Cow<'a, str>> {
         AnyValue::Int64(number) => Ok(Cow::Owned(number.to_string())),
         AnyValue::UInt32(number) => Ok(Cow::Owned(number.to_string())),
         AnyValue::UInt64(number) => Ok(Cow::Owned(number.to_string())),
-        other => Ok(Cow::Borrowed(
-            other
-                .get_str()
-                .with_context(|| format!("it has no {name}"))?,
-        )),
+        other => Ok(Cow::Borrowed(other.get_str().with_context(|| format!("it has no {name}"))?)),
     }
 }
 
@@ -194,9 +169,7 @@ mod tests {
     fn read_columns(columns: Vec<Column>) -> Result<Rows> {
         let file = tempfile::Builder::new().suffix(".parquet").tempfile()?;
         let mut frame = DataFrame::new_infer_height(columns)?;
-        ParquetWriter::new(file.as_file())
-            .with_row_group_size(Some(2))
-            .finish(&mut frame)?;
+        ParquetWriter::new(file.as_file()).with_row_group_size(Some(2)).finish(&mut frame)?;
         let rules = Rules::new(RulesInput {
             direction: Direction::HighFirst,
             policy: Policy::Best,
@@ -248,17 +221,9 @@ mod tests {
     fn rows_of_every_group_are_taken_with_their_numbers_or_named_by_them() {
         let scores = column("score", [1.5, 0.25, 0.1 + 0.2, -7.0, 1.0 / 1024.0]);
         let rows = read_columns(vec![seconds(), scores, members()]).unwrap();
-        let expected = [
-            (1, 1500, Some(1000)),
-            (2, 250, Some(2000)),
-            (4, -7000, Some(4000)),
-        ];
+        let expected = [(1, 1500, Some(1000)), (2, 250, Some(2000)), (4, -7000, Some(4000))];
         assert_eq!(taken(&rows), expected);
-        let bad: Vec<(u64, &str)> = rows
-            .bad
-            .iter()
-            .map(|row| (row.line, &*row.reason))
-            .collect();
+        let bad: Vec<(u64, &str)> = rows.bad.iter().map(|row| (row.line, &*row.reason)).collect();
         assert_eq!((bad[0].0, bad[1].0, bad.len()), (3, 5, 2));
         assert!(bad[0].1.contains("more than 15 digits"), "{}", bad[0].1);
         assert!(bad[1].1.contains("has 10 decimals"), "{}", bad[1].1);
@@ -266,10 +231,8 @@ mod tests {
 
     #[test]
     fn texts_decimals_and_timestamps_are_taken_as_they_are() {
-        let units = Series::new(
-            "score".into(),
-            [Some(12_500_i64), Some(-1), None, Some(7), Some(100)],
-        );
+        let units =
+            Series::new("score".into(), [Some(12_500_i64), Some(-1), None, Some(7), Some(100)]);
         let units = units.cast(&DataType::Int128).unwrap();
         let scores = units.i128().unwrap().clone().into_decimal(18, 3).unwrap();
         let instants = Int64Chunked::from_slice("at".into(), &[1_000_999, 2_000_000, 3, -1, 5]);
@@ -283,14 +246,7 @@ mod tests {
             column("event_id", ["a", "", "c", "d", "e"]),
         ];
         let rows = read_columns(columns).unwrap();
-        assert_eq!(
-            taken(&rows),
-            [
-                (1, 12_500, Some(1000)),
-                (2, -1, Some(2000)),
-                (5, 100, Some(0))
-            ]
-        );
+        assert_eq!(taken(&rows), [(1, 12_500, Some(1000)), (2, -1, Some(2000)), (5, 100, Some(0))]);
         let ids: Vec<String> = rows
             .good
             .iter()
@@ -298,11 +254,7 @@ mod tests {
             .map(ToString::to_string)
             .collect();
         assert_eq!((&*ids[0], &*ids[2]), ("a", "e"));
-        assert!(
-            ids[1].starts_with("import-") && ids[1].ends_with("-2"),
-            "{}",
-            ids[1]
-        );
+        assert!(ids[1].starts_with("import-") && ids[1].ends_with("-2"), "{}", ids[1]);
         let reasons: Vec<&str> = rows.bad.iter().map(|row| &*row.reason).collect();
         assert_eq!(reasons, ["it has no score", "at is before 1970"]);
 
@@ -311,11 +263,7 @@ mod tests {
         let rows = read_columns(vec![members(), scores, times]).unwrap();
         assert_eq!(
             taken(&rows),
-            [
-                (1, 1250, Some(1000)),
-                (2, -2000, Some(2000)),
-                (5, 4000, Some(5000))
-            ]
+            [(1, 1250, Some(1000)), (2, -2000, Some(2000)), (5, 4000, Some(5000))]
         );
     }
 
@@ -333,17 +281,10 @@ mod tests {
                 "the column member has the type Int64; text is accepted",
             ),
             (
-                vec![
-                    members(),
-                    column("at", [0.5; 5]),
-                    column("score", [1_i64; 5]),
-                ],
+                vec![members(), column("at", [0.5; 5]), column("score", [1_i64; 5])],
                 "timestamps, text and integers",
             ),
-            (
-                vec![members(), seconds()],
-                "has no column score; member, score and at are needed",
-            ),
+            (vec![members(), seconds()], "has no column score; member, score and at are needed"),
         ] {
             let Err(error) = read_columns(columns) else {
                 panic!("{reason} was expected");
@@ -357,10 +298,7 @@ mod tests {
         let text = |value: AnyValue<'_>| score_text(&value, "score").ok().map(Cow::into_owned);
         for (value, expected) in [
             (AnyValue::Float64(0.1), Some("0.1")),
-            (
-                AnyValue::Float64(123_456_789_012.345),
-                Some("123456789012.345"),
-            ),
+            (AnyValue::Float64(123_456_789_012.345), Some("123456789012.345")),
             (AnyValue::Float64(0.1 + 0.2), None),
             (AnyValue::Float64(9_007_199_254_740_991.0), None),
             (AnyValue::Float32(0.1), Some("0.1")),
@@ -368,10 +306,7 @@ mod tests {
             (AnyValue::Decimal(-5, 38, 2), Some("-0.05")),
             (AnyValue::Decimal(1_200, 38, 2), Some("12.00")),
             (AnyValue::UInt64(u64::MAX), Some("18446744073709551615")),
-            (
-                AnyValue::String("9007199254740991"),
-                Some("9007199254740991"),
-            ),
+            (AnyValue::String("9007199254740991"), Some("9007199254740991")),
             (AnyValue::Null, None),
         ] {
             assert_eq!(text(value.clone()).as_deref(), expected, "{value:?}");

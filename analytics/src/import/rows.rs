@@ -84,10 +84,7 @@ pub(super) fn read_rows(
         boards,
         now_ms,
         hash: hash_of(&arguments.file)?,
-        rows: Rows {
-            good: vec![],
-            bad: vec![],
-        },
+        rows: Rows { good: vec![], bad: vec![] },
     };
     match FileFormat::of_input(&arguments.file) {
         FileFormat::Csv => csv_rows::read(&mut checker)?,
@@ -110,11 +107,7 @@ fn hash_of(path: &Path) -> Result<String> {
         hash.update(&buffer[..count]);
     }
     let hash = hash.finalize();
-    Ok(hash
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    Ok(hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl RowChecker<'_> {
@@ -158,10 +151,7 @@ impl RowChecker<'_> {
     pub(super) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) {
         match fields.and_then(|fields| self.check(line, &fields)) {
             Ok(row) => self.rows.good.push(row),
-            Err(error) => self.rows.bad.push(BadRow {
-                line,
-                reason: format!("{error:#}"),
-            }),
+            Err(error) => self.rows.bad.push(BadRow { line, reason: format!("{error:#}") }),
         }
     }
 
@@ -170,10 +160,8 @@ impl RowChecker<'_> {
             |field: Option<&'_ str>| field.filter(|text| !text.is_empty()).map(str::to_owned);
         let slug = self.arguments.board.clone().or(filled(fields.board));
         let slug = slug.context("it names no board")?;
-        let board = self
-            .boards
-            .get(&slug)
-            .with_context(|| format!("there is no board {slug:?}"))?;
+        let board =
+            self.boards.get(&slug).with_context(|| format!("there is no board {slug:?}"))?;
         let at_ms = match fields.at {
             At::Text(text) => parse_at(text)?,
             At::Ms(at_ms) if at_ms >= 0 => at_ms,
@@ -198,11 +186,7 @@ impl RowChecker<'_> {
         {
             bail!("its region has more than {REGION_CHARS_MAX} characters or a control character");
         }
-        Ok(Row {
-            line,
-            submission,
-            region,
-        })
+        Ok(Row { line, submission, region })
     }
 }
 
@@ -210,10 +194,7 @@ fn parse_at(text: &str) -> Result<i64> {
     let text = text.trim();
     let at_ms = match text.parse::<i64>() {
         Ok(seconds) => seconds.checked_mul(1000),
-        Err(_) => text
-            .parse::<jiff::Timestamp>()
-            .ok()
-            .map(jiff::Timestamp::as_millisecond),
+        Err(_) => text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond),
     };
     at_ms.filter(|&at_ms| at_ms >= 0).with_context(|| {
         format!("{text:?} is no time since 1970; RFC 3339 and Unix seconds are accepted")

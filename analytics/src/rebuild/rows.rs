@@ -50,13 +50,7 @@ pub async fn mend(
     seq: u64,
     all: &Sorted,
 ) -> Result<usize> {
-    let rows = Rows {
-        deployment,
-        board,
-        partition,
-        seq: seq as i64,
-        all,
-    };
+    let rows = Rows { deployment, board, partition, seq: seq as i64, all };
     let wrong = rows.look().await?;
     rows.mend(&wrong).await?;
     Ok(wrong.len())
@@ -101,10 +95,7 @@ impl Rows<'_> {
         let partition = i32::from(self.partition.0);
         // A write that changes nothing, for its lock: no persister moves the cursor meanwhile. It is the first: SQLite has one write lock.
         log_cursor::Entity::update_many()
-            .col_expr(
-                log_cursor::Column::Epoch,
-                Expr::col(log_cursor::Column::Epoch),
-            )
+            .col_expr(log_cursor::Column::Epoch, Expr::col(log_cursor::Column::Epoch))
             .filter(log_cursor::Column::Partition.eq(partition))
             .exec(transaction)
             .await?;
@@ -145,10 +136,7 @@ impl Rows<'_> {
             }
         }
         let named = standing::Column::Member.is_in(members.iter().copied());
-        standing::Entity::delete_many()
-            .filter(self.is_ours().add(named))
-            .exec(transaction)
-            .await?;
+        standing::Entity::delete_many().filter(self.is_ours().add(named)).exec(transaction).await?;
         insert_chunked::<standing::Entity, _>(transaction, rows, Some(standing::replace())).await?;
         Ok(())
     }

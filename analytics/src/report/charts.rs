@@ -92,15 +92,9 @@ pub(super) fn distribution(figures: &Figures) -> Result<String> {
     let buckets = &figures.scores.buckets;
     let bounds = buckets.iter().map(|bucket| &bucket.from);
     let bounds = bounds.chain(buckets.last().map(|bucket| &bucket.to));
-    let bounds: Vec<(f64, String)> = bounds
-        .zip(0_u32..)
-        .map(|(bound, index)| (f64::from(index), compact(bound)))
-        .collect();
-    let x = Axis {
-        ends: 0.0..buckets.len() as f64,
-        ticks: every(&bounds, 10),
-        title: "score",
-    };
+    let bounds: Vec<(f64, String)> =
+        bounds.zip(0_u32..).map(|(bound, index)| (f64::from(index), compact(bound))).collect();
+    let x = Axis { ends: 0.0..buckets.len() as f64, ticks: every(&bounds, 10), title: "score" };
     let counts: Vec<usize> = buckets.iter().map(|bucket| bucket.count).collect();
     bars(&x, &counts, "members")
 }
@@ -116,18 +110,12 @@ pub(super) fn activity(figures: &Figures) -> Result<String> {
 pub(super) fn growth(figures: &Figures) -> Result<String> {
     let periods = &figures.activity.periods;
     let points = |count: &dyn Fn(usize) -> usize| -> Vec<(f64, f64)> {
-        (0..periods.len())
-            .map(|index| (index as f64 + 0.5, count(index) as f64))
-            .collect()
+        (0..periods.len()).map(|index| (index as f64 + 0.5, count(index) as f64)).collect()
     };
     let members = points(&|index| periods[index].members);
     let active = points(&|index| periods[index].active);
     let y = counts_axis(figures.members, "members");
-    let room = Room {
-        height: 260,
-        left: 70,
-        right: 110,
-    };
+    let room = Room { height: 260, left: 70, right: 110 };
     picture(&room, &time(figures), &y, |canvas, chart| {
         chart.draw_series(
             AreaSeries::new(members.clone(), 0.0, GREEN.mix(0.18))
@@ -157,21 +145,13 @@ pub(super) fn movement(figures: &Figures) -> Result<String> {
     let worst = ranks.flatten().copied().max().unwrap_or(1);
     let tens = (1..).map(|power| 10_usize.pow(power));
     let marks = tens.flat_map(|ten| [ten, 2 * ten, 5 * ten]);
-    let marks = (1..=10)
-        .chain(marks.skip(1))
-        .take_while(|&mark| mark <= worst);
+    let marks = (1..=10).chain(marks.skip(1)).take_while(|&mark| mark <= worst);
     let y = Axis {
         ends: -(height_of(worst) + 0.6)..-0.4,
-        ticks: marks
-            .map(|mark| (-height_of(mark), compact(&mark.to_string())))
-            .collect(),
+        ticks: marks.map(|mark| (-height_of(mark), compact(&mark.to_string()))).collect(),
         title: "rank",
     };
-    let room = Room {
-        height: 420,
-        left: 70,
-        right: 190,
-    };
+    let room = Room { height: 420, left: 70, right: 190 };
     picture(&room, &time(figures), &y, |canvas, chart| {
         for (moved, colour) in movement.members.iter().zip(LINES) {
             let places = movement.periods.iter().zip(&moved.ranks);
@@ -208,11 +188,7 @@ pub(super) fn ties(figures: &Figures) -> Result<String> {
         title: "score",
     };
     let x = counts_axis(most, "members who have it");
-    let room = Room {
-        height: 70 + 26 * largest.len() as u32,
-        left: 130,
-        right: 70,
-    };
+    let room = Room { height: 70 + 26 * largest.len() as u32, left: 130, right: 70 };
     picture(&room, &x, &y, |canvas, chart| {
         for (tie, index) in largest.iter().zip(0_u32..) {
             let (top, end) = (-f64::from(index), tie.members as f64);
@@ -244,16 +220,10 @@ pub(super) fn share(figures: &Figures) -> Result<String> {
     };
     let y = Axis {
         ends: 0.0..104.0,
-        ticks: [0.0, 25.0, 50.0, 75.0, 100.0]
-            .map(|mark| (mark, percent(mark)))
-            .into(),
+        ticks: [0.0, 25.0, 50.0, 75.0, 100.0].map(|mark| (mark, percent(mark))).into(),
         title: "of all",
     };
-    let room = Room {
-        height: 340,
-        left: 76,
-        right: 30,
-    };
+    let room = Room { height: 340, left: 76, right: 30 };
     picture(&room, &x, &y, |canvas, chart| {
         let even = |step: u32| {
             let x = across(lowest) + (2.0 - across(lowest)) * f64::from(step) / 100.0;
@@ -266,10 +236,9 @@ pub(super) fn share(figures: &Figures) -> Result<String> {
             chart.draw_series([mark])?;
         }
         let mut legend = 34;
-        for (name, curve, colour) in [
-            ("points", &share.scores_curve, GREEN),
-            ("events", &share.events_curve, AMBER),
-        ] {
+        for (name, curve, colour) in
+            [("points", &share.scores_curve, GREEN), ("events", &share.events_curve, AMBER)]
+        {
             if curve.is_empty() {
                 continue;
             }
@@ -300,11 +269,7 @@ fn time(figures: &Figures) -> Axis {
         .zip(0_u32..)
         .map(|(period, index)| (f64::from(index) + 0.5, period.period.clone()))
         .collect();
-    Axis {
-        ends: 0.0..periods.len() as f64,
-        ticks: every(&labels, 8),
-        title: "",
-    }
+    Axis { ends: 0.0..periods.len() as f64, ticks: every(&labels, 8), title: "" }
 }
 
 /// At most so many of them, evenly, the first among them.
@@ -322,20 +287,12 @@ fn counts_axis(most: usize, title: &'static str) -> Axis {
         let mark = count * step;
         (mark as f64, compact(&mark.to_string()))
     });
-    Axis {
-        ends: 0.0..most as f64 * 1.06,
-        ticks: ticks.collect(),
-        title,
-    }
+    Axis { ends: 0.0..most as f64 * 1.06, ticks: ticks.collect(), title }
 }
 
 fn bars(x: &Axis, counts: &[usize], title: &'static str) -> Result<String> {
     let most = counts.iter().copied().max().unwrap_or(1);
-    let room = Room {
-        height: 260,
-        left: 70,
-        right: 30,
-    };
+    let room = Room { height: 260, left: 70, right: 30 };
     // Many bars stand without gaps.
     let gap = if counts.len() > 120 { 0.0 } else { 0.08 };
     picture(&room, x, &counts_axis(most, title), |_, chart| {

@@ -169,16 +169,8 @@ fn scores(entries: &[Entry], format: &impl Fn(i64) -> String) -> Result<Scores> 
     let below = |bound: i64| sorted.partition_point(|&score| score < bound);
     let buckets = bounds.windows(2).map(|pair| {
         let is_last = pair[1] == highest;
-        let end = if is_last {
-            sorted.len()
-        } else {
-            below(pair[1])
-        };
-        Bucket {
-            from: format(pair[0]),
-            to: format(pair[1]),
-            count: end - below(pair[0]),
-        }
+        let end = if is_last { sorted.len() } else { below(pair[1]) };
+        Bucket { from: format(pair[0]), to: format(pair[1]), count: end - below(pair[0]) }
     });
     Ok(Scores {
         buckets: buckets.collect(),
@@ -218,10 +210,7 @@ fn ties(entries: &[Entry], format: &impl Fn(i64) -> String) -> Ties {
     let mut tied: Vec<&[Entry]> = by_score().filter(|run| run.len() > 1).collect();
     // Stable: of ties of one size the better score comes first.
     tied.sort_by_key(|run| std::cmp::Reverse(run.len()));
-    let tie = |run: &&[Entry]| Tie {
-        score: format(run[0].score),
-        members: run.len(),
-    };
+    let tie = |run: &&[Entry]| Tie { score: format(run[0].score), members: run.len() };
     Ties {
         members: shared(&mut by_score().map(<[Entry]>::len)),
         scores: tied.len(),
@@ -319,10 +308,7 @@ mod tests {
         let entries = entries(&list);
         let ties = ties(&entries, &|raw| raw.to_string());
         assert_eq!((ties.members, ties.scores, ties.by_name), (199, 3, 199));
-        assert_eq!(
-            (ties.largest[0].members, &*ties.largest[1].score),
-            (194, "50")
-        );
+        assert_eq!((ties.largest[0].members, &*ties.largest[1].score), (194, "50"));
         let events = vec![1; 199].into_iter().chain([301]).collect();
         let share = share(Direction::HighFirst, &entries, events);
         assert_eq!(share.members, 2);
@@ -330,10 +316,6 @@ mod tests {
         assert_eq!(share.scores, Some(100.0 * 950.0 / total as f64));
         assert_eq!(share.events, 100.0 * 302.0 / 500.0);
         assert_eq!(share.scores_curve.last(), Some(&(100.0, 100.0)));
-        assert!(
-            share
-                .events_curve
-                .is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1)
-        );
+        assert!(share.events_curve.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
     }
 }

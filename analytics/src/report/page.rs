@@ -34,16 +34,8 @@ pub(super) fn page(figures: &Figures) -> Result<String> {
     let title = escaped(&figures.title);
     let sections = [
         leaders(figures),
-        section(
-            "Scores",
-            &scores_text(figures),
-            &charts::distribution(figures)?,
-        ),
-        section(
-            "Activity",
-            &activity_text(figures),
-            &charts::activity(figures)?,
-        ),
+        section("Scores", &scores_text(figures), &charts::distribution(figures)?),
+        section("Activity", &activity_text(figures), &charts::activity(figures)?),
         section("Growth", &growth_text(figures), &charts::growth(figures)?),
         section(
             "How the top moved",
@@ -51,11 +43,7 @@ pub(super) fn page(figures: &Figures) -> Result<String> {
             &charts::movement(figures)?,
         ),
         section("Ties", &ties_text(figures), &ties_picture(figures)?),
-        section(
-            "The top 1 %",
-            &share_text(figures),
-            &charts::share(figures)?,
-        ),
+        section("The top 1 %", &share_text(figures), &charts::share(figures)?),
     ];
     // Within a script element, only what might end it matters.
     let json = serde_json::to_string(figures)?.replace('<', "\\u003c");
@@ -167,10 +155,7 @@ fn header(figures: &Figures, title: &str) -> String {
     };
     let share = match figures.share.scores {
         Some(share) => tile("of all points have the top 1 %", &percentage(share)),
-        None => tile(
-            "of all events sent the most active 1 %",
-            &percentage(figures.share.events),
-        ),
+        None => tile("of all events sent the most active 1 %", &percentage(figures.share.events)),
     };
     let tiles = [
         tile("members", &count(figures.members)),
@@ -233,11 +218,7 @@ fn activity_text(figures: &Figures) -> String {
     // Of several that were as busy, the first.
     let busiest = periods.iter().rev().max_by_key(|period| period.events);
     let busiest = busiest.map_or_else(String::new, |busiest| {
-        format!(
-            " The busiest was {}, with {}.",
-            busiest.period,
-            count(busiest.events)
-        )
+        format!(" The busiest was {}, with {}.", busiest.period, count(busiest.events))
     });
     format!("{} events.{busiest}", adverb(figures))
 }
@@ -284,10 +265,7 @@ fn share_text(figures: &Figures) -> String {
         1 => "one member".to_owned(),
         members => format!("{} members", count(members)),
     };
-    let events = format!(
-        "the most active 1 % sent {} of all events",
-        percentage(share.events)
-    );
+    let events = format!("the most active 1 % sent {} of all events", percentage(share.events));
     match share.scores {
         Some(scores) => format!(
             "The top 1 % ({who}) have {} of all points, and {events}. The grey line is where all are equal.",

@@ -87,23 +87,16 @@ impl Timeline {
         let events = unremoved(events.clone().lazy()).sort(["at_ms"], by_time);
         let events = events.collect()?;
         let member = events.column("member")?.str()?;
-        let (score, at_ms) = (
-            events.column("score")?.i64()?,
-            events.column("at_ms")?.i64()?,
-        );
+        let (score, at_ms) = (events.column("score")?.i64()?, events.column("at_ms")?.i64()?);
         let rows = member.iter().zip(score.iter()).zip(at_ms.iter());
-        let mut rows = rows
-            .map(|((member, score), at_ms)| Some((member?, score?, at_ms?)))
-            .peekable();
+        let mut rows =
+            rows.map(|((member, score), at_ms)| Some((member?, score?, at_ms?))).peekable();
         let span = at_ms.min().zip(at_ms.max());
         let (window, periods) = periods(board, span.context("there are no events")?)?;
         let step = periods.len().div_ceil(COUNTS_MAX);
         let mut timeline = Self {
             events: events.height(),
-            activity: Activity {
-                window: window.to_string(),
-                periods: vec![],
-            },
+            activity: Activity { window: window.to_string(), periods: vec![] },
             movement: Movement::of(top),
             members: Members::default(),
         };
@@ -146,14 +139,8 @@ impl Timeline {
 
 impl Movement {
     fn of(top: &[&str]) -> Self {
-        let moved = |member: &&str| Moved {
-            member: (*member).to_owned(),
-            ranks: vec![],
-        };
-        Self {
-            periods: vec![],
-            members: top.iter().map(moved).collect(),
-        }
+        let moved = |member: &&str| Moved { member: (*member).to_owned(), ranks: vec![] };
+        Self { periods: vec![], members: top.iter().map(moved).collect() }
     }
 
     fn push(&mut self, period: usize, ranks: Vec<Option<usize>>) {
@@ -187,9 +174,7 @@ impl Members {
         let period = Period::all();
         let place = |number: usize| -> (RankKey, &str) {
             // In the order of their times scores may pass through values that no member ever had.
-            let key = board
-                .rules
-                .nearest_key(Window::All, &period, self.states[number]);
+            let key = board.rules.nearest_key(Window::All, &period, self.states[number]);
             (key, &self.names[number])
         };
         let numbers = wanted.iter().map(|name| self.numbers.get(*name).copied());
@@ -220,10 +205,8 @@ fn periods(board: &Board, (first_ms, last_ms): (i64, i64)) -> Result<(Window, Ve
         _ => Window::Monthly,
     };
     let mut periods = vec![window.period_at(first_ms, &board.rules.zone)?];
-    while let Some(end_ms) = periods
-        .last()
-        .and_then(|period| period.end_ms)
-        .filter(|&end_ms| end_ms <= last_ms)
+    while let Some(end_ms) =
+        periods.last().and_then(|period| period.end_ms).filter(|&end_ms| end_ms <= last_ms)
     {
         periods.push(window.period_at(end_ms, &board.rules.zone)?);
     }

@@ -139,14 +139,8 @@ pub(super) async fn list(
 ) -> crate::error::Result<Connection<Board, BoardTotal>> {
     let _reading = state(ctx).loaders.reading();
     let (db, visible) = (&app(ctx).deployment.db, visible(state(ctx)));
-    if let Page::Forward {
-        after: Some(cursor),
-        ..
-    }
-    | Page::Backward {
-        before: Some(cursor),
-        ..
-    } = &page
+    if let Page::Forward { after: Some(cursor), .. } | Page::Backward { before: Some(cursor), .. } =
+        &page
     {
         ranking::id::check_slug(cursor).map_err(|_| {
             Error::bad_input(
@@ -161,15 +155,15 @@ pub(super) async fn list(
     let select = match &page {
         Page::Forward { after, .. } => {
             let select = visible.order_by_asc(row::Column::Slug);
-            after.as_ref().map_or(select.clone(), |after| {
-                select.filter(row::Column::Slug.gt(after))
-            })
+            after
+                .as_ref()
+                .map_or(select.clone(), |after| select.filter(row::Column::Slug.gt(after)))
         }
         Page::Backward { before, .. } => {
             let select = visible.order_by_desc(row::Column::Slug);
-            before.as_ref().map_or(select.clone(), |before| {
-                select.filter(row::Column::Slug.lt(before))
-            })
+            before
+                .as_ref()
+                .map_or(select.clone(), |before| select.filter(row::Column::Slug.lt(before)))
         }
     };
     let (mut rows, more) = first_rows(db, select, limit).await?;
@@ -182,10 +176,9 @@ pub(super) async fn list(
     }
     let mut connection = Connection::with_additional_fields(has_previous, has_next, BoardTotal);
     for row in rows {
-        connection.edges.push(Edge::new(
-            PageCursor(row.slug.clone()),
-            Board(KnownBoard::new(row)?),
-        ));
+        connection
+            .edges
+            .push(Edge::new(PageCursor(row.slug.clone()), Board(KnownBoard::new(row)?)));
     }
     Ok(connection)
 }
@@ -206,10 +199,8 @@ pub struct BoardTotal;
 impl BoardTotal {
     /// How many boards there are.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = visible(state(ctx))
-            .count(&app(ctx).deployment.db)
-            .await
-            .map_err(Error::from)?;
+        let count =
+            visible(state(ctx)).count(&app(ctx).deployment.db).await.map_err(Error::from)?;
         Ok(int(count)?)
     }
 }
@@ -302,12 +293,7 @@ impl Board {
 
     /// Its windows; "all" is always there, and first.
     async fn windows(&self) -> Vec<Window> {
-        self.0
-            .board
-            .rules
-            .shown()
-            .map(|window| Window::new(&self.0, window))
-            .collect()
+        self.0.board.rules.shown().map(|window| Window::new(&self.0, window)).collect()
     }
 
     /// When it was created.
@@ -341,10 +327,7 @@ impl Board {
         #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
         #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
     ) -> Result<Connection<Period, PeriodTotal>> {
-        let choice = Choice {
-            window,
-            ..Choice::default()
-        };
+        let choice = Choice { window, ..Choice::default() };
         let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?;
         let page = Page::new(first, after, last, before)?;
         Ok(periods_page(ctx, standings, page).await?)
@@ -360,18 +343,9 @@ impl Board {
         #[graphql(desc = "The period's label, instead of an instant.")] period: Option<String>,
         #[graphql(desc = "A member attribute such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Standings> {
-        let choice = Choice {
-            window: window_or_all(window),
-            at_ms: at.map(|at| at.0),
-            period,
-            segment,
-        };
-        Ok(Standings::choose(
-            app(ctx),
-            &self.0,
-            choice,
-            state(ctx).now_ms,
-        )?)
+        let choice =
+            Choice { window: window_or_all(window), at_ms: at.map(|at| at.0), period, segment };
+        Ok(Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?)
     }
 }
 
@@ -383,10 +357,7 @@ pub struct Window {
 
 impl Window {
     pub(super) fn new(board: &Arc<KnownBoard>, window: ranking::window::Window) -> Self {
-        Self {
-            board: board.clone(),
-            window,
-        }
+        Self { board: board.clone(), window }
     }
 }
 
@@ -418,9 +389,7 @@ impl Window {
     async fn retain(&self) -> Result<i32> {
         let rows = self.board.row.window_rows().map_err(Error::from)?;
         let named = self.window.to_string();
-        let row = rows
-            .iter()
-            .find(|row| row.name == named && row.state != WindowState::Dropped);
+        let row = rows.iter().find(|row| row.name == named && row.state != WindowState::Dropped);
         let retain = row.map_or(RETAIN_MAX, WindowRow::retained);
         Ok(int(retain.into())?)
     }
@@ -436,11 +405,6 @@ impl Window {
             .window
             .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
             .map_err(Error::from)?;
-        Ok(Period::new(
-            &self.board,
-            self.window,
-            &period,
-            state(ctx).now_ms,
-        ))
+        Ok(Period::new(&self.board, self.window, &period, state(ctx).now_ms))
     }
 }

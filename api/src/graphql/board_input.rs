@@ -141,19 +141,13 @@ pub(super) async fn create(
 ) -> crate::error::Result<Arc<KnownBoard>> {
     let row = board_row(app, input)?;
     let slug = row.slug.clone().take().unwrap_or_default();
-    match board::Entity::insert(row)
-        .exec_with_returning(&app.deployment.db)
-        .await
-    {
+    match board::Entity::insert(row).exec_with_returning(&app.deployment.db).await {
         Ok(row) => {
             app.boards.changed(&slug);
             KnownBoard::new(row)
         }
         Err(error) if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) => {
-            Err(Error::new(
-                ErrorCode::AlreadyExists,
-                format!("there is a board {slug:?} already"),
-            ))
+            Err(Error::new(ErrorCode::AlreadyExists, format!("there is a board {slug:?} already")))
         }
         Err(error) => Err(error.into()),
     }
@@ -185,10 +179,7 @@ pub(super) async fn update(
             return KnownBoard::new(row.ok_or_else(|| no_board(&input.slug))?);
         }
     }
-    Err(Error::new(
-        ErrorCode::Unavailable,
-        "others change this board at the same time; try again",
-    ))
+    Err(Error::new(ErrorCode::Unavailable, "others change this board at the same time; try again"))
 }
 
 /// The windows that are named, and how many past periods they retain where that is said.
@@ -196,14 +187,9 @@ fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Op
     let mut retained = BTreeMap::new();
     for window in windows {
         let named: Window = window.name.parse()?;
-        let retain = window
-            .retain
-            .map(|retain| check_retain(named, retain))
-            .transpose()?;
+        let retain = window.retain.map(|retain| check_retain(named, retain)).transpose()?;
         if retained.insert(named, retain).is_some() {
-            return Err(Error::bad_input(
-                "a window is named twice; each is accepted once",
-            ));
+            return Err(Error::bad_input("a window is named twice; each is accepted once"));
         }
     }
     Ok(retained)
@@ -216,9 +202,7 @@ fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
         )));
     }
     let count = u32::try_from(retain).map_err(|_| {
-        Error::bad_input(format!(
-            "retain is {retain}; 0 to {RETAIN_MAX} past periods are accepted"
-        ))
+        Error::bad_input(format!("retain is {retain}; 0 to {RETAIN_MAX} past periods are accepted"))
     })?;
     if count > RETAIN_MAX {
         return Err(Error::new(
@@ -302,23 +286,16 @@ fn is_still(row: &board::Model) -> Condition {
 /// Deletes a board: it is gone for readers and writers when this returns; so is what it had, unless there is very much of it.
 pub(super) async fn delete(app: &App, slug: &str) -> crate::error::Result<DeleteBoardPayload> {
     check_slug(slug).map_err(|_| no_board(slug))?;
-    let row = delete::mark(&app.deployment, slug)
-        .await?
-        .ok_or_else(|| no_board(slug))?;
+    let row = delete::mark(&app.deployment, slug).await?.ok_or_else(|| no_board(slug))?;
     app.boards.changed(slug);
     match tokio::time::timeout(PURGE_TIMEOUT, delete::purge(&app.deployment, &row)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::warn!(slug, %error, "a deleted board's data is left to the background work");
         }
-        Err(_) => tracing::info!(
-            slug,
-            "a deleted board's data is left to the background work"
-        ),
+        Err(_) => tracing::info!(slug, "a deleted board's data is left to the background work"),
     }
-    Ok(DeleteBoardPayload {
-        deleted_board_id: GlobalId::Board(slug.to_owned()).to_text().into(),
-    })
+    Ok(DeleteBoardPayload { deleted_board_id: GlobalId::Board(slug.to_owned()).to_text().into() })
 }
 
 fn set_admission(row: &mut board::ActiveModel, admission: Admission) {
@@ -354,13 +331,9 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
     let asked = input.decimals.unwrap_or(0);
-    let decimals = u8::try_from(asked)
-        .ok()
-        .filter(|&decimals| decimals <= DECIMALS_MAX);
+    let decimals = u8::try_from(asked).ok().filter(|&decimals| decimals <= DECIMALS_MAX);
     let decimals = decimals.ok_or_else(|| {
-        Error::bad_input(format!(
-            "decimals is {asked}; 0 to {DECIMALS_MAX} is accepted"
-        ))
+        Error::bad_input(format!("decimals is {asked}; 0 to {DECIMALS_MAX} is accepted"))
     })?;
     let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
     let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
@@ -377,11 +350,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         min: bound("minScore", input.min_score, "0", decimals)?,
         max: bound("maxScore", input.max_score, "999999999", decimals)?,
         zone: ranking::window::parse_zone(&time_zone)?,
-        shards: app
-            .deployment
-            .store
-            .partitions()
-            .check_shards(input.shards.unwrap_or(1).into())?,
+        shards: app.deployment.store.partitions().check_shards(input.shards.unwrap_or(1).into())?,
         windows: input
             .windows
             .iter()
@@ -392,11 +361,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     let mut row = board::of_rules(&input.slug, &title, &rules, &time_zone, entity::now_ms());
     let retained = retained(input.windows.as_deref().unwrap_or_default())?;
     row.windows = Set(windows_text(&board::first_windows(&rules, &retained)));
-    row.visibility = Set(input
-        .visibility
-        .unwrap_or(Visibility::Public)
-        .name()
-        .to_owned());
+    row.visibility = Set(input.visibility.unwrap_or(Visibility::Public).name().to_owned());
     row.self_submit = Set(input.self_submit.unwrap_or(false));
     row.segment_by = Set(serde_json::to_string(&segment_by).expect("texts have a JSON form"));
     let admission = Admission::new(

@@ -75,20 +75,12 @@ impl Page {
         let forward = first.is_some() || after.is_some();
         let backward = last.is_some() || before.is_some();
         if forward && backward {
-            return Err(Error::bad_input(
-                "a page is either first/after or last/before, not both",
-            ));
+            return Err(Error::bad_input("a page is either first/after or last/before, not both"));
         }
         if backward {
-            return Ok(Self::Backward {
-                limit: limit("last", last)?,
-                before,
-            });
+            return Ok(Self::Backward { limit: limit("last", last)?, before });
         }
-        Ok(Self::Forward {
-            limit: limit("first", first)?,
-            after,
-        })
+        Ok(Self::Forward { limit: limit("first", first)?, after })
     }
 }
 
@@ -257,24 +249,15 @@ mod tests {
         };
         assert_eq!(
             page(None, None, None, None).unwrap(),
-            Page::Forward {
-                limit: PAGE_DEFAULT,
-                after: None
-            }
+            Page::Forward { limit: PAGE_DEFAULT, after: None }
         );
         assert_eq!(
             page(Some(0), Some("c"), None, None).unwrap(),
-            Page::Forward {
-                limit: 0,
-                after: Some("c".into())
-            }
+            Page::Forward { limit: 0, after: Some("c".into()) }
         );
         assert_eq!(
             page(None, None, Some(3), None).unwrap(),
-            Page::Backward {
-                limit: 3,
-                before: None
-            }
+            Page::Backward { limit: 3, before: None }
         );
         for (first, after, last, before) in [
             (Some(1), None, Some(1), None),

@@ -34,9 +34,7 @@ pub struct Bucket {
 /// `BAD_USER_INPUT` unless it is from 0 to 100.
 pub(super) fn rank_of_percentile(percentile: f64, size: u64) -> Result<u64> {
     if !(0.0..=100.0).contains(&percentile) {
-        return Err(Error::bad_input(format!(
-            "percentile is {percentile}; 0 to 100 is accepted"
-        )));
+        return Err(Error::bad_input(format!("percentile is {percentile}; 0 to 100 is accepted")));
     }
     const SCALE: u128 = 1_000_000_000;
     let top = 100 * SCALE - (percentile * SCALE as f64).round() as u128;
@@ -88,10 +86,8 @@ pub(super) async fn distribution(
     };
     // The entries better than what lies on the worse side of each inner bound.
     let inner = &bounds[1..bounds.len() - 1];
-    let keys = inner
-        .iter()
-        .map(|&(bound, _)| first_key(read, bound))
-        .collect::<Result<Vec<_>>>()?;
+    let keys =
+        inner.iter().map(|&(bound, _)| first_key(read, bound)).collect::<Result<Vec<_>>>()?;
     let better = app.counts_below(read, &keys).await?;
     let size = app.size(read).await?;
     let above = |count: &u64| match read.rules.direction {
@@ -109,11 +105,7 @@ pub(super) async fn distribution(
             count: int(counts[0].saturating_sub(counts[1]))?,
         })
     };
-    bounds
-        .windows(2)
-        .zip(at_least.windows(2))
-        .map(bucket)
-        .collect()
+    bounds.windows(2).zip(at_least.windows(2)).map(bucket).collect()
 }
 
 /// The lowest and the highest raw score there are.
@@ -132,17 +124,13 @@ async fn ends(app: &App, read: &Read) -> Result<Option<(i64, i64)>> {
 fn bounds(low: i64, high: i64, buckets: i128) -> Vec<i64> {
     let span = i128::from(high) - i128::from(low);
     let buckets = buckets.min(span).max(1);
-    (0..=buckets)
-        .map(|index| low + (span * index / buckets) as i64)
-        .collect()
+    (0..=buckets).map(|index| low + (span * index / buckets) as i64).collect()
 }
 
 /// As [`bounds`], of what decays: one bucket where all have the same.
 fn decayed_bounds(low: f64, high: f64, buckets: i32) -> Vec<f64> {
     let buckets = if high > low { buckets } else { 1 };
-    (0..=buckets)
-        .map(|index| low + (high - low) * f64::from(index) / f64::from(buckets))
-        .collect()
+    (0..=buckets).map(|index| low + (high - low) * f64::from(index) / f64::from(buckets)).collect()
 }
 
 /// The key before which lie, of a board with high scores first, all scores of at least `bound`; with low scores first, all lower ones.
@@ -151,10 +139,7 @@ fn first_key(read: &Read, bound: i64) -> Result<RankKey> {
         Direction::HighFirst => bound - 1,
         Direction::LowFirst => bound,
     };
-    let state = State {
-        score,
-        tick: read.rules.first_tick(&read.period),
-    };
+    let state = State { score, tick: read.rules.first_tick(&read.period) };
     let key = read.rules.key(read.id.window, &read.period, state)?;
     Ok(read.rules.layout(read.id.window).first_of_score(key))
 }

@@ -42,10 +42,7 @@ pub(super) async fn confirm(
     let deadline = Instant::now() + TIMEOUT;
     let mut confirmed = BTreeMap::new();
     for seq in seqs {
-        let id = own
-            .as_ref()
-            .filter(|(own, _)| *own == seq)
-            .map(|(_, id)| id.as_str());
+        let id = own.as_ref().filter(|(own, _)| *own == seq).map(|(_, id)| id.as_str());
         confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
     }
     let last = last.and_then(|last| confirmed.get(&last).cloned());
@@ -86,10 +83,7 @@ async fn wait(
     };
     let db = &app.deployment.db;
     loop {
-        match commit::Entity::find_by_id((i32::from(partition.0), seq as i64))
-            .one(db)
-            .await
-        {
+        match commit::Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await {
             Ok(Some(row)) if id.is_none_or(|id| id == row.id) => break,
             // Another commit has its place: Redis lost this one before SQL had it.
             Ok(Some(_)) => return Err(timeout()),
@@ -106,10 +100,5 @@ async fn wait(
     let select = dead_letter::Entity::find()
         .filter(of_commit)
         .filter(dead_letter::Column::Seq.eq(seq as i64));
-    Ok(select
-        .all(db)
-        .await?
-        .into_iter()
-        .map(|row| row.event_index.unsigned_abs())
-        .collect())
+    Ok(select.all(db).await?.into_iter().map(|row| row.event_index.unsigned_abs()).collect())
 }

@@ -74,25 +74,22 @@ impl Picks {
     /// Adds what is selected; false where something else is, or something twice.
     fn add(&mut self, ctx: &ContextSelectionSet<'_>, selected: &SelectionSet) -> bool {
         let fragments = &ctx.query_env.fragments;
-        selected
-            .items
-            .iter()
-            .all(|selection| match &selection.node {
-                Selection::Field(field) => {
-                    let key = &field.node.response_key().node;
-                    let is_plain = field.node.arguments.is_empty()
-                        && field.node.directives.is_empty()
-                        && self.0.iter().all(|(known, _)| known != key);
-                    let pick = Pick::of(&field.node).filter(|_| is_plain);
-                    self.0.extend(pick.map(|pick| (key.clone(), pick)));
-                    self.0.last().is_some_and(|(last, _)| last == key) && is_plain
-                }
-                Selection::FragmentSpread(spread) if spread.node.directives.is_empty() => fragments
-                    .get(&spread.node.fragment_name.node)
-                    .filter(|fragment| fragment.node.type_condition.node.on.node == "Entry")
-                    .is_some_and(|fragment| self.add(ctx, &fragment.node.selection_set.node)),
-                _ => false,
-            })
+        selected.items.iter().all(|selection| match &selection.node {
+            Selection::Field(field) => {
+                let key = &field.node.response_key().node;
+                let is_plain = field.node.arguments.is_empty()
+                    && field.node.directives.is_empty()
+                    && self.0.iter().all(|(known, _)| known != key);
+                let pick = Pick::of(&field.node).filter(|_| is_plain);
+                self.0.extend(pick.map(|pick| (key.clone(), pick)));
+                self.0.last().is_some_and(|(last, _)| last == key) && is_plain
+            }
+            Selection::FragmentSpread(spread) if spread.node.directives.is_empty() => fragments
+                .get(&spread.node.fragment_name.node)
+                .filter(|fragment| fragment.node.type_condition.node.on.node == "Entry")
+                .is_some_and(|fragment| self.add(ctx, &fragment.node.selection_set.node)),
+            _ => false,
+        })
     }
 
     /// An entry's fields; `None` where one cannot be said.
@@ -109,11 +106,7 @@ impl Picks {
                     .map_or(Value::Null, |at| async_graphql::ScalarType::to_value(&at)),
                 Pick::Member(asked) => {
                     let member = asked.iter().map(|(key, is_type)| {
-                        let text = if *is_type {
-                            "Member"
-                        } else {
-                            entry.member_key()
-                        };
+                        let text = if *is_type { "Member" } else { entry.member_key() };
                         (key.clone(), Value::from(text))
                     });
                     Value::Object(member.collect())
@@ -197,9 +190,7 @@ impl EntryConnection {
     async fn edges(&self) -> Vec<Edge<PageCursor, Entry, EmptyFields>> {
         let cursors = self.placed.iter().map(|entry| self.cursor(entry));
         let edges = cursors.zip(self.entries());
-        edges
-            .map(|(cursor, entry)| Edge::new(cursor, entry))
-            .collect()
+        edges.map(|(cursor, entry)| Edge::new(cursor, entry)).collect()
     }
 
     /// A list of nodes.
@@ -209,10 +200,7 @@ impl EntryConnection {
 
     /// How many entries the standings has.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let all = Bound {
-            standings: self.list.read.clone(),
-            key: None,
-        };
+        let all = Bound { standings: self.list.read.clone(), key: None };
         Ok(int(state(ctx).loaders.count(all).await?)?)
     }
 }

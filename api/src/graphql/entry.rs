@@ -34,11 +34,7 @@ pub struct Entry {
 
 impl Entry {
     pub(super) fn new(standings: Standings, member: MemberId, found: Found) -> Self {
-        Self {
-            standings,
-            member,
-            found,
-        }
+        Self { standings, member, found }
     }
 
     /// The score, as of an instant where it decays.
@@ -80,8 +76,7 @@ impl Entry {
 
     fn state(&self) -> State {
         let read = &self.standings.read;
-        read.rules
-            .state(read.id.window, &read.period, self.found.key)
+        read.rules.state(read.id.window, &read.period, self.found.key)
     }
 }
 
@@ -90,9 +85,7 @@ impl Entry {
 impl Entry {
     /// Its global id: "entry:<board>:<window>:<period>:<segment>:<member>".
     pub(super) async fn id(&self) -> ID {
-        GlobalId::Entry(self.standings.name(), self.member.to_string())
-            .to_text()
-            .into()
+        GlobalId::Entry(self.standings.name(), self.member.to_string()).to_text().into()
     }
 
     /// The standings it is in.
@@ -119,23 +112,15 @@ impl Entry {
         let before = match method.unwrap_or(RankMethod::Ordinal) {
             RankMethod::Ordinal => self.found.position,
             RankMethod::Dense => {
-                let bound = Bound {
-                    standings: read.clone(),
-                    key: Some(self.found.key),
-                };
+                let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
                 state(ctx).loaders.better_scores(bound).await?
             }
             RankMethod::Competition => {
-                let first_of_score = read
-                    .rules
-                    .layout(read.id.window)
-                    .first_of_score(self.found.key);
+                let first_of_score =
+                    read.rules.layout(read.id.window).first_of_score(self.found.key);
                 state(ctx)
                     .loaders
-                    .count(Bound {
-                        standings: read.clone(),
-                        key: Some(first_of_score),
-                    })
+                    .count(Bound { standings: read.clone(), key: Some(first_of_score) })
                     .await?
             }
         };
@@ -174,10 +159,7 @@ impl Entry {
             return Ok(None);
         };
         Ok(Some(i32::try_from(then - now).map_err(|_| {
-            Error::new(
-                ErrorCode::Internal,
-                "a rank is beyond what GraphQL's Int holds",
-            )
+            Error::new(ErrorCode::Internal, "a rank is beyond what GraphQL's Int holds")
         })?))
     }
 
@@ -185,10 +167,7 @@ impl Entry {
     async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
         let size = state(ctx)
             .loaders
-            .count(Bound {
-                standings: self.standings.read.clone(),
-                key: None,
-            })
+            .count(Bound { standings: self.standings.read.clone(), key: None })
             .await?;
         if size <= 1 {
             return Ok(100.0);

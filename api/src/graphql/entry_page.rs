@@ -22,9 +22,9 @@ impl Standings {
         match page {
             Page::Forward { limit, after } => {
                 let (list, after) = match after {
-                    Some(cursor) => self
-                        .resume(app, &cursor)
-                        .map(|(list, place)| (list, Some(place)))?,
+                    Some(cursor) => {
+                        self.resume(app, &cursor).map(|(list, place)| (list, Some(place)))?
+                    }
                     None => (self.clone(), None),
                 };
                 let (mut position, mut entries) = match &after {
@@ -47,9 +47,9 @@ impl Standings {
             }
             Page::Backward { limit, before } => {
                 let (list, before) = match before {
-                    Some(cursor) => self
-                        .resume(app, &cursor)
-                        .map(|(list, place)| (list, Some(place)))?,
+                    Some(cursor) => {
+                        self.resume(app, &cursor).map(|(list, place)| (list, Some(place)))?
+                    }
                     None => (self.clone(), None),
                 };
                 let (end, mut entries) =
@@ -86,12 +86,6 @@ impl Standings {
         has_previous: bool,
         has_next: bool,
     ) -> EntryConnection {
-        EntryConnection {
-            list: self.clone(),
-            placed,
-            first,
-            has_previous,
-            has_next,
-        }
+        EntryConnection { list: self.clone(), placed, first, has_previous, has_next }
     }
 }

@@ -183,10 +183,7 @@ pub(super) async fn events_page(
     if !forward {
         rows.reverse();
     }
-    let total = EventTotal {
-        board: board.clone(),
-        member: member.to_owned(),
-    };
+    let total = EventTotal { board: board.clone(), member: member.to_owned() };
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for event in complete(ctx, &board, rows).await? {
         let cursor = cursor_of(&board.board, &event.row);
@@ -201,11 +198,7 @@ pub(super) async fn find(
     place: EventPlace,
 ) -> crate::error::Result<Option<ScoreEvent>> {
     let db = &app(ctx).deployment.db;
-    let key = (
-        place.partition.0.into(),
-        place.seq as i64,
-        place.index as i32,
-    );
+    let key = (place.partition.0.into(), place.seq as i64, place.index as i32);
     let Some(row) = score_event::Entity::find_by_id(key).one(db).await? else {
         return Ok(None);
     };
@@ -243,9 +236,7 @@ async fn complete(
             .all(db)
             .await?;
         accepted.extend(
-            commits
-                .into_iter()
-                .map(|commit| ((partition, commit.seq), commit.accepted_at_ms)),
+            commits.into_iter().map(|commit| ((partition, commit.seq), commit.accepted_at_ms)),
         );
     }
     // A void is in the partition that the member was in by then.
@@ -286,10 +277,7 @@ fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Re
         return Err(no_cursor());
     };
     let places = [
-        (
-            score_event::layout_order(board).unwrap_or_else(|| Expr::val(0)),
-            layout,
-        ),
+        (score_event::layout_order(board).unwrap_or_else(|| Expr::val(0)), layout),
         (Expr::col(score_event::Column::Seq), seq),
         (Expr::col(score_event::Column::EventIndex), index),
     ];
@@ -339,9 +327,7 @@ pub(super) async fn void_event(
         return Err(not_there(ctx, place).await?);
     };
     if matches!(event.row.to_ranking()?.kind, Kind::Void { .. }) {
-        return Err(Error::bad_input(
-            "a void cannot be voided; submit the score again",
-        ));
+        return Err(Error::bad_input("a void cannot be voided; submit the score again"));
     }
     let board = event.board.clone();
     let member = MemberId::new(&event.row.member)?;
@@ -349,17 +335,11 @@ pub(super) async fn void_event(
     if amended == Amended::NoSuchEvent {
         return Err(not_there(ctx, place).await?);
     }
-    let choice = Choice {
-        window: "all".into(),
-        ..Choice::default()
-    };
+    let choice = Choice { window: "all".into(), ..Choice::default() };
     let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?;
     Ok(VoidEventPayload {
         voided: amended == Amended::Done,
-        event: ScoreEvent {
-            voided: true,
-            ..event
-        },
+        event: ScoreEvent { voided: true, ..event },
         entry: standings.entry_of(ctx, member).await?,
     })
 }
@@ -367,17 +347,15 @@ pub(super) async fn void_event(
 /// What is said of an event that SQL does not have, or no longer: it may have been archived a moment ago.
 async fn not_there(ctx: &Context<'_>, place: EventPlace) -> crate::error::Result<Error> {
     let db = &app(ctx).deployment.db;
-    Ok(
-        match archive_file::has(db, place.partition, place.seq).await? {
-            true => Error::bad_input(
-                "this event is archived and cannot be voided; a removal of the member is accepted",
-            ),
-            false => Error::new(
-                ErrorCode::NotFound,
-                "there is no such event; one of a moment ago has to reach the database first",
-            ),
-        },
-    )
+    Ok(match archive_file::has(db, place.partition, place.seq).await? {
+        true => Error::bad_input(
+            "this event is archived and cannot be voided; a removal of the member is accepted",
+        ),
+        false => Error::new(
+            ErrorCode::NotFound,
+            "there is no such event; one of a moment ago has to reach the database first",
+        ),
+    })
 }
 
 async fn amend_now(

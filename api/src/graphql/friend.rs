@@ -164,19 +164,13 @@ pub(super) async fn friends_page(
         let Some(position) = positions.next().flatten() else {
             continue;
         };
-        let found = Found {
-            key: placed.key,
-            position,
-        };
+        let found = Found { key: placed.key, position };
         let node = FriendEntry {
             position: int(position_of_friend)?,
             is_self: placed.member == member,
             entry: Entry::new(list.clone(), placed.member.clone(), found),
         };
-        connection.edges.push(FriendEntryEdge {
-            cursor: cursor_of(&list, place),
-            node,
-        });
+        connection.edges.push(FriendEntryEdge { cursor: cursor_of(&list, place), node });
     }
     Ok(connection)
 }
@@ -233,9 +227,7 @@ async fn both(
     }
     let ids = [MemberId::new(member)?, MemberId::new(friend)?];
     if ids[0] == ids[1] {
-        return Err(Error::bad_input(
-            "a member is no friend of itself; two members are accepted",
-        ));
+        return Err(Error::bad_input("a member is no friend of itself; two members are accepted"));
     }
     let keys = ids.each_ref().map(ToString::to_string);
     let found = Member::find(ctx, &keys).await?;
@@ -248,14 +240,8 @@ async fn both(
         };
         member.ok_or_else(unknown)
     });
-    let mut next = || {
-        found
-            .next()
-            .unwrap_or_else(|| Err(Error::bad_input("two members are accepted")))
-    };
-    let payload = FriendPayload {
-        member: next()?,
-        friend: next()?,
-    };
+    let mut next =
+        || found.next().unwrap_or_else(|| Err(Error::bad_input("two members are accepted")));
+    let payload = FriendPayload { member: next()?, friend: next()? };
     Ok((ids, payload))
 }

@@ -66,10 +66,7 @@ impl GlobalId {
             "entry" => {
                 let parts: Vec<&str> = rest.splitn(5, ':').collect();
                 let (member, name) = parts.split_last()?;
-                Some(Self::Entry(
-                    StandingsName::parse(name)?,
-                    (*member).to_owned(),
-                ))
+                Some(Self::Entry(StandingsName::parse(name)?, (*member).to_owned()))
             }
             "job" => rest.parse().ok().map(Self::Job),
             "integrityRun" => rest.parse().ok().map(Self::IntegrityRun),
@@ -89,19 +86,12 @@ impl GlobalId {
 
 impl StandingsName {
     fn to_text(&self) -> String {
-        [&self.board, &self.window, &self.period, &self.segment]
-            .map(|part| escape(part))
-            .join(":")
+        [&self.board, &self.window, &self.period, &self.segment].map(|part| escape(part)).join(":")
     }
 
     fn parse(parts: &[&str]) -> Option<Self> {
         let [board, window, period, segment] = <[&str; 4]>::try_from(parts).ok()?.map(unescape);
-        Some(Self {
-            board,
-            window,
-            period,
-            segment,
-        })
+        Some(Self { board, window, period, segment })
     }
 }
 
@@ -122,11 +112,7 @@ mod tests {
             GlobalId::Member("a:b%3A".into()),
             GlobalId::Standings(name.clone()),
             GlobalId::Entry(name, "x:y::".into()),
-            GlobalId::Event(EventPlace {
-                partition: Partition(3),
-                seq: 120,
-                index: 7,
-            }),
+            GlobalId::Event(EventPlace { partition: Partition(3), seq: 120, index: 7 }),
             GlobalId::Job(17),
             GlobalId::IntegrityRun(5),
         ];

@@ -248,9 +248,8 @@ pub(super) async fn list(
     let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
     let total = IntegrityRunTotal(meant);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
-    let edges = rows
-        .into_iter()
-        .map(|row| Edge::new(PageCursor(row.id.to_string()), IntegrityRun(row)));
+    let edges =
+        rows.into_iter().map(|row| Edge::new(PageCursor(row.id.to_string()), IntegrityRun(row)));
     connection.edges.extend(edges);
     Ok(connection)
 }
@@ -263,9 +262,8 @@ async fn findings_page(
 ) -> crate::error::Result<Connection<Finding, FindingTotal>> {
     use finding_row::Column::{FindingIndex, RunId};
     let limit = limit_or("first", first, FINDINGS_DEFAULT)?;
-    let mut select = finding_row::Entity::find()
-        .filter(RunId.eq(run_id))
-        .order_by_asc(FindingIndex);
+    let mut select =
+        finding_row::Entity::find().filter(RunId.eq(run_id)).order_by_asc(FindingIndex);
     if let Some(after) = after {
         select = select.filter(FindingIndex.gt(number_of(after)?));
     }
@@ -276,10 +274,7 @@ async fn findings_page(
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
     let edges = rows.into_iter().map(|row| {
         let known = boards.get(&row.board_no).cloned();
-        Edge::new(
-            PageCursor(row.finding_index.to_string()),
-            Finding { row, known },
-        )
+        Edge::new(PageCursor(row.finding_index.to_string()), Finding { row, known })
     });
     connection.edges.extend(edges);
     Ok(connection)

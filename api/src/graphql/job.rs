@@ -155,9 +155,7 @@ pub(super) async fn list(
     let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
     let total = JobTotal(meant);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
-    let edges = rows
-        .into_iter()
-        .map(|row| Edge::new(PageCursor(row.id.to_string()), Job(row)));
+    let edges = rows.into_iter().map(|row| Edge::new(PageCursor(row.id.to_string()), Job(row)));
     connection.edges.extend(edges);
     Ok(connection)
 }

@@ -29,17 +29,11 @@ pub struct Member {
 impl Member {
     /// The member of a key that is known to exist; its row is looked up when something of it is asked for.
     pub(super) fn named(key: &str) -> Self {
-        Self {
-            key: key.to_owned(),
-            row: None,
-        }
+        Self { key: key.to_owned(), row: None }
     }
 
     pub(super) fn of_row(row: row::Model) -> Self {
-        Self {
-            key: row.key.clone(),
-            row: Some(row),
-        }
+        Self { key: row.key.clone(), row: Some(row) }
     }
 
     /// The members of keys, in the order asked; `None` for those who do not exist.
@@ -49,11 +43,7 @@ impl Member {
     ) -> crate::error::Result<Vec<Option<Self>>> {
         let _reading = state(ctx).loaders.reading();
         // A key that can be nobody's is nobody's: not every database takes it as text.
-        let possible = keys
-            .iter()
-            .filter(|key| MemberId::new(key).is_ok())
-            .cloned()
-            .collect();
+        let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
         let mut rows = state(ctx).loaders.members(possible).await?;
         let recent = |key: &String| {
             MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains(&member))
@@ -101,9 +91,7 @@ impl Member {
             Connection::with_additional_fields(part.start > 0, part.end < friends.len(), total);
         for friend in &friends[part] {
             let cursor = PageCursor(friend.to_string());
-            connection
-                .edges
-                .push(Edge::new(cursor, Self::named(friend.as_str())));
+            connection.edges.push(Edge::new(cursor, Self::named(friend.as_str())));
         }
         Ok(connection)
     }
@@ -137,10 +125,7 @@ impl Member {
 
     /// What to call it; the key until another name is told.
     async fn name(&self, ctx: &Context<'_>) -> String {
-        self.row(ctx)
-            .await
-            .and_then(|row| row.name)
-            .unwrap_or_else(|| self.key.clone())
+        self.row(ctx).await.and_then(|row| row.name).unwrap_or_else(|| self.key.clone())
     }
 
     /// Its region; null until told.
@@ -226,10 +211,7 @@ impl Member {
             self.entry(
                 ctx,
                 board,
-                Choice {
-                    window: board::window_or_all(window.clone()),
-                    ..Choice::default()
-                },
+                Choice { window: board::window_or_all(window.clone()), ..Choice::default() },
             )
         });
         Ok(futures::future::try_join_all(entries).await?)

@@ -43,10 +43,7 @@ pub(super) async fn upsert(
     if input.len() > PAGE_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
-            format!(
-                "{} members were sent; at most {PAGE_MAX} are accepted at once",
-                input.len()
-            ),
+            format!("{} members were sent; at most {PAGE_MAX} are accepted at once", input.len()),
         ));
     }
     let mut writes = vec![];
@@ -67,10 +64,7 @@ pub(super) async fn upsert(
             changed.extend([member::Column::Name, member::Column::NameFolded]);
         }
         if !region.is_undefined() {
-            row.region = Set(region
-                .take()
-                .map(|region| text("region", region))
-                .transpose()?);
+            row.region = Set(region.take().map(|region| text("region", region)).transpose()?);
             changed.push(member::Column::Region);
         }
         writes.push((row, changed));

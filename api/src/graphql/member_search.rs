@@ -66,10 +66,7 @@ pub(super) async fn search(
     MemberId::new(prefix).map_err(|_| {
         Error::bad_input("prefix has 1 to 128 bytes and no control characters; this one does not")
     })?;
-    let prefix = Prefix {
-        key: prefix.to_owned(),
-        name: fold_name(prefix),
-    };
+    let prefix = Prefix { key: prefix.to_owned(), name: fold_name(prefix) };
     let limit = match Page::new(first, None, None, None)? {
         Page::Forward { limit, .. } | Page::Backward { limit, .. } => limit,
     };
@@ -87,12 +84,9 @@ pub(super) async fn search(
     if found.len() <= limit {
         let mut by_name = Entity::find().filter(prefix.of_name_only());
         if let Some(Place::Name(name, key)) = &place {
-            let same_name = Condition::all()
-                .add(Column::NameFolded.eq(name))
-                .add(Column::Key.gt(key));
-            let later = Condition::any()
-                .add(Column::NameFolded.gt(name))
-                .add(same_name);
+            let same_name =
+                Condition::all().add(Column::NameFolded.eq(name)).add(Column::Key.gt(key));
+            let later = Condition::any().add(Column::NameFolded.gt(name)).add(same_name);
             by_name = by_name.filter(later);
         }
         let rows = by_name
@@ -110,9 +104,7 @@ pub(super) async fn search(
     let total = MemberTotal::Found(prefix);
     let mut connection = Connection::with_additional_fields(place.is_some(), more, total);
     for (place, row) in found {
-        connection
-            .edges
-            .push(Edge::new(place.encode(), Member::of_row(row)));
+        connection.edges.push(Edge::new(place.encode(), Member::of_row(row)));
     }
     Ok(connection)
 }
@@ -142,11 +134,7 @@ impl Place {
     /// Whether every database takes it as text.
     fn is_text(&self) -> bool {
         let (Self::Key(key) | Self::Name(_, key)) = self;
-        let name = if let Self::Name(name, _) = self {
-            name
-        } else {
-            key
-        };
+        let name = if let Self::Name(name, _) = self { name } else { key };
         MemberId::new(key).is_ok() && !name.chars().any(char::is_control)
     }
 

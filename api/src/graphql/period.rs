@@ -142,9 +142,7 @@ async fn periods(
         return app.periods(read, range, limit).await;
     }
     let size = app.size(read).await?;
-    let all = Began {
-        present_from_ms: read.period.present_from_ms,
-        label: read.period.label.clone(),
-    };
+    let all =
+        Began { present_from_ms: read.period.present_from_ms, label: read.period.label.clone() };
     Ok(if size > 0 { vec![all] } else { vec![] })
 }

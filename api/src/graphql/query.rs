@@ -62,14 +62,12 @@ impl Query {
             )
         };
         Ok(match GlobalId::parse(&id).ok_or_else(unknown)? {
-            GlobalId::Board(slug) => board::find(app(ctx), state(ctx), &slug)
-                .await?
-                .map(|board| Board(board).into()),
-            GlobalId::Member(key) => Member::find(ctx, &[key])
-                .await?
-                .pop()
-                .flatten()
-                .map(Into::into),
+            GlobalId::Board(slug) => {
+                board::find(app(ctx), state(ctx), &slug).await?.map(|board| Board(board).into())
+            }
+            GlobalId::Member(key) => {
+                Member::find(ctx, &[key]).await?.pop().flatten().map(Into::into)
+            }
             GlobalId::Standings(name) => standings(ctx, name).await?.map(Into::into),
             GlobalId::Entry(name, member) => match standings(ctx, name).await? {
                 Some(standings) => {
@@ -204,10 +202,5 @@ async fn standings(
         period: Some(name.period),
         segment: Some(name.segment),
     };
-    Ok(Some(Standings::choose(
-        app(ctx),
-        &board,
-        choice,
-        state(ctx).now_ms,
-    )?))
+    Ok(Some(Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?))
 }

@@ -102,14 +102,7 @@ impl Standings {
                 period.label
             )));
         }
-        Ok(Self::of_period(
-            app,
-            board,
-            window,
-            segment,
-            period,
-            period_chosen,
-        ))
+        Ok(Self::of_period(app, board, window, segment, period, period_chosen))
     }
 
     fn of_period(
@@ -128,11 +121,7 @@ impl Standings {
             period: period.label.clone(),
         };
         let read = Arc::new(Read::new(&app.deployment.store, &board.board, id, period));
-        Self {
-            board: board.clone(),
-            read,
-            period_chosen,
-        }
+        Self { board: board.clone(), read, period_chosen }
     }
 
     pub(super) fn name(&self) -> StandingsName {
@@ -166,14 +155,7 @@ impl Standings {
         }
         let period = window.period_at(last_ms, &rules.zone)?;
         let segment = self.read.id.segment.clone();
-        Ok(Some(Self::of_period(
-            app,
-            &self.board,
-            window,
-            segment,
-            period,
-            true,
-        )))
+        Ok(Some(Self::of_period(app, &self.board, window, segment, period, true)))
     }
 
     /// A member's entry, by the request's loader.
@@ -182,10 +164,7 @@ impl Standings {
         ctx: &Context<'_>,
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
-        let place = Place {
-            standings: self.read.clone(),
-            member: member.clone(),
-        };
+        let place = Place { standings: self.read.clone(), member: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
@@ -221,20 +200,8 @@ impl Standings {
                 id.period
             )));
         }
-        let period = id
-            .window
-            .period_named(cursor.period(), &self.read.rules.zone)?;
-        Ok((
-            Self::of_period(
-                app,
-                &self.board,
-                id.window,
-                id.segment.clone(),
-                period,
-                true,
-            ),
-            cursor,
-        ))
+        let period = id.window.period_named(cursor.period(), &self.read.rules.zone)?;
+        Ok((Self::of_period(app, &self.board, id.window, id.segment.clone(), period, true), cursor))
     }
 }
 
@@ -258,12 +225,7 @@ impl Standings {
 
     /// The period.
     async fn period(&self, ctx: &Context<'_>) -> Period {
-        Period::new(
-            &self.board,
-            self.read.id.window,
-            &self.read.period,
-            state(ctx).now_ms,
-        )
+        Period::new(&self.board, self.read.id.window, &self.read.period, state(ctx).now_ms)
     }
 
     /// The segment; null for everyone.
@@ -273,21 +235,14 @@ impl Standings {
 
     /// Where the answers come from.
     async fn source(&self) -> Source {
-        if self.read.is_sealed() {
-            Source::Archive
-        } else {
-            Source::Live
-        }
+        if self.read.is_sealed() { Source::Archive } else { Source::Live }
     }
 
     /// How many entries there are.
     async fn size(&self, ctx: &Context<'_>) -> Result<i32> {
         Ok(int(state(ctx)
             .loaders
-            .count(Bound {
-                standings: self.read.clone(),
-                key: None,
-            })
+            .count(Bound { standings: self.read.clone(), key: None })
             .await?)?)
     }
 
@@ -313,7 +268,7 @@ impl Standings {
         let page = Page::new(first, after, last, before)?;
         if offset.is_some() && !matches!(page, Page::Forward { after: None, .. }) {
             return Err(
-                Error::bad_input("offset goes with first, not with a cursor or last").into(),
+                Error::bad_input("offset goes with first, not with a cursor or last").into()
             );
         }
         Ok(self.page(ctx, page, offset).await?)
@@ -325,9 +280,7 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
     ) -> Result<Option<Entry>> {
-        Ok(self
-            .entry_of(ctx, MemberId::new(&member).map_err(Error::from)?)
-            .await?)
+        Ok(self.entry_of(ctx, MemberId::new(&member).map_err(Error::from)?).await?)
     }
 
     /// The entries of members, at most 1,000, in the order asked; null for those who are not in these standings.
@@ -352,10 +305,7 @@ impl Standings {
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(desc = "How many, at most 1,000.")] first: Option<i32>,
         #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
-        #[graphql(
-            default_with = "Some(true)",
-            desc = "Whether the member is among them."
-        )]
+        #[graphql(default_with = "Some(true)", desc = "Whether the member is among them.")]
         include_self: Option<bool>,
         #[graphql(
             default_with = "Some(false)",
@@ -389,10 +339,7 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(desc = "0 to 100; nine decimals count.")] percentile: f64,
     ) -> Result<Option<Decimal>> {
-        let all = Bound {
-            standings: self.read.clone(),
-            key: None,
-        };
+        let all = Bound { standings: self.read.clone(), key: None };
         let size = state(ctx).loaders.count(all).await?;
         let rank = rank_of_percentile(percentile, size)?;
         let entry = self.entry_of_position(ctx, rank - 1).await?;
@@ -433,12 +380,9 @@ impl Standings {
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
         let _reading = state(ctx).loaders.reading();
-        let around = app(ctx)
-            .neighbors(&self.read, &member, above, below)
-            .await?;
-        let around = around.map_or_else(Vec::new, |(first, placed)| {
-            self.entries(placed, first).collect()
-        });
+        let around = app(ctx).neighbors(&self.read, &member, above, below).await?;
+        let around =
+            around.map_or_else(Vec::new, |(first, placed)| self.entries(placed, first).collect());
         Ok(Entries(around))
     }
 }
@@ -451,14 +395,8 @@ pub(super) fn member_ids(keys: &[String]) -> crate::error::Result<Vec<MemberId>>
     if keys.len() > PAGE_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
-            format!(
-                "{} members were asked for; at most {PAGE_MAX} are accepted",
-                keys.len()
-            ),
+            format!("{} members were asked for; at most {PAGE_MAX} are accepted", keys.len()),
         ));
     }
-    Ok(keys
-        .iter()
-        .map(|key| MemberId::new(key))
-        .collect::<ranking::Result<_>>()?)
+    Ok(keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?)
 }

@@ -130,11 +130,7 @@ impl SubmitScoresPayload {
 
 impl SubmitScoresPayload {
     fn count(&self, status: SubmitStatus) -> Result<i32> {
-        let count = self
-            .results
-            .iter()
-            .filter(|result| result.status == status)
-            .count();
+        let count = self.results.iter().filter(|result| result.status == status).count();
         Ok(int(count as u64)?)
     }
 }
@@ -157,14 +153,9 @@ impl SubmitResult {
         if matches!(self.status, SubmitStatus::Rejected | SubmitStatus::Unknown) {
             return Ok(None);
         }
-        let choice = Choice {
-            window: "all".into(),
-            ..Choice::default()
-        };
+        let choice = Choice { window: "all".into(), ..Choice::default() };
         let standings = Standings::choose(app(ctx), &self.board, choice, state(ctx).now_ms)?;
-        Ok(standings
-            .entry_of(ctx, MemberId::new(&self.member).map_err(Error::from)?)
-            .await?)
+        Ok(standings.entry_of(ctx, MemberId::new(&self.member).map_err(Error::from)?).await?)
     }
 
     /// Why it was refused.
@@ -227,10 +218,8 @@ pub(super) async fn submit(
         let Some(other) = other.ok().flatten().filter(is_allowed) else {
             break;
         };
-        let again: Vec<usize> = outcomes
-            .extract_if(.., |outcome| gone(outcome))
-            .map(|(index, _)| index)
-            .collect();
+        let again: Vec<usize> =
+            outcomes.extract_if(.., |outcome| gone(outcome)).map(|(index, _)| index).collect();
         outcomes.extend(place(app, state, &other, &input, again).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
@@ -280,10 +269,7 @@ fn check_member_token(
     if !board.row.self_submit {
         return Err(Error::new(
             ErrorCode::Forbidden,
-            format!(
-                "board {} takes no scores from members themselves",
-                board.row.slug
-            ),
+            format!("board {} takes no scores from members themselves", board.row.slug),
         ));
     }
     if scores.iter().any(|score| score.member != *member) {
@@ -309,11 +295,8 @@ async fn place(
     for index in indices {
         match read(board, &input.scores[index], &segments, state.now_ms) {
             Ok(submission) => {
-                let partition = app
-                    .deployment
-                    .store
-                    .partitions()
-                    .of_member(&board.board, &submission.member);
+                let partition =
+                    app.deployment.store.partitions().of_member(&board.board, &submission.member);
                 let (indices, submissions) = by_partition.entry(partition).or_default();
                 indices.push(index);
                 submissions.push(submission);
@@ -322,18 +305,11 @@ async fn place(
         }
     }
     let ack = input.ack.unwrap_or(Ack::Applied);
-    let placed = by_partition
-        .into_iter()
-        .map(|(partition, (indices, submissions))| async move {
-            let answers = submit_to(app, partition, submissions, ack).await;
-            indices.into_iter().zip(answers)
-        });
-    outcomes.extend(
-        futures::future::join_all(placed)
-            .await
-            .into_iter()
-            .flatten(),
-    );
+    let placed = by_partition.into_iter().map(|(partition, (indices, submissions))| async move {
+        let answers = submit_to(app, partition, submissions, ack).await;
+        indices.into_iter().zip(answers)
+    });
+    outcomes.extend(futures::future::join_all(placed).await.into_iter().flatten());
     outcomes.sort_unstable_by_key(|(index, _)| *index);
     outcomes
 }
@@ -346,14 +322,10 @@ fn read(
 ) -> crate::error::Result<Submission> {
     let at_ms = score.at.map(|at| at.0);
     if at_ms.is_some_and(|at_ms| at_ms > now_ms + SKEW_MS) {
-        return Err(Error::bad_input(
-            "at is in the future; a time up to now is accepted",
-        ));
+        return Err(Error::bad_input("at is in the future; a time up to now is accepted"));
     }
     if at_ms.is_some_and(|at_ms| at_ms < 0) {
-        return Err(Error::bad_input(
-            "at is before 1970; a time since then is accepted",
-        ));
+        return Err(Error::bad_input("at is before 1970; a time since then is accepted"));
     }
     Ok(Submission {
         board: board.board.clone(),
@@ -372,18 +344,15 @@ async fn submit_to(
     submissions: Vec<Submission>,
     ack: Ack,
 ) -> Vec<crate::error::Result<Verdict>> {
-    let members: Vec<MemberId> = submissions
-        .iter()
-        .map(|submission| submission.member.clone())
-        .collect();
+    let members: Vec<MemberId> =
+        submissions.iter().map(|submission| submission.member.clone()).collect();
     let placed = match app.committers.submit(partition, submissions).await {
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
     };
     let accepted = members.into_iter().zip(&placed.verdicts);
     let accepted = accepted.filter(|(_, verdict)| matches!(verdict, Verdict::Accepted { .. }));
-    app.recent_members
-        .insert(accepted.map(|(member, _)| member));
+    app.recent_members.insert(accepted.map(|(member, _)| member));
     match ack {
         Ack::Applied => placed.verdicts.into_iter().map(Ok).collect(),
         Ack::Durable => durable::confirm(app, partition, placed).await,
@@ -398,13 +367,7 @@ impl SubmitResult {
             } else {
                 SubmitStatus::Rejected
             };
-            (
-                status,
-                Some(SubmitError {
-                    code: error.code,
-                    message: error.message,
-                }),
-            )
+            (status, Some(SubmitError { code: error.code, message: error.message }))
         };
         let (status, error) = match outcome {
             Ok(Verdict::Accepted { .. }) => (SubmitStatus::Applied, None),
@@ -412,11 +375,6 @@ impl SubmitResult {
             Ok(Verdict::Rejected(error)) => refused(error.into()),
             Err(error) => refused(error),
         };
-        Self {
-            board: board.clone(),
-            member: member.to_owned(),
-            status,
-            error,
-        }
+        Self { board: board.clone(), member: member.to_owned(), status, error }
     }
 }

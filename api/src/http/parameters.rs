@@ -58,9 +58,7 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
         Value::Null => None,
         extensions @ Value::Object(_) => QueryHash::of_extensions(&extensions)?,
         _ => {
-            return Err(Error::bad_input(
-                "extensions are accepted as a JSON object or null",
-            ));
+            return Err(Error::bad_input("extensions are accepted as a JSON object or null"));
         }
     };
     let mut request = match taken("query") {
@@ -77,9 +75,7 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
         Value::String(name) if name.is_empty() => {}
         Value::String(name) => request = request.operation_name(name),
         _ => {
-            return Err(Error::bad_input(
-                "operationName is accepted as a string or null",
-            ));
+            return Err(Error::bad_input("operationName is accepted as a string or null"));
         }
     }
     match taken("variables") {
@@ -88,9 +84,7 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
             request = request.variables(Variables::from_json(variables));
         }
         _ => {
-            return Err(Error::bad_input(
-                "variables are accepted as a JSON object or null",
-            ));
+            return Err(Error::bad_input("variables are accepted as a JSON object or null"));
         }
     }
     Ok(Parameters { request, hash })

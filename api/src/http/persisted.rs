@@ -62,12 +62,7 @@ impl PersistedQueries {
     /// Knows none yet, and keeps so many bytes of them.
     pub fn new(bytes_max: u64) -> Self {
         let bytes = |_: &QueryHash, query: &Arc<str>| query.len() as u32 + 128;
-        Self(
-            Cache::builder()
-                .max_capacity(bytes_max)
-                .weigher(bytes)
-                .build(),
-        )
+        Self(Cache::builder().max_capacity(bytes_max).weigher(bytes).build())
     }
 
     /// Gives a request that names a hash alone its query; of one that has both sees that they belong together.

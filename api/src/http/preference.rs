@@ -19,19 +19,12 @@ pub struct Welcome {
 impl Preference {
     /// Reads a header; nothing where the request has none. What has no weight that can be read says nothing.
     pub fn of(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
-        let lines: Vec<_> = headers
-            .get_all(name)
-            .iter()
-            .filter_map(|line| line.to_str().ok())
-            .collect();
+        let lines: Vec<_> =
+            headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
         if lines.is_empty() {
             return None;
         }
-        let items = lines
-            .iter()
-            .flat_map(|line| line.split(','))
-            .filter_map(item)
-            .collect();
+        let items = lines.iter().flat_map(|line| line.split(',')).filter_map(item).collect();
         Some(Self { items })
     }
 
@@ -49,10 +42,7 @@ impl Preference {
             Some((precision, *weight))
         });
         let (precision, weight) = matching.max_by_key(|(precision, _)| *precision)?;
-        (weight > 0.0).then_some(Welcome {
-            weight,
-            named: precision == 2,
-        })
+        (weight > 0.0).then_some(Welcome { weight, named: precision == 2 })
     }
 }
 
@@ -66,9 +56,7 @@ fn item(text: &str) -> Option<(String, f32)> {
         Some((_, weight)) => weight.trim().parse().ok()?,
         None => 1.0,
     };
-    (0.0..=1.0)
-        .contains(&weight)
-        .then(|| (name.to_ascii_lowercase(), weight))
+    (0.0..=1.0).contains(&weight).then(|| (name.to_ascii_lowercase(), weight))
 }
 
 #[cfg(test)]

@@ -66,9 +66,7 @@ pub fn refuse(media_type: MediaType, status: StatusCode, error: &Error) -> HttpR
     let errors = vec![server_error(error.clone())];
     let mut answer = send(media_type, status, without_data(errors));
     if status == StatusCode::UNAUTHORIZED {
-        answer
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     answer
 }
@@ -105,26 +103,16 @@ impl Answer {
             || response.is_ok()
             || response.errors.iter().any(|error| !error.path.is_empty());
         if !began {
-            return Self {
-                body: without_data(response.errors).into(),
-                began,
-                for_all: None,
-            };
+            return Self { body: without_data(response.errors).into(), began, for_all: None };
         }
         finish(&mut response.errors);
         // Through a serde_json value its fields would be sorted by name again.
         let body = serde_json::to_string(&response).expect("an answer has a JSON form");
         let hints = response.cache_control;
         let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
-        let for_all = is_for_all.then(|| ForAll {
-            max_age_s: hints.max_age,
-            hash: half_of_hash(&body),
-        });
-        Self {
-            body: body.into(),
-            began,
-            for_all,
-        }
+        let for_all =
+            is_for_all.then(|| ForAll { max_age_s: hints.max_age, hash: half_of_hash(&body) });
+        Self { body: body.into(), began, for_all }
     }
 
     /// Whether anybody without a token who asks the same may get it: it has no errors, and all its fields say so.
@@ -139,11 +127,7 @@ impl Answer {
 
     /// Sends it to the one who asked alone.
     pub fn send(self, media_type: MediaType) -> HttpResponse {
-        let status = if self.began {
-            StatusCode::OK
-        } else {
-            media_type.status_of_rejected()
-        };
+        let status = if self.began { StatusCode::OK } else { media_type.status_of_rejected() };
         send(media_type, status, self.body)
     }
 
@@ -159,10 +143,7 @@ impl Answer {
         };
         let tag = format!("\"{hash:032x}-{kind}\"");
         let described = [
-            (
-                header::CACHE_CONTROL,
-                format!("public, max-age={max_age_s}"),
-            ),
+            (header::CACHE_CONTROL, format!("public, max-age={max_age_s}")),
             (header::VARY, VARY.to_owned()),
             (header::ETAG, tag.clone()),
         ];

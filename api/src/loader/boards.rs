@@ -31,8 +31,7 @@ impl BatchFn<i64, Numbered> for BoardBatch {
                 Ok(rows) => {
                     found.extend(chunk.iter().map(|no| (*no, Ok(None))));
                     found.extend(
-                        rows.into_iter()
-                            .map(|row| (row.no, KnownBoard::new(row).map(Some))),
+                        rows.into_iter().map(|row| (row.no, KnownBoard::new(row).map(Some))),
                     );
                 }
                 Err(error) => {

@@ -28,9 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const JOBS_MS: i64 = 24 * 3_600_000;
 
 /// The kinds of jobs that are told apart.
-const KINDS: [&str; 7] = [
-    "REBUILD", "RESTORE", "DIFF", "ARCHIVE", "ROLL", "SEAL", "IMPORT",
-];
+const KINDS: [&str; 7] = ["REBUILD", "RESTORE", "DIFF", "ARCHIVE", "ROLL", "SEAL", "IMPORT"];
 
 /// The states of jobs.
 const STATES: [&str; 3] = ["RUNNING", "DONE", "FAILED"];
@@ -121,10 +119,7 @@ impl Stores {
                 timeout(ANSWER_TIMEOUT, self.ask_sql(deployment)),
                 timeout(ANSWER_TIMEOUT, deployment.store.log_lengths()),
             );
-            let (sql, redis) = (
-                sql.ok().and_then(Result::ok),
-                redis.ok().and_then(Result::ok),
-            );
+            let (sql, redis) = (sql.ok().and_then(Result::ok), redis.ok().and_then(Result::ok));
             let up = |store, is_up| {
                 let gauge = self.up.get_or_create_owned(&[("store", store)]);
                 gauge.set(i64::from(is_up));
@@ -184,10 +179,7 @@ impl Stores {
             .filter(integrity_run::Column::FinishedAtMs.is_not_null())
             .order_by_desc(integrity_run::Column::Id);
         let last = ended.clone().one(db).await?;
-        let clean = ended
-            .filter(integrity_run::Column::Found.eq(0))
-            .one(db)
-            .await?;
+        let clean = ended.filter(integrity_run::Column::Found.eq(0)).one(db).await?;
         let failed = job::Entity::find()
             .filter(job::Column::FinishedAtMs.is_not_null())
             .filter(job::Column::Kind.eq("DIFF"))

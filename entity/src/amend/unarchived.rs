@@ -35,10 +35,7 @@ impl Amending {
             return refused("this removal took archived events away and cannot be voided");
         }
         let mut periods = Periods::default();
-        let sealing = self
-            .sealing_before_ms
-            .iter()
-            .map(|(_, before_ms)| *before_ms);
+        let sealing = self.sealing_before_ms.iter().map(|(_, before_ms)| *before_ms);
         let rolls = Rolls::to(sealing.max().unwrap_or(0).max(0));
         for (place, event) in &known.events {
             let EventKind::Score { at_ms, .. } = event.kind else {
@@ -49,9 +46,7 @@ impl Amending {
                 continue;
             }
             let standings = periods.standings(&self.board, &event.segments, at_ms, &rolls)?;
-            let mut sealed = standings
-                .iter()
-                .filter(|(id, period)| self.is_sealed(id, period));
+            let mut sealed = standings.iter().filter(|(id, period)| self.is_sealed(id, period));
             if sealed.any(|(_, period)| period.start_ms < archived_before_ms) {
                 return refused(
                     "this event counts in a period that has archived events and cannot be voided",

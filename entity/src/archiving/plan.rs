@@ -27,7 +27,7 @@ pub async fn plan(
     let board = row.to_ranking()?;
     if row.reshard.is_some() {
         return Ok(Err(
-            "it is moving to another number of shards; archive it afterwards".to_owned(),
+            "it is moving to another number of shards; archive it afterwards".to_owned()
         ));
     }
     if board.has_moved() {
@@ -76,11 +76,7 @@ pub async fn plan(
                 .to_owned(),
         ));
     }
-    Ok(Ok(Plan {
-        row: row.clone(),
-        before_ms,
-        spans,
-    }))
+    Ok(Ok(Plan { row: row.clone(), before_ms, spans }))
 }
 
 /// The events of a partition that all were accepted, and earned, before an instant, and come before any other one.
@@ -92,9 +88,7 @@ async fn span(
 ) -> Result<Option<Span>> {
     let db = &deployment.db;
     let mark = archive_mark::of(db, board, partition).await?;
-    let cursor = log_cursor::Entity::find_by_id(mark.partition)
-        .one(db)
-        .await?;
+    let cursor = log_cursor::Entity::find_by_id(mark.partition).one(db).await?;
     let mut end_seq = cursor.map_or(0, |cursor| cursor.seq) + 1;
     use commit::Column as C;
     let first_later: Option<Option<i64>> = commit::Entity::find()

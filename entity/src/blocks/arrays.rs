@@ -100,18 +100,7 @@ mod tests {
 
     #[test]
     fn the_last_element_of_an_array_is_found_from_its_end() {
-        let texts = [
-            "",
-            "a",
-            "\"",
-            "\\",
-            "\\\"",
-            "a\",\"b",
-            "\"]",
-            ",",
-            "[",
-            "ü\u{1}\\",
-        ];
+        let texts = ["", "a", "\"", "\\", "\\\"", "a\",\"b", "\"]", ",", "[", "ü\u{1}\\"];
         for last in texts {
             for first in texts {
                 for array in [vec![last], vec![first, last]] {

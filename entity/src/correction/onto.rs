@@ -30,10 +30,7 @@ pub(super) async fn fold_onto(
     concerned: &Concerned<'_>,
 ) -> Result<Vec<i64>, DbErr> {
     let mut corrected = BTreeSet::new();
-    let last_removal = concerned
-        .events
-        .iter()
-        .rposition(|event| event.kind == EventKind::Removal);
+    let last_removal = concerned.events.iter().rposition(|event| event.kind == EventKind::Removal);
     if last_removal.is_some() {
         corrected.extend(remove(transaction, board, member).await?);
     }
@@ -66,16 +63,12 @@ pub(super) async fn fold_onto(
     let mut rows = vec![];
     for (id, no) in sealed_period::numbers(transaction, &held).await? {
         let (period, scores) = &touched[&id];
-        let row = sealed_entry::Entity::find_by_id((no, member.to_string()))
-            .one(transaction)
-            .await?;
+        let row =
+            sealed_entry::Entity::find_by_id((no, member.to_string())).one(transaction).await?;
         let mut state = row.and_then(|row| {
             // A key that is the nearest one has not the score.
             let key = RankKey::from_i64(row.rank_key).ok()?;
-            Some(State {
-                score: row.score,
-                ..board.rules.state(id.window, period, key)
-            })
+            Some(State { score: row.score, ..board.rules.state(id.window, period, key) })
         });
         for &(score, at_ms) in scores {
             let step = board.rules.first(id.window, score, at_ms);
@@ -119,9 +112,6 @@ async fn remove(
         .into_tuple()
         .all(transaction)
         .await?;
-    sealed_entry::Entity::delete_many()
-        .filter(of_member)
-        .exec(transaction)
-        .await?;
+    sealed_entry::Entity::delete_many().filter(of_member).exec(transaction).await?;
     Ok(numbers)
 }

@@ -57,11 +57,8 @@ impl InSql {
     ) -> Result<Self> {
         let mark = archived.mark_now(view, board.no, partition).await?;
         let home = |bytes: &Vec<u8>| home_member(deployment, board, partition, bytes);
-        let members: Vec<String> = places
-            .keys()
-            .filter_map(home)
-            .map(|id| id.to_string())
-            .collect();
+        let members: Vec<String> =
+            places.keys().filter_map(home).map(|id| id.to_string()).collect();
         let sealed = places.values().flatten().filter_map(|spot| match spot {
             Spot::Sealed(id) => Some(id),
             _ => None,
@@ -135,20 +132,14 @@ impl InSql {
             self.standings.insert(place, row);
         }
         let named = members.iter().map(String::as_str);
-        self.archived
-            .extend(archived_entry::of_members(view, mark, named).await?);
+        self.archived.extend(archived_entry::of_members(view, mark, named).await?);
         let nos: Vec<i64> = self.sealed_nos.values().copied().collect();
         for nos in nos.chunks(MEMBERS_MAX) {
             let of_them = Condition::all()
                 .add(sealed_entry::Column::StandingsNo.is_in(nos.iter().copied()))
                 .add(sealed_entry::Column::Member.is_in(members.iter().map(String::as_str)));
-            for row in sealed_entry::Entity::find()
-                .filter(of_them)
-                .all(view)
-                .await?
-            {
-                self.sealed
-                    .insert((row.standings_no, row.member.clone()), row);
+            for row in sealed_entry::Entity::find().filter(of_them).all(view).await? {
+                self.sealed.insert((row.standings_no, row.member.clone()), row);
             }
         }
         Ok(())
@@ -233,9 +224,8 @@ pub(crate) fn fold(
         _ => None,
     };
     let voided = || events.iter().filter_map(target).collect();
-    let mut replay = Replay::without(voided(), rolls.now_ms)
-        .rolled(board.no, rolls.clone())
-        .only(windows);
+    let mut replay =
+        Replay::without(voided(), rolls.now_ms).rolled(board.no, rolls.clone()).only(windows);
     for (place, event) in events {
         replay.apply(board, *place, event)?;
     }
@@ -248,12 +238,7 @@ pub(crate) fn fold(
             archived_events += 1;
         }
     }
-    Ok(Folded {
-        member: MemberId::new(member).ok(),
-        replay,
-        archived,
-        archived_events,
-    })
+    Ok(Folded { member: MemberId::new(member).ok(), replay, archived, archived_events })
 }
 
 impl Folded {
@@ -267,11 +252,7 @@ impl Folded {
             Spot::Archived(segment) => {
                 let id = StandingsId::all_time(board, segment.clone());
                 let state = self.archived.state_of(&id, member);
-                let events = if segment.is_empty() {
-                    self.archived_events
-                } else {
-                    0
-                };
+                let events = if segment.is_empty() { self.archived_events } else { 0 };
                 return Ok(archived(state, events));
             }
         };
@@ -282,10 +263,9 @@ impl Folded {
             return Ok(None);
         };
         Ok(Some(match spot {
-            Spot::Sealed(_) => Held::Key(
-                board.rules.nearest_key(id.window, &period, state),
-                state.score,
-            ),
+            Spot::Sealed(_) => {
+                Held::Key(board.rules.nearest_key(id.window, &period, state), state.score)
+            }
             _ => entry_key(board, id, &period, state),
         }))
     }

@@ -45,12 +45,7 @@ pub(super) struct Mending<'a> {
 impl<'a> Mending<'a> {
     /// Nothing is known yet.
     pub(super) fn new(board: &'a Board, truth: Truth<'a>, places: &'a Places) -> Self {
-        Self {
-            board,
-            truth,
-            places,
-            known: None,
-        }
+        Self { board, truth, places, known: None }
     }
 }
 
@@ -71,14 +66,8 @@ impl Change for Mending<'_> {
                     None => continue,
                 },
             };
-            let asked_of = follow::tail(
-                deployment,
-                partition,
-                &known.cursor,
-                self.board.no,
-                &seals,
-                None,
-            );
+            let asked_of =
+                follow::tail(deployment, partition, &known.cursor, self.board.no, &seals, None);
             let Some(tail) = asked_of.await? else {
                 // The persister was here, or the log is long: SQL has more now.
                 if let Truth::History(_) = self.truth
@@ -97,9 +86,7 @@ impl Change for Mending<'_> {
             };
             if let Truth::History(archived) = self.truth {
                 // After the head: whoever archives says so first, and then moves the head.
-                archived
-                    .mark_now(&deployment.db, self.board.no, partition)
-                    .await?;
+                archived.mark_now(&deployment.db, self.board.no, partition).await?;
             }
             tail.board.check(self.board)?;
             let mut is_known = true;
@@ -118,9 +105,7 @@ impl Change for Mending<'_> {
             if !is_known {
                 continue;
             }
-            let proposal = self
-                .fold(deployment, partition, &tail, &seals, &known)
-                .await?;
+            let proposal = self.fold(deployment, partition, &tail, &seals, &known).await?;
             self.known = Some(known);
             return Ok(proposal);
         }
@@ -146,11 +131,7 @@ impl Mending<'_> {
     /// What SQL has of the members, up to its cursor; `None` where that moved meanwhile, and has to be still.
     async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Option<Known>> {
         let cursor = follow::present(deployment, partition).await?;
-        let of_nobody = || {
-            self.members()
-                .map(|member| (member.to_owned(), vec![]))
-                .collect()
-        };
+        let of_nobody = || self.members().map(|member| (member.to_owned(), vec![])).collect();
         let archived = match self.truth {
             Truth::History(archived) => archived,
             Truth::Standings => {
@@ -164,11 +145,7 @@ impl Mending<'_> {
                 }
                 let events = of_nobody();
                 let is_still = follow::present(deployment, partition).await? == cursor;
-                return Ok(is_still.then_some(Known {
-                    cursor,
-                    events,
-                    rows,
-                }));
+                return Ok(is_still.then_some(Known { cursor, events, rows }));
             }
         };
         let mut events: BTreeMap<String, Vec<(EventPlace, Event)>> = of_nobody();
@@ -185,11 +162,7 @@ impl Mending<'_> {
             let events = events.entry(row.member.clone()).or_default();
             events.push((row.place()?, row.to_ranking()?));
         }
-        Ok(Some(Known {
-            cursor,
-            events,
-            rows: BTreeMap::new(),
-        }))
+        Ok(Some(Known { cursor, events, rows: BTreeMap::new() }))
     }
 
     /// What makes the places right at the head that is known.
@@ -202,10 +175,7 @@ impl Mending<'_> {
         known: &Known,
     ) -> Result<Proposal<usize>> {
         let (board, keys) = (self.board, deployment.store.keys());
-        let rolls = Rolls {
-            marks: tail.rolls.clone(),
-            now_ms: deployment.clock.now_ms(),
-        };
+        let rolls = Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() };
         let asked = asked(deployment, partition, self.places);
         let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
         // Of another moment perhaps: what is written is right at the head, whatever was there.
@@ -259,22 +229,12 @@ impl Mending<'_> {
     ) -> Result<Option<Held>> {
         match self.truth {
             Truth::History(archived) => {
-                let events = known
-                    .events
-                    .get(member.as_str())
-                    .map_or(&[][..], Vec::as_slice);
+                let events = known.events.get(member.as_str()).map_or(&[][..], Vec::as_slice);
                 let spot = Spot::Entry(id.clone());
                 let spots = BTreeSet::from([spot.clone()]);
                 let archived_seq = archived.mark.archived_seq;
-                fold(
-                    self.board,
-                    member.as_str(),
-                    events,
-                    archived_seq,
-                    rolls,
-                    &spots,
-                )?
-                .held(self.board, &spot)
+                fold(self.board, member.as_str(), events, archived_seq, rolls, &spots)?
+                    .held(self.board, &spot)
             }
             Truth::Standings => {
                 let place = (member.to_string(), id.segment.clone());

@@ -54,8 +54,7 @@ pub(super) async fn mend_in(
             rows.put(&in_sql, board.no, place, spot, history);
         }
     }
-    rows.write(transaction, board.no, partition, in_sql.archived_seq)
-        .await?;
+    rows.write(transaction, board.no, partition, in_sql.archived_seq).await?;
     Ok(mended)
 }
 
@@ -104,12 +103,7 @@ impl Rows {
         spot: &Spot,
         history: Option<Held>,
     ) {
-        let RowPlace {
-            member,
-            partition,
-            last_seq,
-            row_seq,
-        } = place;
+        let RowPlace { member, partition, last_seq, row_seq } = place;
         let member = member.to_owned();
         match (spot, history) {
             (Spot::Entry(id), Some(Held::Key(key, score))) => {
@@ -144,12 +138,7 @@ impl Rows {
             (Spot::Archived(segment), history) => {
                 // Whatever lies below it would count in its place.
                 self.no_archived.push((segment.clone(), member.clone()));
-                if let Some(Held::Archived {
-                    score,
-                    tick,
-                    events,
-                }) = history
-                {
+                if let Some(Held::Archived { score, tick, events }) = history {
                     self.archived.push(archived_entry::Model {
                         board_no: no.0,
                         member,
@@ -173,14 +162,10 @@ impl Rows {
         archived_seq: i64,
     ) -> Result<()> {
         for (segment, member) in self.no_standings {
-            standing::Entity::delete_by_id((no.0, segment, member))
-                .exec(transaction)
-                .await?;
+            standing::Entity::delete_by_id((no.0, segment, member)).exec(transaction).await?;
         }
         for (standings_no, member) in self.no_sealed {
-            sealed_entry::Entity::delete_by_id((standings_no, member))
-                .exec(transaction)
-                .await?;
+            sealed_entry::Entity::delete_by_id((standings_no, member)).exec(transaction).await?;
         }
         for (segment, member) in self.no_archived {
             use archived_entry::Column::{
@@ -192,35 +177,23 @@ impl Rows {
                 .add(Member.eq(member))
                 .add(Segment.eq(segment))
                 .add(ThroughSeq.lte(archived_seq));
-            archived_entry::Entity::delete_many()
-                .filter(of_place)
-                .exec(transaction)
-                .await?;
+            archived_entry::Entity::delete_many().filter(of_place).exec(transaction).await?;
         }
-        let standings = self
-            .standings
-            .into_iter()
-            .map(IntoActiveModel::into_active_model);
+        let standings = self.standings.into_iter().map(IntoActiveModel::into_active_model);
         insert_chunked::<standing::Entity, _>(
             transaction,
             standings.collect(),
             Some(standing::replace()),
         )
         .await?;
-        let sealed = self
-            .sealed
-            .into_iter()
-            .map(IntoActiveModel::into_active_model);
+        let sealed = self.sealed.into_iter().map(IntoActiveModel::into_active_model);
         insert_chunked::<sealed_entry::Entity, _>(
             transaction,
             sealed.collect(),
             Some(sealed_entry::replace()),
         )
         .await?;
-        let archived = self
-            .archived
-            .into_iter()
-            .map(IntoActiveModel::into_active_model);
+        let archived = self.archived.into_iter().map(IntoActiveModel::into_active_model);
         insert_chunked::<archived_entry::Entity, _>(
             transaction,
             archived.collect(),

@@ -21,14 +21,7 @@ pub struct Resharded {
 
 impl fmt::Display for Resharded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            from,
-            to,
-            standings,
-            held_ms,
-            unread_ms,
-            seconds,
-        } = self;
+        let Self { from, to, standings, held_ms, unread_ms, seconds } = self;
         if from == to {
             return write!(f, "the board has {to} shards already");
         }

@@ -29,8 +29,7 @@ impl Moving<'_> {
 
     /// Lets the board go in all its partitions, as it was. Each gets a commit: one that would hold it and was folded onto what was before it comes to nothing.
     pub(super) async fn let_go(&self) -> Result<()> {
-        self.mark_all(BoardMark::Generation(self.board.generation))
-            .await
+        self.mark_all(BoardMark::Generation(self.board.generation)).await
     }
 
     /// Marks all partitions, and waits until SQL has the commits: from then on recovery knows of them.
@@ -103,9 +102,7 @@ impl Moving<'_> {
     async fn is_in_sql(&self, partition: Partition, (seq, id): (u64, String)) -> Result<bool> {
         settle(self.deployment, partition).await?;
         let key = (i32::from(partition.0), seq as i64);
-        let row = commit::Entity::find_by_id(key)
-            .one(&self.deployment.db)
-            .await?;
+        let row = commit::Entity::find_by_id(key).one(&self.deployment.db).await?;
         Ok(row.is_some_and(|row| row.id == id))
     }
 
@@ -139,12 +136,7 @@ impl Change for Marking<'_> {
         let moving = self.moving;
         let proposal = moving.look(partition).await?;
         let mut writes = Writes::default();
-        writes.mark_board(
-            deployment.store.keys(),
-            partition,
-            moving.board.no,
-            self.mark,
-        );
+        writes.mark_board(deployment.store.keys(), partition, moving.board.no, self.mark);
         Ok(proposal.writing(writes, deployment.clock.now_ms()))
     }
 }

@@ -90,18 +90,13 @@ impl Staging {
             let EventKind::Score { score, at_ms, .. } = event.kind else {
                 continue;
             };
-            let there = deployment
-                .store
-                .partitions()
-                .of_member(target, &event.member);
+            let there = deployment.store.partitions().of_member(target, &event.member);
             for (id, period) in periods.standings(target, &event.segments, at_ms, &self.rolls)? {
                 if period.present_from_ms < target.sealed(id.window).sealing_before_ms {
                     continue;
                 }
                 let of_part = later.entry(there).or_default();
-                let (_, members) = of_part
-                    .entry(id)
-                    .or_insert_with(|| (period, BTreeMap::new()));
+                let (_, members) = of_part.entry(id).or_insert_with(|| (period, BTreeMap::new()));
                 let scores = members.entry(event.member.clone()).or_default();
                 scores.push((score, at_ms));
             }
@@ -127,9 +122,7 @@ impl Staging {
             .filter(score_event::Column::BoardNo.eq(target.no.0))
             .filter(score_event::Column::Member.is_in(members))
             .filter(home::up_to(&moving.board, partition, end_seq));
-        let rows = score_event::in_order(of_members, target)
-            .all(&deployment.db)
-            .await?;
+        let rows = score_event::in_order(of_members, target).all(&deployment.db).await?;
         let voided = rows.iter().filter_map(score_event::Model::voids).collect();
         let mut replay = replay(target, voided, &self.rolls);
         let mut periods = Periods::default();
@@ -141,10 +134,7 @@ impl Staging {
             let EventKind::Score { at_ms, .. } = event.kind else {
                 continue;
             };
-            let there = deployment
-                .store
-                .partitions()
-                .of_member(target, &event.member);
+            let there = deployment.store.partitions().of_member(target, &event.member);
             // Also where it counts no more: it may have when it was staged.
             for (id, period) in periods.standings(target, &event.segments, at_ms, &self.rolls)? {
                 let from_ms = period.present_from_ms;
@@ -222,11 +212,7 @@ impl Part {
     }
 
     fn no_change(&self, id: &StandingsId) -> StageChange {
-        StageChange {
-            key: self.stages.key(id),
-            set: vec![],
-            gone: vec![],
-        }
+        StageChange { key: self.stages.key(id), set: vec![], gone: vec![] }
     }
 
     async fn change(&mut self, changes: Changes) -> Result<()> {

@@ -58,10 +58,7 @@ const IS_MOVING: &str = "it is moving to another number of shards; wait until th
 pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Model> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let row = board::living()
-            .filter(board::Column::No.eq(no))
-            .one(&deployment.db)
-            .await?;
+        let row = board::living().filter(board::Column::No.eq(no)).one(&deployment.db).await?;
         let row = row.ok_or(ranking::Error::BoardGone)?;
         let reason = match obstacle(deployment, &row).await? {
             None => return Ok(row),
@@ -89,17 +86,13 @@ async fn obstacle(deployment: &Deployment, row: &board::Model) -> Result<Option<
     for window in row.window_rows()? {
         let sealed = window.sealed();
         if window.state != WindowState::Whole {
-            return Ok(Some(
-                "a window of it is being filled or dropped; move it afterwards",
-            ));
+            return Ok(Some("a window of it is being filled or dropped; move it afterwards"));
         }
         let dropped_before_ms = window.dropped_before_ms.unwrap_or(NEVER_MS);
         if sealed.sealing_before_ms != sealed.sealed_before_ms
             || sealed.sealed_before_ms != dropped_before_ms
         {
-            return Ok(Some(
-                "past periods of it are being sealed; move it afterwards",
-            ));
+            return Ok(Some("past periods of it are being sealed; move it afterwards"));
         }
     }
     if has_refused(deployment, row.no).await? {

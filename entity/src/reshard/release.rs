@@ -60,10 +60,7 @@ impl Moving<'_> {
         keys: &[String],
     ) -> Result<()> {
         let store = &self.deployment.store;
-        let is_new = store
-            .partitions()
-            .of_board(&self.target)
-            .contains(&partition);
+        let is_new = store.partitions().of_board(&self.target).contains(&partition);
         let mut staged = staged;
         for _ in 0..STAGES_MAX {
             if staged.is_none() && is_new {
@@ -100,27 +97,15 @@ impl Moving<'_> {
         rolls: &Rolls,
         keys: &[String],
     ) -> Result<Released> {
-        let mut chunks: Vec<Chunk> = keys
-            .chunks(KEYS_MAX)
-            .map(|keys| Chunk::Drop(keys.to_vec()))
-            .collect();
+        let mut chunks: Vec<Chunk> =
+            keys.chunks(KEYS_MAX).map(|keys| Chunk::Drop(keys.to_vec())).collect();
         let standings = part.into_iter().flat_map(Part::standings);
-        let standings: Vec<(StandingsId, i64, String)> = standings
-            .map(|(id, from_ms, stage)| (id.clone(), from_ms, stage.to_owned()))
-            .collect();
-        chunks.extend(
-            standings
-                .chunks(KEYS_MAX)
-                .map(|standings| Chunk::Put(standings.to_vec())),
-        );
+        let standings: Vec<(StandingsId, i64, String)> =
+            standings.map(|(id, from_ms, stage)| (id.clone(), from_ms, stage.to_owned())).collect();
+        chunks.extend(standings.chunks(KEYS_MAX).map(|standings| Chunk::Put(standings.to_vec())));
         chunks.push(Chunk::End);
         for chunk in chunks {
-            let mut releasing = Releasing {
-                moving: self,
-                part,
-                rolls,
-                chunk,
-            };
+            let mut releasing = Releasing { moving: self, part, rolls, chunk };
             let deadline = Instant::now() + COMMIT_TIMEOUT;
             let done = carry_out(self.deployment, partition, &mut releasing, deadline).await?;
             if done.outcome != Released::Done {
@@ -155,15 +140,9 @@ impl Change for Releasing<'_> {
         let after_all = u64::MAX - 1;
         let (bucket, mark) = moving.ids_mark();
         let asked = Some((bucket, mark.as_str()));
-        let tail = store
-            .tail(partition, after_all, 1, target.no, &[], asked)
-            .await?;
-        let mut proposal = Proposal {
-            head: tail.head,
-            log_len: 0,
-            commit: None,
-            outcome: Released::Done,
-        };
+        let tail = store.tail(partition, after_all, 1, target.no, &[], asked).await?;
+        let mut proposal =
+            Proposal { head: tail.head, log_len: 0, commit: None, outcome: Released::Done };
         match tail.board {
             BoardMark::Generation(generation) if generation >= target.generation => {
                 proposal.outcome = Released::Already;
@@ -221,11 +200,8 @@ impl Releasing<'_> {
                 for (&window, added) in target.added.iter() {
                     let sealed = added.sealed;
                     if sealed.sealing_before_ms > NEVER_MS {
-                        let name = SealName {
-                            board: target.no,
-                            generation: added.generation,
-                            window,
-                        };
+                        let name =
+                            SealName { board: target.no, generation: added.generation, window };
                         let mark = SealMark {
                             sealing_before_ms: sealed.sealing_before_ms,
                             dropped_before_ms: sealed.sealed_before_ms,

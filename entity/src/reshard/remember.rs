@@ -59,14 +59,7 @@ impl Moving<'_> {
                     member.is_none_or(|member| self.comes(&member, partition))
                 });
                 let forgotten = old.map(|field| (bucket, field)).collect();
-                self.commit_ids(
-                    partition,
-                    Ids {
-                        set: vec![],
-                        forgotten,
-                    },
-                )
-                .await?;
+                self.commit_ids(partition, Ids { set: vec![], forgotten }).await?;
             }
             let (bucket, mark) = self.ids_mark();
             let set = vec![(bucket, (mark, String::new()))];
@@ -107,10 +100,7 @@ impl Moving<'_> {
         let accepted = archiving::accepted_at_ms(&deployment.db, home, first, last).await?;
         let mut parts: BTreeMap<Partition, Vec<Seen>> = BTreeMap::new();
         for (place, event) in events {
-            let there = deployment
-                .store
-                .partitions()
-                .of_member(&self.target, &event.member);
+            let there = deployment.store.partitions().of_member(&self.target, &event.member);
             let Some(&at_ms) = accepted.get(&(place.seq as i64)) else {
                 continue;
             };
@@ -165,9 +155,7 @@ impl Moving<'_> {
         let of_members = score_event::Entity::find()
             .filter(score_event::Column::BoardNo.eq(self.board.no.0))
             .filter(score_event::Column::Member.is_in(members.iter().map(MemberId::as_str)));
-        let rows = score_event::in_order(of_members, &self.target)
-            .all(db)
-            .await?;
+        let rows = score_event::in_order(of_members, &self.target).all(db).await?;
         let voided: HashSet<_> = rows.iter().filter_map(score_event::Model::voids).collect();
         let is_recent = |row: &&score_event::Model| {
             let first = first_seqs.get(&row.partition);
@@ -176,11 +164,8 @@ impl Moving<'_> {
         let recent: Vec<&score_event::Model> = rows.iter().filter(is_recent).collect();
         let mut accepted: HashMap<(i32, i64), i64> = HashMap::new();
         for &home in first_seqs.keys() {
-            let seqs: BTreeSet<i64> = recent
-                .iter()
-                .filter(|row| row.partition == home)
-                .map(|row| row.seq)
-                .collect();
+            let seqs: BTreeSet<i64> =
+                recent.iter().filter(|row| row.partition == home).map(|row| row.seq).collect();
             let seqs: Vec<i64> = seqs.into_iter().collect();
             for seqs in seqs.chunks(IDS_MAX) {
                 let commits = commit::Entity::find()
@@ -203,9 +188,7 @@ impl Moving<'_> {
             let Some((field, value)) = entry.filter(|_| self.comes(&event.member, there)) else {
                 continue;
             };
-            let known = ids
-                .entry((there, self.deployment.dedup.bucket(at_ms), field))
-                .or_default();
+            let known = ids.entry((there, self.deployment.dedup.bucket(at_ms), field)).or_default();
             if !voided.contains(&place) {
                 *known = Some(value);
             }
@@ -247,11 +230,7 @@ impl Moving<'_> {
         let set = ids.set.chunks(IDS_MAX).map(|set| (set, &[][..]));
         let forgotten = ids.forgotten.chunks(IDS_MAX);
         for (set, forgotten) in set.chain(forgotten.map(|forgotten| (&[][..], forgotten))) {
-            let mut remembering = Remembering {
-                moving: self,
-                set,
-                forgotten,
-            };
+            let mut remembering = Remembering { moving: self, set, forgotten };
             let deadline = Instant::now() + COMMIT_TIMEOUT;
             carry_out(self.deployment, partition, &mut remembering, deadline).await?;
         }

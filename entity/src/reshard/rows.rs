@@ -38,10 +38,7 @@ pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()>
         .await?;
     for no in sealed {
         let of_no = Condition::all().add(sealed_entry::Column::StandingsNo.eq(no));
-        let columns = [
-            sealed_entry::Column::Member,
-            sealed_entry::Column::Partition,
-        ];
+        let columns = [sealed_entry::Column::Member, sealed_entry::Column::Partition];
         settle_list::<sealed_entry::Entity>(deployment, board, &of_no, columns).await?;
     }
     Ok(())

@@ -50,22 +50,12 @@ impl Staging {
         let voided = score_event::voided_on(&deployment.db, moving.board.no).await?;
         let mut parts = BTreeMap::new();
         for partition in deployment.store.partitions().of_board(&moving.target) {
-            let part = Part::make(
-                deployment,
-                &moving.target,
-                partition,
-                &rolls,
-                &voided,
-                Some(&through),
-            );
+            let part =
+                Part::make(deployment, &moving.target, partition, &rolls, &voided, Some(&through));
             let part = part.await?;
             parts.insert(partition, part);
         }
-        Ok(Self {
-            parts,
-            rolls,
-            through,
-        })
+        Ok(Self { parts, rolls, through })
     }
 
     /// Whether the rolling windows have got far enough for an instant: no event of it lies beyond what is prepared.
@@ -75,10 +65,7 @@ impl Staging {
             let zone = &board.rules.zone;
             let begun = window.period_at(self.rolls.now_ms, zone)?;
             let present = window.period_at(now_ms, zone)?;
-            if begun
-                .end_ms
-                .is_some_and(|end_ms| present.present_from_ms > end_ms)
-            {
+            if begun.end_ms.is_some_and(|end_ms| present.present_from_ms > end_ms) {
                 return Ok(false);
             }
         }
@@ -125,9 +112,7 @@ impl Part {
         let mut replay = replay(target, voided.clone(), rolls);
         let through = |layout: usize, home: Partition| {
             let named = through.filter(|_| layout + 1 == target.layout());
-            named
-                .and_then(|through| through.get(&home))
-                .map_or(i64::MAX, |&seq| seq)
+            named.and_then(|through| through.get(&home)).map_or(i64::MAX, |&seq| seq)
         };
         home::each_event(deployment, target, partition, through, |place, event| {
             replay.apply(target, place, event)
@@ -136,20 +121,15 @@ impl Part {
         let mut standings = BTreeMap::new();
         for change in replay.changes()? {
             let entries = change.entries.into_iter();
-            let mut entries: Vec<(RankKey, MemberId)> = entries
-                .filter_map(|(member, key)| Some((key?, member)))
-                .collect();
+            let mut entries: Vec<(RankKey, MemberId)> =
+                entries.filter_map(|(member, key)| Some((key?, member))).collect();
             entries.sort_unstable();
             let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
             let stage = stages.load(&change.id, entries.len(), entry).await?;
             let stage = (!entries.is_empty()).then_some(stage);
             standings.insert(change.id, (change.present_from_ms, stage));
         }
-        Ok(Self {
-            stages,
-            run_id,
-            standings,
-        })
+        Ok(Self { stages, run_id, standings })
     }
 
     /// The standings that have entries: where their periods start, and the stages.

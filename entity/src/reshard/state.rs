@@ -52,11 +52,7 @@ impl Reshard {
         row: &board::Model,
         shards: u16,
     ) -> Result<Option<Self>> {
-        let reshard = Self {
-            id: crate::random_id(),
-            shards,
-            step: Step::Staging,
-        };
+        let reshard = Self { id: crate::random_id(), shards, step: Step::Staging };
         let begun = as_it_is(row)
             .set(reshard.to_row())
             .filter(board::Column::Reshard.is_null())
@@ -76,14 +72,8 @@ impl Reshard {
         no: i64,
         step: Step,
     ) -> Result<bool> {
-        let next = Self {
-            step,
-            ..self.clone()
-        };
-        let advanced = of_text(no, &self.to_text())
-            .set(next.to_row())
-            .exec(db)
-            .await?;
+        let next = Self { step, ..self.clone() };
+        let advanced = of_text(no, &self.to_text()).set(next.to_row()).exec(db).await?;
         if advanced.rows_affected == 1 {
             *self = next;
         }
@@ -99,11 +89,7 @@ impl Reshard {
             Step::Staging | Step::Held => Step::Undoing,
             step => step,
         };
-        let next = Self {
-            id: crate::random_id(),
-            step,
-            ..self.clone()
-        };
+        let next = Self { id: crate::random_id(), step, ..self.clone() };
         let now_ms = crate::now_ms();
         let taken = of_text(no, &self.to_text())
             .set(next.to_row())
@@ -153,10 +139,7 @@ impl Reshard {
         row: &board::Model,
         later: board::ActiveModel,
     ) -> Result<bool> {
-        let next = Self {
-            step: Step::Decided,
-            ..self.clone()
-        };
+        let next = Self { step: Step::Decided, ..self.clone() };
         let decided = board::ActiveModel {
             reshard: Set(Some(next.to_text())),
             reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),

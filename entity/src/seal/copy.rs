@@ -70,11 +70,8 @@ impl Part<'_> {
         for (id, period) in &standings {
             let mut start = 0;
             loop {
-                let page = self
-                    .deployment
-                    .store
-                    .final_page(partition, id, start, ENTRIES_MAX)
-                    .await?;
+                let page =
+                    self.deployment.store.final_page(partition, id, start, ENTRIES_MAX).await?;
                 if page.mark != mark {
                     return Ok(None);
                 }
@@ -100,9 +97,7 @@ impl Part<'_> {
     async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
         let seals = [self.name];
         let store = &self.deployment.store;
-        let tail = store
-            .tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None)
-            .await?;
+        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
         let mark = tail.seals.first().copied();
         Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
     }
@@ -118,16 +113,13 @@ impl Part<'_> {
     ) -> Result<()> {
         let transaction = self.deployment.db.begin().await?;
         // Whoever changes the windows or deletes the board waits, and no persister corrects meanwhile.
-        let held = set_windows(self.row, &self.row.windows)
-            .exec(&transaction)
-            .await?;
+        let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
         let locked = cursor_lock(partition).exec(&transaction).await?;
         if held.rows_affected != 1 || locked.rows_affected != 1 {
             transaction.rollback().await?;
             return Err(changed(&self.row.slug));
         }
-        self.copy_into(&transaction, partition, id, period, page, is_last)
-            .await?;
+        self.copy_into(&transaction, partition, id, period, page, is_last).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -144,17 +136,10 @@ impl Part<'_> {
         if !page.entries.is_empty() {
             sealed_period::number(transaction, &of_one, crate::now_ms()).await?;
         }
-        let Some(no) = sealed_period::numbers(transaction, &of_one)
-            .await?
-            .remove(id)
-        else {
+        let Some(no) = sealed_period::numbers(transaction, &of_one).await?.remove(id) else {
             return Ok(());
         };
-        let members: Vec<&str> = page
-            .entries
-            .iter()
-            .map(|entry| entry.member.as_str())
-            .collect();
+        let members: Vec<&str> = page.entries.iter().map(|entry| entry.member.as_str()).collect();
         // What SQL refused is not in history: whom it is of is folded from there.
         let mut refused = dead_letter::of_board(transaction, partition, self.board.no).await?;
         refused.retain(|(_, event)| {
@@ -166,15 +151,8 @@ impl Part<'_> {
             };
             is_meant && members.contains(&event.member.as_str())
         });
-        let mut late = late(
-            transaction,
-            self.board.no,
-            partition,
-            period,
-            page.mark.seq,
-            &members,
-        )
-        .await?;
+        let mut late =
+            late(transaction, self.board.no, partition, period, page.mark.seq, &members).await?;
         late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
         late.sort_unstable();
         let rules = &self.board.rules;
@@ -189,8 +167,7 @@ impl Part<'_> {
         let in_time = || {
             let entries = page.entries.iter();
             entries.filter(|entry| {
-                late.binary_search_by(|late| late.as_str().cmp(entry.member.as_str()))
-                    .is_err()
+                late.binary_search_by(|late| late.as_str().cmp(entry.member.as_str())).is_err()
             })
         };
         let rows = in_time().map(|entry| row(&entry).into_active_model());
@@ -201,10 +178,7 @@ impl Part<'_> {
         )
         .await?;
         if !refused.is_empty() {
-            let refused: Vec<_> = refused
-                .iter()
-                .map(|(place, event)| (place.seq, event))
-                .collect();
+            let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
             let boards = HashMap::from([(self.board.no, self.board.clone())]);
             let source = Source::DeadLetters;
             correction::correct(transaction, partition, &refused, source, &boards).await?;
@@ -235,10 +209,7 @@ impl Part<'_> {
             .add(sealed_entry::Column::Partition.eq(i32::from(partition.0)))
             .add(sealed_entry::Column::Seq.eq(0));
         if is_last
-            && sealed_entry::Entity::find()
-                .filter(of_partition)
-                .count(transaction)
-                .await?
+            && sealed_entry::Entity::find().filter(of_partition).count(transaction).await?
                 > page.size
         {
             return Err(ranking::Error::Corrupt(format!(
@@ -260,9 +231,7 @@ async fn late(
     members: &[&str],
 ) -> Result<Vec<String>> {
     use score_event::Column::{AtMs, BoardNo as No, Kind, Member, Partition as In, Seq};
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-        .one(transaction)
-        .await?;
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(transaction).await?;
     if cursor.is_some_and(|cursor| cursor.seq as u64 <= seq) {
         return Ok(vec![]);
     }

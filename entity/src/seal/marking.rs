@@ -22,12 +22,8 @@ impl Part<'_> {
     /// Marks every partition, and waits until SQL has the marks' commits.
     pub(super) async fn mark(&self, before_ms: i64) -> Result<()> {
         for partition in self.partitions() {
-            let mut marking = Marking {
-                board: self.board,
-                name: self.name,
-                before_ms,
-                dropping: None,
-            };
+            let mut marking =
+                Marking { board: self.board, name: self.name, before_ms, dropping: None };
             let deadline = Instant::now() + COMMIT_TIMEOUT;
             carry_out(self.deployment, partition, &mut marking, deadline).await?;
             settle(self.deployment, partition).await?;
@@ -41,14 +37,9 @@ impl Part<'_> {
         for partition in self.partitions() {
             let mut steps: Vec<Dropping> = vec![];
             let standings = self.standings(partition, NEVER_MS, before_ms).await?;
-            let keys: Vec<String> = standings
-                .iter()
-                .map(|(id, _)| store.keys().standings(partition, id))
-                .collect();
-            steps.extend(
-                keys.chunks(KEYS_MAX)
-                    .map(|keys| Dropping::Keys(keys.to_vec())),
-            );
+            let keys: Vec<String> =
+                standings.iter().map(|(id, _)| store.keys().standings(partition, id)).collect();
+            steps.extend(keys.chunks(KEYS_MAX).map(|keys| Dropping::Keys(keys.to_vec())));
             for list in store.periods_keys(partition, self.board.no).await? {
                 let window = store.keys().window_of(partition, &list);
                 if window != Some((self.name.window, self.name.generation)) {
@@ -103,9 +94,7 @@ impl Change for Marking<'_> {
     ) -> Result<Proposal<()>> {
         let store = &deployment.store;
         let seals = [self.name];
-        let tail = store
-            .tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None)
-            .await?;
+        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
         tail.board.check(self.board)?;
         let known = tail.seals.first().copied().unwrap_or_default();
         let mut mark = known;

@@ -100,11 +100,7 @@ impl Staged<'_> {
                 .flat_map(places)
                 .map(|(place, event)| (place, event.clone()))
                 .collect();
-            let source = Source {
-                sql_seq: self.cursor.seq,
-                seq: tail.head.seq,
-                events: &events,
-            };
+            let source = Source { sql_seq: self.cursor.seq, seq: tail.head.seq, events: &events };
             self.take(&events, source).await?;
             self.is_at(log_cursor::Model {
                 seq: tail.head.seq as i64,
@@ -152,11 +148,7 @@ impl Staged<'_> {
             for row in &rows {
                 events.push((row.place()?, row.to_ranking()?));
             }
-            let source = Source {
-                sql_seq: now.seq,
-                seq: now.seq as u64,
-                events: &[],
-            };
+            let source = Source { sql_seq: now.seq, seq: now.seq as u64, events: &[] };
             self.take(&events, source).await?;
             self.last = last;
             if self.changed.len() > CHANGED_MAX {
@@ -227,8 +219,7 @@ impl Staged<'_> {
                 }
             };
             let standings =
-                self.periods
-                    .standings(self.board, &event.segments, at_ms, &self.rolls)?;
+                self.periods.standings(self.board, &event.segments, at_ms, &self.rolls)?;
             for (id, period) in standings {
                 if !self.windows.contains(&id.window) || self.is_sealed(&id, &period) {
                     continue;
@@ -263,10 +254,7 @@ impl Staged<'_> {
                     let place = (number, member.clone());
                     let known = self.changed.get(&place).or_else(|| states.get(&place));
                     let window = self.standings[number].id.window;
-                    let state = self
-                        .board
-                        .rules
-                        .fold(window, known.copied().flatten(), state);
+                    let state = self.board.rules.fold(window, known.copied().flatten(), state);
                     self.changed.insert(place, Some(state));
                 }
                 Fold::Removal(member) => self.remove(member, &mut states),
@@ -365,9 +353,7 @@ impl Staged<'_> {
         }
         let later = source.events.iter();
         events.extend(
-            later
-                .filter(|(_, event)| event.board == no && event.member == *member)
-                .cloned(),
+            later.filter(|(_, event)| event.board == no && event.member == *member).cloned(),
         );
         let sealed = self.sealing_before_ms.iter();
         let sealed = sealed.map(|(&window, &before_ms)| ((no, window), before_ms));

@@ -57,10 +57,7 @@ impl Staged<'_> {
     pub async fn put(&mut self, count: usize) -> Result<Step> {
         let (deployment, partition) = (self.deployment, self.partition);
         let deadline = Instant::now() + COMMIT_TIMEOUT;
-        let mut putting = Putting {
-            staged: self,
-            count,
-        };
+        let mut putting = Putting { staged: self, count };
         let end = match carry_out(deployment, partition, &mut putting, deadline).await {
             Ok(done) => done.outcome,
             // Redis may have been emptied, or we were asleep for long.
@@ -74,11 +71,7 @@ impl Staged<'_> {
             if let Some(key) = standing.key.take() {
                 self.stages.forget(&key);
             }
-            if let Some(left) = standing
-                .series
-                .as_ref()
-                .and_then(|of| self.left.get_mut(of))
-            {
+            if let Some(left) = standing.series.as_ref().and_then(|of| self.left.get_mut(of)) {
                 *left -= 1;
             }
         }
@@ -150,10 +143,7 @@ impl Staged<'_> {
             let (deployment, partition) = (self.deployment, self.partition);
             let deadline = Instant::now() + COMMIT_TIMEOUT;
             let some = strays.split_off(strays.len().saturating_sub(KEYS_MAX));
-            let mut dropping = Dropping {
-                staged: self,
-                strays: &some,
-            };
+            let mut dropping = Dropping { staged: self, strays: &some };
             let done = carry_out(deployment, partition, &mut dropping, deadline).await?;
             if !done.outcome {
                 return Ok(Step::Stale);
@@ -195,11 +185,7 @@ impl Staged<'_> {
                 let is_sealed = period.is_ok_and(|period| self.is_sealed(id, &period));
                 !self.places.contains_key(id) && !is_sealed
             }
-            Stray::Label {
-                list,
-                label,
-                is_sealed,
-            } => {
+            Stray::Label { list, label, is_sealed } => {
                 let labels = known.get(list);
                 !is_sealed && labels.is_none_or(|labels| !labels.contains(label.as_str()))
             }
@@ -220,12 +206,7 @@ impl Staged<'_> {
                 let key = state.map(|state| self.key(standing, state)).transpose()?;
                 entries.push((member.clone(), key));
             }
-            let Standing {
-                id,
-                period,
-                series,
-                key,
-            } = standing;
+            let Standing { id, period, series, key } = standing;
             let mut is_last = false;
             if let Some(series) = series {
                 let count = of_series.entry(series).or_default();
@@ -267,12 +248,7 @@ impl Staged<'_> {
     async fn nothing<T>(&self, outcome: T) -> Result<Proposal<T>> {
         let (store, partition) = (&self.deployment.store, self.partition);
         let head = store.log_after(partition, u64::MAX - 1, 1).await?.head;
-        Ok(Proposal {
-            head,
-            log_len: 0,
-            commit: None,
-            outcome,
-        })
+        Ok(Proposal { head, log_len: 0, commit: None, outcome })
     }
 }
 

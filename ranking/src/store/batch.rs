@@ -44,11 +44,7 @@ impl Store {
         let kinds = self.kinds(keys).await?;
         let mut pipe = redis::pipe();
         for (key, _) in keys.iter().zip(&kinds).filter(|(_, kind)| *kind == "zset") {
-            pipe.cmd("ZRANGE")
-                .arg(key)
-                .arg(start)
-                .arg(start + count - 1)
-                .arg("WITHSCORES");
+            pipe.cmd("ZRANGE").arg(key).arg(start).arg(start + count - 1).arg("WITHSCORES");
         }
         let mut entries = vec![].into_iter();
         if !pipe.is_empty() {

@@ -49,11 +49,7 @@ pub(super) struct Map {
 
 impl Map {
     fn new(nodes: Vec<Arc<Node>>, places: Vec<Option<usize>>) -> Self {
-        Self {
-            nodes,
-            places,
-            is_doubted: AtomicBool::new(false),
-        }
+        Self { nodes, places, is_doubted: AtomicBool::new(false) }
     }
 
     /// The server that has a partition; any for one that nobody has, as it says so itself.
@@ -95,9 +91,7 @@ impl Cluster {
             Map::new(seeds.clone(), vec![Some(0); count])
         };
         map.is_doubted.store(is_cluster, Ordering::Relaxed);
-        let met = seeds
-            .iter()
-            .map(|node| (node.address.clone(), node.clone()));
+        let met = seeds.iter().map(|node| (node.address.clone(), node.clone()));
         Ok(Self {
             met: Mutex::new(met.collect()),
             greeting: greeting(is_cluster),
@@ -128,8 +122,7 @@ impl Cluster {
 
     /// Lets the next one who needs it ask for the map again. A single server is where it is.
     pub(super) fn doubt(&self, map: &Map) {
-        map.is_doubted
-            .store(self.greeting.is_cluster, Ordering::Relaxed);
+        map.is_doubted.store(self.greeting.is_cluster, Ordering::Relaxed);
     }
 
     /// A newer map than this one; `first` is asked before all others.
@@ -165,11 +158,8 @@ impl Cluster {
 
     /// The server at an address that a server named: `host:port`, or `:port` where the host is its own.
     pub(super) fn named(&self, by: &Node, address: &str) -> Result<Arc<Node>> {
-        let strange = || {
-            Error::corrupt(format!(
-                "a server of the cluster is said to be at {address:?}"
-            ))
-        };
+        let strange =
+            || Error::corrupt(format!("a server of the cluster is said to be at {address:?}"));
         let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
         let port = port.parse().map_err(|_| strange())?;
         self.at(by, host, port)
@@ -184,32 +174,19 @@ impl Cluster {
         };
         let host = host.to_owned();
         let addr = match by.info().addr().clone() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure,
-                tls_params,
-            },
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
             _ => ConnectionAddr::Tcp(host, port),
         };
         let info = by.info().clone().set_addr(addr);
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let node = Node::new(info).map_err(|error| what_it_means(&error))?;
-        Ok(met
-            .entry(node.address.clone())
-            .or_insert_with(|| Arc::new(node))
-            .clone())
+        Ok(met.entry(node.address.clone()).or_insert_with(|| Arc::new(node)).clone())
     }
 
     fn known(&self) -> Arc<Map> {
-        self.map
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Asks a server for the map. One round trip: `CLUSTER INFO`, `CLUSTER SLOTS` and a `CLUSTER KEYSLOT` a partition.
@@ -224,9 +201,7 @@ impl Cluster {
         // One that the others have left behind thinks so, and that it has still what it had.
         if info.contains("cluster_state:fail") {
             let address = &node.address;
-            return Err(Error::Unavailable(format!(
-                "{address} says that the cluster is down"
-            )));
+            return Err(Error::Unavailable(format!("{address} says that the cluster is down")));
         }
         let ranges: Vec<Vec<Value>> = decode(answers.next())?;
         let mut nodes: Vec<Arc<Node>> = vec![];
@@ -244,17 +219,12 @@ impl Cluster {
             }
         }
         if nodes.is_empty() {
-            return Err(Error::Unavailable(format!(
-                "{} knows of no slots",
-                node.address
-            )));
+            return Err(Error::Unavailable(format!("{} knows of no slots", node.address)));
         }
         let mut places = vec![];
         for slot in answers {
             let slot: u16 = decode(Some(slot))?;
-            let owner = owners
-                .iter()
-                .find(|(first, last, _)| (*first..=*last).contains(&slot));
+            let owner = owners.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
             places.push(owner.map(|(_, _, place)| *place));
         }
         Ok(Map::new(nodes, places))
@@ -266,9 +236,8 @@ fn servers_of(url: &str) -> Result<(Vec<Arc<Node>>, bool)> {
     let refused =
         |why: &str| Error::invalid(format!("the Redis URL is not accepted ({why}); {ACCEPTED}"));
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (ours, others): (Vec<&str>, Vec<&str>) = query
-        .split('&')
-        .partition(|pair| pair.starts_with("cluster="));
+    let (ours, others): (Vec<&str>, Vec<&str>) =
+        query.split('&').partition(|pair| pair.starts_with("cluster="));
     let is_cluster = match ours[..] {
         [] => false,
         ["cluster=true"] => true,
@@ -278,9 +247,7 @@ fn servers_of(url: &str) -> Result<(Vec<Arc<Node>>, bool)> {
         query if query.is_empty() => query,
         query => format!("?{query}"),
     };
-    let (scheme, place) = place
-        .split_once("://")
-        .ok_or_else(|| refused("it has no kind"))?;
+    let (scheme, place) = place.split_once("://").ok_or_else(|| refused("it has no kind"))?;
     let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
     let (login, hosts) = match authority.rfind('@') {
         Some(at) => authority.split_at(at + 1),
@@ -294,9 +261,7 @@ fn servers_of(url: &str) -> Result<(Vec<Arc<Node>>, bool)> {
         if is_cluster && matches!(info.addr(), ConnectionAddr::Unix(_)) {
             return Err(refused("a cluster is not behind a Unix socket"));
         }
-        nodes.push(Arc::new(
-            Node::new(info).map_err(|error| refused(&error.to_string()))?,
-        ));
+        nodes.push(Arc::new(Node::new(info).map_err(|error| refused(&error.to_string()))?));
     }
     if nodes.len() > 1 && !is_cluster {
         return Err(refused("several servers are a cluster's"));
@@ -320,10 +285,7 @@ mod tests {
             ("redis://a?protocol=resp3", ("a:6379", false)),
             ("redis+unix:///run/a,b.sock", ("/run/a,b.sock", false)),
             ("redis://a:1?cluster=true", ("a:1", true)),
-            (
-                "redis://a,b,c/?cluster=true",
-                ("a:6379 b:6379 c:6379", true),
-            ),
+            ("redis://a,b,c/?cluster=true", ("a:6379 b:6379 c:6379", true)),
             (
                 "redis://me:p@ss@a:1,b:2,[::1]:3/0?protocol=resp3&cluster=true",
                 ("a:1 b:2 ::1:3", true),

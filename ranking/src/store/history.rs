@@ -98,10 +98,7 @@ impl Store {
             let commits = decode(values.next())?;
             let head: Option<String> = decode(values.next())?;
             let head = head.and_then(|head| Head::parse(&head).ok());
-            Ok(LogLength {
-                commits,
-                seq: head.map(|head| head.seq),
-            })
+            Ok(LogLength { commits, seq: head.map(|head| head.seq) })
         };
         partitions.iter().map(length).collect()
     }
@@ -130,18 +127,13 @@ impl Store {
             .arg("+")
             .arg("COUNT")
             .arg(count);
-        let marks = pipe
-            .cmd("HMGET")
-            .arg(keys.board_marks(partition))
-            .arg(board.0);
+        let marks = pipe.cmd("HMGET").arg(keys.board_marks(partition)).arg(board.0);
         for seal in seals {
             marks.arg(seal.field());
         }
         pipe.cmd("HGETALL").arg(keys.rolls(partition, board));
         if let Some((bucket, field)) = seen {
-            pipe.cmd("HGET")
-                .arg(keys.seen(partition, bucket))
-                .arg(field);
+            pipe.cmd("HGET").arg(keys.seen(partition, bucket)).arg(field);
         }
         let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
         let mut answers = answers.into_iter();
@@ -158,9 +150,7 @@ impl Store {
             head,
             commits,
             board,
-            seals: marks
-                .map(|mark| SealMark::parse(mark.as_deref()))
-                .collect::<Result<_>>()?,
+            seals: marks.map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?,
             rolls: marks_of(decode(answers.next())?)?,
             seen: match seen {
                 Some(_) => decode(answers.next())?,
@@ -256,10 +246,7 @@ impl Store {
         for list in lists {
             let list: Vec<Began> = list
                 .into_iter()
-                .map(|(label, from)| Began {
-                    present_from_ms: from as i64,
-                    label,
-                })
+                .map(|(label, from)| Began { present_from_ms: from as i64, label })
                 .collect();
             if list.len() == PERIODS_MAX {
                 ends.extend(list.last().map(|began| began.present_from_ms));
@@ -269,16 +256,11 @@ impl Store {
         Ok(match range {
             Range::Before(_) => {
                 let end = ends.into_iter().max().unwrap_or(i64::MIN);
-                all.into_iter()
-                    .rev()
-                    .filter(|began| began.present_from_ms >= end)
-                    .collect()
+                all.into_iter().rev().filter(|began| began.present_from_ms >= end).collect()
             }
             Range::After(_) => {
                 let end = ends.into_iter().min().unwrap_or(i64::MAX);
-                all.into_iter()
-                    .filter(|began| began.present_from_ms <= end)
-                    .collect()
+                all.into_iter().filter(|began| began.present_from_ms <= end).collect()
             }
         })
     }

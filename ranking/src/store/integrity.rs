@@ -88,15 +88,9 @@ impl Store {
                 continue;
             }
             let found: Option<Vec<Option<f64>>> = decode(answers.next())?;
-            doubles.push(Some(
-                found.unwrap_or_else(|| vec![None; asked.members.len()]),
-            ));
+            doubles.push(Some(found.unwrap_or_else(|| vec![None; asked.members.len()])));
         }
-        Ok(Probe {
-            head,
-            rolls,
-            doubles,
-        })
+        Ok(Probe { head, rolls, doubles })
     }
 
     /// What lists of periods say of labels: since when each is the present one, in Unix milliseconds; `None` where it is not listed, or the list is no

@@ -61,15 +61,11 @@ impl Store {
         } else {
             (limit / shards + limit / (2 * shards) + 4).min(limit)
         };
-        let source = |next: Next| Source {
-            next,
-            buffer: vec![],
-            exhausted: false,
-        };
+        let source = |next: Next| Source { next, buffer: vec![], exhausted: false };
         let mut sources: Vec<Source> = match start {
-            Start::Place(place) => std::iter::repeat_with(|| source(Next::Place(place.clone())))
-                .take(shards)
-                .collect(),
+            Start::Place(place) => {
+                std::iter::repeat_with(|| source(Next::Place(place.clone()))).take(shards).collect()
+            }
             Start::Split(Split(counts)) => {
                 let next = counts.iter().map(|&count| source(Next::Index(count)));
                 next.collect()
@@ -86,9 +82,7 @@ impl Store {
             if sources.iter().any(wanting) {
                 self.refill(standings, &mut sources, share, way).await?;
             }
-            let heads = sources
-                .iter_mut()
-                .filter(|source| !source.buffer.is_empty());
+            let heads = sources.iter_mut().filter(|source| !source.buffer.is_empty());
             let next = match way {
                 Way::Forward => heads.min_by(|a, b| a.buffer.last().cmp(&b.buffer.last())),
                 Way::Backward => heads.max_by(|a, b| a.buffer.last().cmp(&b.buffer.last())),

@@ -113,9 +113,7 @@ impl Node {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(greeting.response_timeout));
-        let connecting = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = connecting.await.map_err(away)?;
         let mut info = redis::cmd("INFO");
         let info = info.arg("server").query_async(&mut connection);

@@ -31,10 +31,7 @@ where
     I::IntoIter: ExactSizeIterator + DoubleEndedIterator + Clone,
 {
     let entries = entries.into_iter();
-    let bytes: usize = entries
-        .clone()
-        .map(|(member, _)| member.len() + ENTRY_BYTES)
-        .sum();
+    let bytes: usize = entries.clone().map(|(member, _)| member.len() + ENTRY_BYTES).sum();
     let mut payload = Vec::with_capacity(1 + 9 + bytes + FOOTER);
     payload.push(SORTED_SET);
     put_length(&mut payload, entries.len());
@@ -204,11 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn encoded(entries: &RawEntries) -> Vec<u8> {
-        encode(
-            entries
-                .iter()
-                .map(|(member, double)| (member.as_slice(), *double)),
-        )
+        encode(entries.iter().map(|(member, double)| (member.as_slice(), *double)))
     }
 
     #[test]

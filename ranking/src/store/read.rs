@@ -75,9 +75,8 @@ impl Standings {
     /// The standings of a board's segment in a period.
     #[must_use]
     pub fn new(store: &Store, board: &Board, id: StandingsId, period: Period) -> Self {
-        let partitions = (0..board.rules.shards)
-            .map(|shard| store.partitions().of(board, shard))
-            .collect();
+        let partitions =
+            (0..board.rules.shards).map(|shard| store.partitions().of(board, shard)).collect();
         Self {
             rules: board.rules.clone(),
             sealed_before_ms: board.sealed(id.window).sealed_before_ms,
@@ -103,10 +102,7 @@ impl Standings {
     /// Checks that a partition whose series has this mark has all that is in the period: where there is none, nothing is.
     fn check_rolled(&self, mark: Option<RollMark>) -> Result<()> {
         let Some(mark) = mark else { return Ok(()) };
-        let rolls = Rolls {
-            marks: [(self.id.series(), mark)].into(),
-            now_ms: 0,
-        };
+        let rolls = Rolls { marks: [(self.id.series(), mark)].into(), now_ms: 0 };
         match rolls.reach(&self.id, &self.period, &self.rules.zone)? {
             Reach::There => Ok(()),
             _ => Err(Error::NotRolled(self.id.board)),
@@ -167,9 +163,7 @@ impl Store {
         }
         let answers: Vec<Vec<Option<f64>>> = reads.send().await?;
         let mut keys = vec![None; members.len()];
-        let chunks = by_shard
-            .iter()
-            .flat_map(|(_, indices)| indices.chunks(SCORES_MAX));
+        let chunks = by_shard.iter().flat_map(|(_, indices)| indices.chunks(SCORES_MAX));
         for (chunk, scores) in chunks.zip(answers) {
             for (&index, key) in chunk.iter().zip(keys_of(scores)) {
                 keys[index] = key?;
@@ -201,11 +195,7 @@ impl Store {
                     .arg(entries[index].member.as_str());
             }
         }
-        let order: Vec<usize> = by_shard
-            .iter()
-            .flat_map(|(_, indices)| indices)
-            .copied()
-            .collect();
+        let order: Vec<usize> = by_shard.iter().flat_map(|(_, indices)| indices).copied().collect();
         let mut lists: Vec<(usize, Vec<usize>)> = vec![];
         for shard in 0..standings.partitions.len() {
             let others = by_shard
@@ -214,10 +204,7 @@ impl Store {
                 .flat_map(|(_, indices)| indices)
                 .copied();
             lists.extend(
-                others
-                    .collect::<Vec<_>>()
-                    .chunks(PLACES_MAX)
-                    .map(|chunk| (shard, chunk.to_vec())),
+                others.collect::<Vec<_>>().chunks(PLACES_MAX).map(|chunk| (shard, chunk.to_vec())),
             );
         }
         for (shard, indices) in &lists {
@@ -308,10 +295,7 @@ impl Store {
             return Ok(vec![]);
         }
         let counts: Vec<u64> = reads.send().await?;
-        Ok(counts
-            .chunks(standings.partitions.len())
-            .map(|shards| shards.iter().sum())
-            .collect())
+        Ok(counts.chunks(standings.partitions.len()).map(|shards| shards.iter().sum()).collect())
     }
 
     /// The place of an entry, there or not. One round trip: a counting script a shard; O(S · log(size)), about 20 look-ups more in a run of 600,000 equal keys.
@@ -373,9 +357,7 @@ impl Store {
         if low.iter().sum::<u64>() == position {
             return Ok(Split(low));
         }
-        Err(Error::Unavailable(
-            "entries move faster than they are counted; try again".into(),
-        ))
+        Err(Error::Unavailable("entries move faster than they are counted; try again".into()))
     }
 
     /// The weighted median of the middle entries of what is left of each shard. One round trip: a `ZRANGE` a shard.
@@ -393,11 +375,7 @@ impl Store {
             return Ok(None);
         }
         let mut middles: Vec<(Placed, u64)> = vec![];
-        for (entries, &(_, left)) in reads
-            .send::<Vec<(String, f64)>>()
-            .await?
-            .into_iter()
-            .zip(open)
+        for (entries, &(_, left)) in reads.send::<Vec<(String, f64)>>().await?.into_iter().zip(open)
         {
             middles.extend(placed(entries)?.into_iter().map(|entry| (entry, left)));
         }
@@ -470,10 +448,7 @@ impl Store {
             }
             let key = self.rank_keys(standings, one).await?[0];
             let Some(key) = key else { return Ok(None) };
-            let centre = Placed {
-                key,
-                member: member.clone(),
-            };
+            let centre = Placed { key, member: member.clone() };
             let start = Start::Place(centre.clone());
             let (before, rest) = tokio::join!(
                 self.backward(standings, &start, above),
@@ -514,22 +489,12 @@ impl<'a> Reads<'a> {
                     .arg(standings.id.series());
             }
         }
-        Self {
-            store,
-            standings,
-            pipe,
-            lists: false,
-        }
+        Self { store, standings, pipe, lists: false }
     }
 
     pub(super) fn range(&mut self, shard: usize, start: u64, count: u64) {
         let key = self.standings.key(self.store, shard);
-        self.pipe
-            .cmd("ZRANGE")
-            .arg(key)
-            .arg(start)
-            .arg(start + count - 1)
-            .arg("WITHSCORES");
+        self.pipe.cmd("ZRANGE").arg(key).arg(start).arg(start + count - 1).arg("WITHSCORES");
     }
 
     /// The entries next to a place, one way, and how many come before it: a script.
@@ -553,24 +518,17 @@ impl<'a> Reads<'a> {
     /// An `EXISTS` a shard, of the standings that differs in its period only.
     pub(super) fn exist(&mut self, label: &str) {
         self.lists = true;
-        let id = StandingsId {
-            period: label.to_owned(),
-            ..self.standings.id.clone()
-        };
+        let id = StandingsId { period: label.to_owned(), ..self.standings.id.clone() };
         for &partition in &self.standings.partitions {
-            self.pipe
-                .cmd("EXISTS")
-                .arg(self.store.keys().standings(partition, &id));
+            self.pipe.cmd("EXISTS").arg(self.store.keys().standings(partition, &id));
         }
     }
 
     pub(super) fn periods(&mut self, shard: usize, range: Range, count: usize) {
         let partition = self.standings.partitions[shard];
         self.lists = true;
-        let command = self
-            .pipe
-            .cmd("ZRANGE")
-            .arg(self.store.keys().periods(partition, &self.standings.id));
+        let command =
+            self.pipe.cmd("ZRANGE").arg(self.store.keys().periods(partition, &self.standings.id));
         match range {
             Range::Before(start_ms) => command.arg(format!("({start_ms}")).arg("-inf"),
             Range::After(start_ms) => command.arg(format!("({start_ms}")).arg("+inf"),
@@ -585,12 +543,7 @@ impl<'a> Reads<'a> {
     fn count_before<'p>(&mut self, shard: usize, places: impl Iterator<Item = &'p Placed>) {
         let script = &self.store.inner.scripts.count_before;
         let key = self.standings.key(self.store, shard);
-        let command = self
-            .pipe
-            .cmd("EVALSHA")
-            .arg(script.get_hash())
-            .arg(1)
-            .arg(key);
+        let command = self.pipe.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(key);
         for place in places {
             command.arg(place.key.to_redis()).arg(place.member.as_str());
         }
@@ -648,9 +601,7 @@ impl<'a> Reads<'a> {
                 return Err(Error::Sealed(dropped_before_ms));
             }
         }
-        rest.into_iter()
-            .map(|answer| decode(Some(answer)))
-            .collect()
+        rest.into_iter().map(|answer| decode(Some(answer))).collect()
     }
 }
 
@@ -659,10 +610,7 @@ pub(super) fn placed(entries: Vec<(String, f64)>) -> Result<Vec<Placed>> {
         |name: &str| Error::corrupt(format!("a sorted set holds {name:?}, which is no member"));
     let place = |(name, double): (String, f64)| {
         let member = MemberId::new(&name).map_err(|_| foreign(&name))?;
-        Ok(Placed {
-            key: RankKey::from_f64(double)?,
-            member,
-        })
+        Ok(Placed { key: RankKey::from_f64(double)?, member })
     };
     entries.into_iter().map(place).collect()
 }
@@ -673,9 +621,8 @@ fn group_by_shard<T>(
     items: &[T],
     member: impl Fn(&T) -> &MemberId,
 ) -> Vec<(usize, Vec<usize>)> {
-    let mut groups: Vec<(usize, Vec<usize>)> = (0..standings.partitions.len())
-        .map(|shard| (shard, vec![]))
-        .collect();
+    let mut groups: Vec<(usize, Vec<usize>)> =
+        (0..standings.partitions.len()).map(|shard| (shard, vec![])).collect();
     for (index, item) in items.iter().enumerate() {
         groups[standings.shard(member(item))].1.push(index);
     }

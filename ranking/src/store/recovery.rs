@@ -51,20 +51,13 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("SET").arg(&key).arg(token);
-        pipe.arg("NX")
-            .arg("PX")
-            .arg(RECOVERY_LIFETIME.as_millis() as u64);
+        pipe.arg("NX").arg("PX").arg(RECOVERY_LIFETIME.as_millis() as u64);
         // Sent again after a lost reply, it finds its own token.
         pipe.cmd("GET").arg(&key);
         self.stay(&mut pipe, partition);
         let ((_, holder, _), run_id): ((Option<String>, Option<String>, u64), _) =
             self.read(&pipe).await?;
-        let recovery = Recovery {
-            store: self.clone(),
-            partition,
-            token: token.to_owned(),
-            run_id,
-        };
+        let recovery = Recovery { store: self.clone(), partition, token: token.to_owned(), run_id };
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
     }
 
@@ -90,12 +83,7 @@ impl Store {
             let mut pipe = redis::pipe();
             pipe.atomic();
             self.stay(&mut pipe, partition);
-            pipe.cmd("SCAN")
-                .arg(&cursor)
-                .arg("MATCH")
-                .arg(pattern)
-                .arg("COUNT")
-                .arg(SCAN_COUNT);
+            pipe.cmd("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT);
             let ((_, (next, found)), run_id): ((u64, (String, Vec<String>)), _) =
                 self.read(&pipe).await?;
             if began_on.get_or_insert_with(|| run_id.clone()) != &run_id {
@@ -138,17 +126,12 @@ impl Recovery {
         loop {
             let (last_seq, last_id) = descendants
                 .last()
-                .map_or((cursor_seq, cursor_commit), |commit| {
-                    (commit.seq, commit.id.as_str())
-                });
-            let (text, log, run_id) = match self
-                .store
-                .head_and_log(self.partition, last_seq, 1000)
-                .await
-            {
-                Err(Error::Corrupt(_)) => (None, vec![], self.run_id.clone()),
-                found => found?,
-            };
+                .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
+            let (text, log, run_id) =
+                match self.store.head_and_log(self.partition, last_seq, 1000).await {
+                    Err(Error::Corrupt(_)) => (None, vec![], self.run_id.clone()),
+                    found => found?,
+                };
             if run_id != self.run_id {
                 return Err(Error::NotLevel(self.partition.0));
             }
@@ -160,21 +143,13 @@ impl Recovery {
                     .ok()
                     .filter(|commit| commit.parent == parent && entry_seq == seq + 1);
                 let Some(commit) = commit else {
-                    return Ok(Found {
-                        run_id,
-                        head,
-                        descendants,
-                    });
+                    return Ok(Found { run_id, head, descendants });
                 };
                 (parent, seq) = (commit.id.clone(), commit.seq);
                 descendants.push(commit);
             }
             if descendants.len() == before {
-                return Ok(Found {
-                    run_id,
-                    head,
-                    descendants,
-                });
+                return Ok(Found { run_id, head, descendants });
             }
         }
     }
@@ -220,17 +195,9 @@ impl Recovery {
     /// # Errors
     /// As [`Self::apply`].
     pub async fn finish(&self, seq: u64, commit: &str) -> Result<()> {
-        let head = Head {
-            seq,
-            commit: commit.to_owned(),
-            run_id: self.run_id.to_string(),
-        };
+        let head = Head { seq, commit: commit.to_owned(), run_id: self.run_id.to_string() };
         let mut writes = Writes::default();
-        writes.push(
-            "SET",
-            &self.store.keys().head(self.partition),
-            vec![head.to_text()],
-        );
+        writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
         writes.drop_key(&self.store.keys().recovery(self.partition));
         self.apply(&writes).await
     }
@@ -264,16 +231,12 @@ impl Recovery {
         let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();
         argv.extend(writes.encode(&mut keys));
         let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
-        let answer: String = self
-            .store
-            .write(&self.store.inner.scripts.recover, &keys, &argv)
-            .await?;
+        let answer: String =
+            self.store.write(&self.store.inner.scripts.recover, &keys, &argv).await?;
         match answer.as_str() {
             "DONE" => Ok(()),
             "LOST" | "RESTARTED" => Err(Error::NotLevel(self.partition.0)),
-            other => Err(Error::corrupt(format!(
-                "a step of recovery was refused: {other}"
-            ))),
+            other => Err(Error::corrupt(format!("a step of recovery was refused: {other}"))),
         }
     }
 }

@@ -51,8 +51,7 @@ impl Store {
     ) -> Result<Vec<HashMap<String, RollMark>>> {
         let mut pipe = redis::pipe();
         for (partition, board) in places {
-            pipe.cmd("HGETALL")
-                .arg(self.keys().rolls(*partition, *board));
+            pipe.cmd("HGETALL").arg(self.keys().rolls(*partition, *board));
         }
         let marks = self.read_many(&pipe).await?.values.into_iter();
         marks.map(|marks| marks_of(decode(Some(marks))?)).collect()
@@ -76,14 +75,9 @@ impl Store {
             .arg(MEMBERS_MAX);
         let (answers, _): (Vec<redis::Value>, _) = self.read(&pipe).await?;
         let (next, entries): (String, Vec<(String, f64)>) = decode(answers.into_iter().next())?;
-        let members = entries
-            .into_iter()
-            .filter_map(|(member, _)| MemberId::new(&member).ok())
-            .collect();
-        Ok(Walked {
-            next: (next != "0").then_some(next),
-            members,
-        })
+        let members =
+            entries.into_iter().filter_map(|(member, _)| MemberId::new(&member).ok()).collect();
+        Ok(Walked { next: (next != "0").then_some(next), members })
     }
 
     /// How many entries one shard of a standings has. One round trip: `ZCARD`.

@@ -191,13 +191,7 @@ impl Store {
     ) -> Result<Part> {
         let link = self.inner.cluster.link(map, &node).await?;
         let map = map.clone();
-        Ok(Part {
-            map,
-            node,
-            link,
-            is_asked,
-            commands,
-        })
+        Ok(Part { map, node, link, is_asked, commands })
     }
 
     /// The partition of the first key in a command.
@@ -245,10 +239,7 @@ impl Store {
         for (answer, error) in errors {
             named.extend(self.named_by(part, error)?.map(|place| (*answer, place)));
         }
-        if named
-            .iter()
-            .any(|(_, place)| matches!(place, Place::Moved(_)))
-        {
+        if named.iter().any(|(_, place)| matches!(place, Place::Moved(_))) {
             // The one who said so knows more than others may.
             let cluster = &self.inner.cluster;
             cluster.ask_again(&part.map, Some(&part.node)).await?;
@@ -283,9 +274,7 @@ impl Store {
             "ASK" => Place::Asked,
             _ => return Ok(None),
         };
-        let address = error
-            .details()
-            .and_then(|text| text.split_whitespace().nth(1));
+        let address = error.details().and_then(|text| text.split_whitespace().nth(1));
         let cluster = &self.inner.cluster;
         let node = cluster.named(&part.node, address.unwrap_or_default())?;
         Ok(Some(place(node)))

@@ -43,15 +43,9 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(self.keys().head(partition));
-        pipe.cmd("HGET")
-            .arg(self.keys().board_marks(partition))
-            .arg(name.field());
+        pipe.cmd("HGET").arg(self.keys().board_marks(partition)).arg(name.field());
         pipe.cmd("ZCARD").arg(&key);
-        pipe.cmd("ZRANGE")
-            .arg(&key)
-            .arg(start)
-            .arg(start + count - 1)
-            .arg("WITHSCORES");
+        pipe.cmd("ZRANGE").arg(&key).arg(start).arg(start + count - 1).arg("WITHSCORES");
         let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
         let mut answers = answers.into_iter();
         let head: Option<String> = decode(answers.next())?;
@@ -81,11 +75,7 @@ impl Store {
     /// `Unavailable`, `Corrupt`.
     pub async fn listed_before(&self, list: &str, before_ms: i64) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
-        pipe.cmd("ZRANGE")
-            .arg(list)
-            .arg("-inf")
-            .arg(format!("({before_ms}"))
-            .arg("BYSCORE");
+        pipe.cmd("ZRANGE").arg(list).arg("-inf").arg(format!("({before_ms}")).arg("BYSCORE");
         let ((labels,), _): ((Vec<String>,), _) = self.read(&pipe).await?;
         Ok(labels)
     }

@@ -110,14 +110,7 @@ impl Store {
         self.read_many(&pipe).await?;
         let keys: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let renewing = tokio::spawn(renew(self.clone(), mark.clone(), keys.clone()));
-        Ok(Stages {
-            store: self.clone(),
-            partition,
-            id,
-            mark,
-            keys,
-            renewing,
-        })
+        Ok(Stages { store: self.clone(), partition, id, mark, keys, renewing })
     }
 
     /// The same data over connections of its own, on which an answer may take long.
@@ -193,9 +186,7 @@ impl Stages {
     async fn restore(&self, key: &str, payload: &[u8]) -> Result<usize> {
         let permit = self.under_way(payload.len()).await?;
         let mut pipe = redis::pipe();
-        pipe.cmd("RESTORE")
-            .arg(key)
-            .arg(LIFETIME.as_millis() as u64);
+        pipe.cmd("RESTORE").arg(key).arg(LIFETIME.as_millis() as u64);
         pipe.arg(payload).arg("REPLACE");
         pipe.cmd("ZCARD").arg(key);
         let values = send(self.store.loading()?.clone(), pipe, permit).await?;
@@ -212,9 +203,7 @@ impl Stages {
         let mut sent = JoinSet::new();
         for from in (0..count).step_by(PIPELINE_PAIRS) {
             let to = count.min(from + PIPELINE_PAIRS);
-            let bytes: usize = (from..to)
-                .map(|index| entry(index).0.len() + ENTRY_BYTES)
-                .sum();
+            let bytes: usize = (from..to).map(|index| entry(index).0.len() + ENTRY_BYTES).sum();
             let permit = self.under_way(bytes).await?;
             let mut pipe = Pipeline::new();
             for start in (from..to).step_by(PAIRS_MAX) {
@@ -224,9 +213,7 @@ impl Stages {
                     command.arg(rank_key.to_redis()).arg(member);
                 }
             }
-            pipe.cmd("PEXPIRE")
-                .arg(key)
-                .arg(LIFETIME.as_millis() as u64);
+            pipe.cmd("PEXPIRE").arg(key).arg(LIFETIME.as_millis() as u64);
             sent.spawn(send(loading.clone(), pipe, permit));
             while let Some(answered) = sent.try_join_next() {
                 answered.map_err(broken)??;
@@ -246,9 +233,7 @@ impl Stages {
         let under_way = self.store.inner.loading.under_way.clone();
         let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX) + 1;
         let permits = under_way.acquire_many_owned(kib.min(UNDER_WAY_KIB_MAX));
-        permits
-            .await
-            .map_err(|_| Error::Unavailable("the store is closed".into()))
+        permits.await.map_err(|_| Error::Unavailable("the store is closed".into()))
     }
 
     /// The keys of members in staged standings, one list for each asked for. A `ZMSCORE` per standings and 1,000 members, pipelined.
@@ -305,17 +290,13 @@ impl Stages {
                         command.arg(member.as_str());
                     }
                 }
-                pipe.cmd("PEXPIRE")
-                    .arg(key)
-                    .arg(LIFETIME.as_millis() as u64);
+                pipe.cmd("PEXPIRE").arg(key).arg(LIFETIME.as_millis() as u64);
                 ends.push(pipe.len());
                 pipe.cmd("ZCARD").arg(key);
             }
             let mut answers = self.store.read_many(&pipe).await?.values;
             for end in ends {
-                let answer = answers
-                    .get_mut(end)
-                    .map(|value| std::mem::replace(value, Value::Nil));
+                let answer = answers.get_mut(end).map(|value| std::mem::replace(value, Value::Nil));
                 sizes.push(super::decode(answer)?);
             }
         }

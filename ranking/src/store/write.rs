@@ -106,11 +106,7 @@ impl Writes {
 
     /// Takes one member out of a sorted set, whatever its bytes are: `ZREM`.
     pub fn take_out(&mut self, key: &str, member: &[u8]) {
-        self.0.push(Write {
-            command: "ZREM",
-            key: key.to_owned(),
-            args: vec![member.to_vec()],
-        });
+        self.0.push(Write { command: "ZREM", key: key.to_owned(), args: vec![member.to_vec()] });
     }
 
     /// Notes that a period has entries: `ZADD`. Of `all` and of what decays there is one, and no list of it.
@@ -199,10 +195,7 @@ impl Writes {
             self.push(
                 "HSET",
                 key,
-                chunk
-                    .iter()
-                    .flat_map(|(field, value)| [field.clone(), value.clone()])
-                    .collect(),
+                chunk.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect(),
             );
         }
         if !seen.is_empty() {
@@ -274,15 +267,9 @@ impl Store {
         now_ms: i64,
     ) -> Result<Snapshot> {
         let keys = self.keys();
-        let buckets: Vec<String> = dedup
-            .buckets(now_ms)
-            .map(|bucket| keys.seen(partition, bucket))
-            .collect();
-        let seen_in: &[String] = if wanted.seen.is_empty() {
-            &[]
-        } else {
-            &buckets
-        };
+        let buckets: Vec<String> =
+            dedup.buckets(now_ms).map(|bucket| keys.seen(partition, bucket)).collect();
+        let seen_in: &[String] = if wanted.seen.is_empty() { &[] } else { &buckets };
         let looked_up = 1 + wanted.rolls.len() + seen_in.len() + wanted.standings.len();
         let mut command = redis::cmd("EVALSHA");
         command
@@ -305,10 +292,7 @@ impl Store {
             command.arg("HMGET").arg(series.len()).arg(series);
         }
         for _ in seen_in {
-            command
-                .arg("HMGET")
-                .arg(wanted.seen.len())
-                .arg(&wanted.seen);
+            command.arg("HMGET").arg(wanted.seen.len()).arg(&wanted.seen);
         }
         for (_, members) in &wanted.standings {
             command.arg("ZMSCORE").arg(members.len());
@@ -327,20 +311,16 @@ impl Store {
         let marks: Vec<Option<String>> =
             next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
         let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
-        let boards = boards
-            .iter()
-            .map(|mark| BoardMark::parse(mark.as_deref()))
-            .collect::<Result<_>>()?;
+        let boards =
+            boards.iter().map(|mark| BoardMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut rolls = Vec::with_capacity(wanted.rolls.len());
         for (_, series) in &wanted.rolls {
             let marks: Vec<Option<String>> = next_of(&mut answer, series.len())?;
             let parse = |mark: &Option<String>| mark.as_deref().map(RollMark::parse).transpose();
             rolls.push(marks.iter().map(parse).collect::<Result<_>>()?);
         }
-        let seals = seals
-            .iter()
-            .map(|mark| SealMark::parse(mark.as_deref()))
-            .collect::<Result<_>>()?;
+        let seals =
+            seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
         for _ in seen_in {
             let found: Option<Vec<Option<String>>> = next(&mut answer)?;
@@ -352,15 +332,7 @@ impl Store {
         let keys = members
             .map(|count| Ok(keys_of(next_of(&mut answer, count)?)))
             .collect::<Result<_>>()?;
-        Ok(Snapshot {
-            head,
-            log_len,
-            boards,
-            rolls,
-            seals,
-            seen,
-            keys,
-        })
+        Ok(Snapshot { head, log_len, boards, rolls, seals, seen, keys })
     }
 
     /// What a folded batch writes.
@@ -392,19 +364,11 @@ impl Store {
         commit: &Commit,
         writes: &Writes,
     ) -> Result<Outcome> {
-        let new_head = Head {
-            seq: commit.seq,
-            commit: commit.id.clone(),
-            run_id: onto.run_id.clone(),
-        };
+        let new_head =
+            Head { seq: commit.seq, commit: commit.id.clone(), run_id: onto.run_id.clone() };
         let mut keys = vec![self.keys().head(partition), self.keys().log(partition)];
         let entry_id = format!("{}-0", commit.seq);
-        let said = [
-            onto.to_text(),
-            new_head.to_text(),
-            entry_id,
-            commit.to_log(),
-        ];
+        let said = [onto.to_text(), new_head.to_text(), entry_id, commit.to_log()];
         let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();
         argv.extend(writes.encode(&mut keys));
         let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
@@ -416,9 +380,9 @@ impl Store {
                 "DONE" => Ok(Outcome::Done),
                 "STALE" => Ok(Outcome::Stale),
                 "RESTARTED" => Ok(Outcome::Restarted),
-                other => Ok(Outcome::Refused(Error::corrupt(format!(
-                    "a commit was refused: {other}"
-                )))),
+                other => {
+                    Ok(Outcome::Refused(Error::corrupt(format!("a commit was refused: {other}"))))
+                }
             },
             Err(Failed::Refused(error)) => Ok(Outcome::Refused(error)),
             Err(Failed::Lost(error)) => Err(error),
@@ -505,11 +469,7 @@ impl Store {
         let keys = [self.keys().head(partition), self.keys().log(partition)];
         let keep = format!("{}-0", seq + 1);
         Ok(self
-            .write(
-                &self.inner.scripts.trim,
-                &keys,
-                &[run_id.as_bytes(), keep.as_bytes()],
-            )
+            .write(&self.inner.scripts.trim, &keys, &[run_id.as_bytes(), keep.as_bytes()])
             .await?)
     }
 }
@@ -522,9 +482,7 @@ pub(super) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Ve
     let entry = |(id, mut fields): (String, HashMap<String, String>)| {
         let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
         seq.zip(fields.remove("c")).ok_or_else(|| {
-            Error::corrupt(format!(
-                "the log entry {id} of partition {partition} is none of ours"
-            ))
+            Error::corrupt(format!("the log entry {id} of partition {partition} is none of ours"))
         })
     };
     entries.into_iter().map(entry).collect()
@@ -545,8 +503,5 @@ fn next_of<T: FromRedisValue + Clone>(
 
 /// The keys of doubles, each for itself: what somebody else wrote must not be in the way of its neighbours.
 pub(super) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
-    scores
-        .into_iter()
-        .map(|score| score.map(RankKey::from_f64).transpose())
-        .collect()
+    scores.into_iter().map(|score| score.map(RankKey::from_f64).transpose()).collect()
 }

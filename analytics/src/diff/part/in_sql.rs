@@ -50,8 +50,7 @@ impl Part<'_> {
         findings: &mut Findings,
     ) -> Result<Sum> {
         let board = self.board;
-        self.job
-            .stage(&format!("{}: comparing SQL", self.row.slug), rows.len());
+        self.job.stage(&format!("{}: comparing SQL", self.row.slug), rows.len());
         if let Some(sum) = self.same_standing(rows).await? {
             return Ok(sum);
         }
@@ -91,10 +90,8 @@ impl Part<'_> {
     ) -> Result<()> {
         use sealed_period::Column::{BoardNo, Generation, StartMs, Window as Name};
         let (board, db) = (self.board, &self.deployment.db);
-        let (generation, before_ms) = (
-            board.generation_of(window),
-            board.sealed(window).sealed_before_ms,
-        );
+        let (generation, before_ms) =
+            (board.generation_of(window), board.sealed(window).sealed_before_ms);
         let mut left = BTreeSet::new();
         for id in rows.lists() {
             let period = window.period_named(&id.period, &board.rules.zone)?;
@@ -132,20 +129,14 @@ impl Part<'_> {
             before_ms.into(),
         ];
         let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-        let mut there = sealed_entry::Entity::find()
-            .from_raw_sql(statement)
-            .stream(db)
-            .await?;
+        let mut there = sealed_entry::Entity::find().from_raw_sql(statement).stream(db).await?;
         let mut present: Option<(i64, &StandingsId, Walk<'_>)> = None;
         while let Some(row) = there.next().await {
             let row = row.context("sealed standings cannot be read")?;
             let Some(id) = ids.get(&row.standings_no) else {
                 continue;
             };
-            if present
-                .as_ref()
-                .is_none_or(|(no, ..)| *no != row.standings_no)
-            {
+            if present.as_ref().is_none_or(|(no, ..)| *no != row.standings_no) {
                 if let Some((_, id, walk)) = present.take() {
                     walk.end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
                     suspects.look_again_if_many(findings).await?;
@@ -158,12 +149,7 @@ impl Part<'_> {
             };
             let mut lost =
                 |member: &str| suspects.add(member.as_bytes(), Spot::Sealed((*id).clone()));
-            if !walk.meets(
-                row.rank_key,
-                Some(row.score),
-                row.member.as_bytes(),
-                &mut lost,
-            ) {
+            if !walk.meets(row.rank_key, Some(row.score), row.member.as_bytes(), &mut lost) {
                 suspects.add(row.member.as_bytes(), Spot::Sealed((*id).clone()));
             }
         }
@@ -171,8 +157,7 @@ impl Part<'_> {
             walk.end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
         }
         for id in left {
-            rows.walk(&id)
-                .end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
+            rows.walk(&id).end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
             suspects.look_again_if_many(findings).await?;
         }
         Ok(())

@@ -25,10 +25,7 @@ impl EventTotal {
         let mark = mark_of(ctx, &self.board, &self.member).await?;
         let events = score_event::of_member(self.board.board.no, &self.member)
             .filter(score_event::Column::Seq.gt(mark.archived_seq));
-        let count = events
-            .count(&app(ctx).deployment.db)
-            .await
-            .map_err(Error::from)?;
+        let count = events.count(&app(ctx).deployment.db).await.map_err(Error::from)?;
         Ok(int(count)?)
     }
 
@@ -48,9 +45,6 @@ pub(super) async fn mark_of(
 ) -> crate::error::Result<archive_mark::Model> {
     let deployment = &app(ctx).deployment;
     let member = MemberId::new(member)?;
-    let partition = deployment
-        .store
-        .partitions()
-        .of_member(&board.board, &member);
+    let partition = deployment.store.partitions().of_member(&board.board, &member);
     Ok(archive_mark::of(&deployment.db, board.board.no, partition).await?)
 }
