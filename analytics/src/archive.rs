@@ -11,10 +11,11 @@ use std::fs::{self, File, TryLockError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use entity::archive_file;
-use entity::archiving::{self, Plan, Span};
+use engine::archive::{self, Plan, Span};
+use engine::deployment::Deployment;
+use entity::archive::archive_file;
 use entity::board;
-use entity::deployment::Deployment;
+use entity::history::commit;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -109,7 +110,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             );
         }
     }
-    archiving::drop_superseded(deployment).await?;
+    archive::drop_superseded(deployment).await?;
     archived.seconds = began.elapsed().as_secs_f64();
     Ok(archived)
 }
@@ -136,25 +137,25 @@ fn lock(deployment: &Deployment) -> Result<File> {
 
 /// Finishes what runs that ended early had decided, and clears away what they had not.
 async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
-    for file in archiving::abandoned(deployment).await? {
+    for file in archive::abandoned(deployment).await? {
         parquet::remove(&deployment.archive_dir.join(&file.path))?;
         if let Some(copies) = &deployment.archive_copy_dir {
             parquet::remove(&copies.join(&file.path))?;
         }
     }
-    archiving::forget(deployment).await?;
+    archive::forget(deployment).await?;
     drop_rows(deployment, job).await?;
-    Ok(archiving::drop_superseded(deployment).await?)
+    Ok(archive::drop_superseded(deployment).await?)
 }
 
 async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
-    for file in archiving::undropped(deployment).await? {
+    for file in archive::undropped(deployment).await? {
         job.stage("taking rows away", file.events.unsigned_abs() as usize);
         let each = |rows: u64| {
             job.advance(rows as usize);
             crash::here("rows-dropped");
         };
-        archiving::drop_events(deployment, &file, each).await?;
+        archive::drop_events(deployment, &file, each).await?;
         crash::here("file-dropped");
     }
     Ok(())
@@ -173,11 +174,11 @@ async fn archive_as_it_is(
         return Ok(true);
     };
     // What is past is sealed first: what is not stays.
-    entity::seal::seal_one(deployment, &row, deployment.clock.now_ms()).await?;
+    engine::seal::seal_one(deployment, &row, deployment.clock.now_ms()).await?;
     let Some(row) = living().one(&deployment.db).await? else {
         return Ok(true);
     };
-    match archiving::plan(deployment, &row, arguments.before.as_millisecond()).await? {
+    match archive::plan(deployment, &row, arguments.before.as_millisecond()).await? {
         Ok(plan) => archive_planned(deployment, &plan, archived, job).await,
         Err(reason) => {
             archived.skipped.push((row.slug, reason));
@@ -192,7 +193,7 @@ async fn archive_planned(
     archived: &mut Archived,
     job: &Job,
 ) -> Result<bool> {
-    if !archiving::close(deployment, plan).await? {
+    if !archive::close(deployment, plan).await? {
         return Ok(false);
     }
     crash::here("closed");
@@ -202,7 +203,7 @@ async fn archive_planned(
         write_span(deployment, &board, span, &mut done, job).await?;
     }
     crash::here("staged");
-    if !archiving::decide(deployment, plan).await? {
+    if !archive::decide(deployment, plan).await? {
         return Ok(false);
     }
     crash::here("decided");
@@ -241,7 +242,7 @@ async fn write_span(
             break;
         };
         let (db, partition) = (&deployment.db, span.partition);
-        let accepted = archiving::accepted_at_ms(db, partition, first.seq, last.seq).await?;
+        let accepted = commit::accepted_at_ms(db, partition, first.seq, last.seq).await?;
         adding_up.take(deployment, &rows).await?;
         job.advance(rows.len());
         for row in rows {
@@ -269,7 +270,11 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     /// Takes an event. A file ends with its month, or when it is large, but never within a commit.
-    async fn push(&mut self, row: entity::score_event::Model, accepted_at_ms: i64) -> Result<()> {
+    async fn push(
+        &mut self,
+        row: entity::history::score_event::Model,
+        accepted_at_ms: i64,
+    ) -> Result<()> {
         let is_next_commit = self.events.last_seq().is_some_and(|seq| seq != row.seq);
         let month = Timestamp::from_millisecond(accepted_at_ms)?.strftime("%Y-%m").to_string();
         if is_next_commit && (month != self.month || self.events.len() >= HELD_MAX) {

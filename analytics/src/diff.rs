@@ -24,11 +24,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
+use engine::deployment::Deployment;
+use engine::partition::recovery::settle;
+use engine::reshard;
 use entity::board;
-use entity::deployment::Deployment;
-use entity::persist::insert_chunked;
-use entity::recovery::settle;
-use entity::{integrity_finding, integrity_run, reshard};
+use entity::integrity::{integrity_finding, integrity_run};
+use entity::sql::insert_chunked;
 use futures::StreamExt;
 use ranking::id::Partition;
 use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};

@@ -1,7 +1,7 @@
 //! Events as frames, as archive files hold them.
 
 use anyhow::Result;
-use entity::score_event;
+use entity::history::score_event;
 use polars::prelude::{
     BooleanChunked, Column, DataFrame, IntoColumn, ListBuilderTrait, ListStringChunkedBuilder,
     NamedFrom, NewChunkedArray, Series,

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use engine::deployment::Deployment;
 use entity::board;
-use entity::deployment::Deployment;
 use polars::prelude::{
     Column, DataFrame, DataType, Int64Chunked, IntoSeries, NamedFrom, NewChunkedArray, Schema,
     Series, TimeUnit, TimeZone,

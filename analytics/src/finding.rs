@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use entity::integrity_finding;
-use entity::integrity_look::{Held, Seen, Spot};
-use entity::repair::ForeignKey;
+use engine::integrity::look::{Held, Seen, Spot};
+use engine::integrity::repair::ForeignKey;
+use entity::integrity::integrity_finding;
 use ranking::board::Board;
 use ranking::id::{MemberId, Partition};
 use ranking::key::StandingsId;

@@ -328,7 +328,7 @@ fn nearest_key(board: &Board, window: Window) -> Expr {
 mod tests {
     use super::*;
     use crate::events::Events;
-    use entity::score_event;
+    use entity::history::score_event;
     use proptest::prelude::*;
     use ranking::board::{Rules, RulesInput};
     use ranking::fold::State;

@@ -7,9 +7,11 @@ mod span;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
-use entity::deployment::Deployment;
-use entity::recovery::{settle, settle_to};
-use entity::{Error, archive_file, archive_mark, board, score_event};
+use engine::deployment::Deployment;
+use engine::partition::recovery::{settle, settle_to};
+use entity::archive::{archive_file, archive_mark};
+use entity::history::score_event;
+use entity::{Error, board};
 use polars::prelude::{
     DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom, Series, UnionArgs, col,
     concat, lit,

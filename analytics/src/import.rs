@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use entity::deployment::Deployment;
-use entity::recovery::settle;
-use entity::submit::{Prepared, submit};
+use engine::deployment::Deployment;
+use engine::partition::recovery::settle;
+use engine::partition::submit::{Prepared, submit};
 use entity::{board, member};
 use ranking::batch::Batch;
 use ranking::board::Board;
@@ -303,7 +303,7 @@ async fn fold_after(
             Fold::Again(again) => batch = again,
             Fold::Roll(boards) => {
                 for board in boards {
-                    entity::roll::roll_board(deployment, &board, now_ms).await?;
+                    engine::roll::roll_board(deployment, &board, now_ms).await?;
                 }
             }
         }
@@ -359,7 +359,7 @@ async fn write_regions(
     };
     let replace =
         OnConflict::column(member::Column::Key).update_column(member::Column::Region).to_owned();
-    entity::persist::insert_chunked::<member::Entity, _>(
+    entity::sql::insert_chunked::<member::Entity, _>(
         &deployment.db,
         regions.into_iter().map(row).collect(),
         Some(replace),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use entity::job::{self, Begun, Running};
+use engine::job::{self, Begun, Running};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sea_orm::DatabaseConnection;
 use tokio::time::sleep;

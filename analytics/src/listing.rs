@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use entity::deployment::Deployment;
-use entity::{archive, recovery, roll};
+use engine::deployment::Deployment;
+use engine::partition::recovery;
+use engine::read::sealed;
+use engine::roll;
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
 use ranking::key::StandingsId;
@@ -52,7 +54,7 @@ impl<'a> Listing<'a> {
         let deadline = Instant::now() + LEVEL_TIMEOUT;
         loop {
             if self.standings.is_sealed() {
-                let archived = archive::find(&self.deployment.db, &self.standings).await?;
+                let archived = sealed::find(&self.deployment.db, &self.standings).await?;
                 return match archived {
                     Some(archived) => Ok(archived.page_after(last, PAGE).await?),
                     None => Ok(vec![]),

@@ -59,8 +59,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
+use engine::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
 use entity::board;
-use entity::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
 use futures::FutureExt;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
@@ -256,7 +256,7 @@ async fn work_until(
         _ = working => false,
         _ = stop.wait() => true,
     };
-    entity::job::end_own(&deployment.db, why).await?;
+    engine::job::end_own(&deployment.db, why).await?;
     if is_impatient {
         eprintln!("error: {why} while it computed; nothing is half done, run it again");
         std::process::exit(1);
@@ -331,7 +331,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Roll => {
             let job = Job::begin_in_turn(&deployment.db, "ROLL").await?;
             let now_ms = deployment.clock.now_ms();
-            let rolled = patiently(|| entity::roll::roll(deployment, now_ms)).await;
+            let rolled = patiently(|| engine::roll::roll(deployment, now_ms)).await;
             let text =
                 |boards| format!("the rolling windows of {boards} boards are at the present");
             let done = job.end(rolled.map(text).map_err(Into::into)).await?;
@@ -340,7 +340,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Seal => {
             let job = Job::begin_in_turn(&deployment.db, "SEAL").await?;
             let now_ms = deployment.clock.now_ms();
-            let sealed = patiently(|| entity::seal::seal(deployment, now_ms)).await;
+            let sealed = patiently(|| engine::seal::seal(deployment, now_ms)).await;
             let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
             tell(
                 json,

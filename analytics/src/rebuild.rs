@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use engine::deployment::Deployment;
+use engine::partition::recovery::settle;
+use engine::reshard;
+use engine::stage::{Staged, Step};
 use entity::board;
-use entity::deployment::Deployment;
 use entity::error::is_refused_content;
-use entity::recovery::settle;
-use entity::reshard;
-use entity::staged::{Staged, Step};
 use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
 use ranking::id::Partition;

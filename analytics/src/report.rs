@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use engine::deployment::Deployment;
 use entity::board;
-use entity::deployment::Deployment;
 use polars::prelude::{col, lit};
 use ranking::key::StandingsId;
 use ranking::window::Window;

@@ -1,9 +1,9 @@
-//! Another number of shards for a board, as a job; how it is done is said in [`entity::reshard`].
+//! Another number of shards for a board, as a job; how it is done is said in [`engine::reshard`].
 
 use anyhow::Result;
+use engine::deployment::Deployment;
+use engine::reshard::Resharded;
 use entity::board;
-use entity::deployment::Deployment;
-use entity::reshard::Resharded;
 
 use crate::crash;
 use crate::job::Job;
@@ -22,7 +22,7 @@ pub async fn reshard(
         job.stage(step, 0);
         crash::here(step);
     };
-    let moved = entity::reshard::reshard(deployment, row.no, shards.into(), &watch).await;
+    let moved = engine::reshard::reshard(deployment, row.no, shards.into(), &watch).await;
     job.end(moved.map_err(Into::into)).await
 }
 

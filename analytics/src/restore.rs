@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::time::Instant;
 
 use anyhow::Result;
+use engine::deployment::Deployment;
+use engine::partition::recovery::settle;
 use entity::board;
-use entity::deployment::Deployment;
-use entity::recovery::settle;
 use futures::StreamExt;
 
 use crate::job::Job;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use engine::deployment::Deployment;
 use entity::board;
-use entity::deployment::Deployment;
 use polars::prelude::{col, lit};
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::MemberId;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use entity::deployment::Deployment;
+use engine::deployment::Deployment;
 use futures::future::BoxFuture;
 use moka::sync::Cache;
 use ranking::id::BoardNo;
@@ -82,7 +82,7 @@ impl App {
         let Some(board) = boards.get(&board) else {
             return Ok(());
         };
-        match entity::roll::roll_board(&self.deployment, board, clock.now_ms()).await {
+        match engine::roll::roll_board(&self.deployment, board, clock.now_ms()).await {
             Err(error) if !error.is_for_now() => Err(error.into()),
             Err(_) => {
                 sleep(Duration::from_millis(50)).await;
@@ -121,8 +121,11 @@ impl App {
                 }
                 error => return Err(error.into()),
             };
-            match entity::recovery::recover(&self.deployment, ranking::id::Partition(partition))
-                .await
+            match engine::partition::recovery::recover(
+                &self.deployment,
+                ranking::id::Partition(partition),
+            )
+            .await
             {
                 Err(error) if !error.is_for_now() => return Err(Error::from(error).into()),
                 Err(_) => sleep(Duration::from_millis(50)).await,

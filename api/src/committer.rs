@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use entity::deployment::Deployment;
+use engine::deployment::Deployment;
+use engine::partition::submit::{Prepared, submit};
 use entity::now_ms;
-use entity::submit::{Prepared, submit};
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, Partition};
 use ranking::submission::{Submission, Verdict};

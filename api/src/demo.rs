@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
 
 use anyhow::{Context, Result, bail, ensure};
-use entity::deployment::Deployment;
-use entity::recovery::settle;
-use entity::{board, score_event};
+use engine::deployment::Deployment;
+use engine::partition::recovery::settle;
+use entity::board;
+use entity::history::score_event;
 use flate2::read::GzDecoder;
 use futures::StreamExt;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};

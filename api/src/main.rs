@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use entity::deployment::{Settings, parse_arguments, refuse_unknown_variables};
+use engine::deployment::{Settings, parse_arguments, refuse_unknown_variables};
 use tracing_subscriber::EnvFilter;
 
 /// The environment variables that only this program reads, beside those of its caches.

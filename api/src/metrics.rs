@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_graphql::resolver_utils::EnumType;
-use entity::deployment::Deployment;
+use engine::deployment::Deployment;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

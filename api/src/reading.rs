@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use entity::archive;
+use engine::read::sealed;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::id::MemberId;
@@ -62,7 +62,7 @@ impl App {
         if let Some(size) = live.await? {
             return Ok(size);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => Ok(archived.size().await?),
             None => Ok(0),
         }
@@ -83,7 +83,7 @@ impl App {
         if let Some(keys) = live.await? {
             return Ok(keys);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => Ok(archived.rank_keys(members).await?),
             None => Ok(vec![None; members.len()]),
         }
@@ -104,7 +104,7 @@ impl App {
         if let Some(positions) = live.await? {
             return Ok(positions);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => {
                 let positions = archived.positions(entries).await?;
                 Ok(positions.into_iter().map(Some).collect())
@@ -128,7 +128,7 @@ impl App {
         if let Some(found) = live.await? {
             return Ok(found);
         }
-        let Some(archived) = archive::find(&self.deployment.db, standings).await? else {
+        let Some(archived) = sealed::find(&self.deployment.db, standings).await? else {
             return Ok(vec![None; members.len()]);
         };
         let keys = archived.rank_keys(members).await?.into_iter().zip(members);
@@ -158,7 +158,7 @@ impl App {
         if let Some(counts) = live.await? {
             return Ok(counts);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => Ok(archived.counts_below(keys).await?),
             None => Ok(vec![0; keys.len()]),
         }
@@ -184,7 +184,7 @@ impl App {
         if let Some(page) = live.await? {
             return Ok(page);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => Ok(archived.forward(from, limit).await?),
             None => Ok((0, vec![])),
         }
@@ -211,7 +211,7 @@ impl App {
         if let Some(page) = live.await? {
             return Ok(page);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => Ok(archived.forward_from(position, limit).await?),
             None => Ok(vec![]),
         }
@@ -267,7 +267,7 @@ impl App {
         if let Some(page) = live.await? {
             return Ok(page);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => Ok(archived.backward(before, limit).await?),
             None => Ok((0, vec![])),
         }
@@ -290,7 +290,7 @@ impl App {
         if let Some(around) = live.await? {
             return Ok(around);
         }
-        match archive::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.db, standings).await? {
             Some(archived) => Ok(archived.neighbors(member, above, below).await?),
             None => Ok(None),
         }
@@ -338,7 +338,7 @@ impl App {
         let archived = async |range: Range, limit: usize| match sealed_before_ms {
             ranking::seal::NEVER_MS => Ok(vec![]),
             _ if limit == 0 => Ok(vec![]),
-            _ => archive::periods(db, standings, range, sealed_before_ms, limit).await,
+            _ => sealed::periods(db, standings, range, sealed_before_ms, limit).await,
         };
         match range {
             Range::Before(_) => {

@@ -9,8 +9,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use entity::deployment::{Deployment, Settings};
-use entity::{deployment_row, job, schedule};
+use engine::deployment::{Deployment, Settings};
+use engine::job;
+use entity::{deployment, schedule};
 use sea_orm::EntityTrait;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
@@ -156,7 +157,7 @@ impl DailyDiff {
     async fn look(&self, deployment: &Deployment, stop: &mut watch::Receiver<bool>) -> Result<()> {
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let due_at_ms = schedule::last_due_ms(self.minute_of_day, now_ms);
-        let born = deployment_row::Entity::find_by_id(1).one(db).await?;
+        let born = deployment::Entity::find_by_id(1).one(db).await?;
         // What was due before there was anything is not made up for.
         if born.is_none_or(|born| due_at_ms < born.created_at_ms)
             || job::running(db, NAME, None).await?.is_some()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use engine::deployment::{Deployment, Settings};
 use entity::access_token;
-use entity::deployment::{Deployment, Settings};
 use sea_orm::{DatabaseConnection, EntityTrait, PaginatorTrait};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};

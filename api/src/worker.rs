@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::deployment::Deployment;
+use engine::job::{self, Begun};
+use engine::partition::recovery::settle;
 use entity::Result;
-use entity::deployment::Deployment;
-use entity::job::{self, Begun};
-use entity::recovery::settle;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
@@ -132,7 +132,7 @@ async fn upkeep(
 }
 
 async fn roll(deployment: &Deployment) -> Result<()> {
-    entity::roll::roll(deployment, deployment.clock.now_ms()).await?;
+    engine::roll::roll(deployment, deployment.clock.now_ms()).await?;
     Ok(())
 }
 
@@ -140,15 +140,15 @@ async fn roll(deployment: &Deployment) -> Result<()> {
 /// left, past periods that are to be sealed, what deleted boards had,
 /// and what SQL refused and Redis still counts.
 async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
-    entity::amend::void_dead_letters(deployment).await?;
+    engine::amend::void_dead_letters(deployment).await?;
     // One board's trouble is not the others'.
     let mut failed = None;
-    for board in entity::windows::unfinished(deployment).await? {
-        if let Err(error) = entity::windows::finish(deployment, &board).await {
+    for board in engine::board::windows::unfinished(deployment).await? {
+        if let Err(error) = engine::board::windows::finish(deployment, &board).await {
             failed = Some(error);
         }
     }
-    if let Err(error) = entity::reshard::look_after(deployment).await {
+    if let Err(error) = engine::reshard::look_after(deployment).await {
         failed = Some(error);
     }
     if let Err(error) = seal(deployment).await {
@@ -156,9 +156,9 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     }
     job::bury_dead(&deployment.db).await?;
     let before_ms = entity::now_ms() - PURGE_AFTER_MS;
-    for board in entity::delete::left_over(deployment).await? {
+    for board in engine::board::delete::left_over(deployment).await? {
         if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)
-            && let Err(error) = entity::delete::purge(deployment, &board).await
+            && let Err(error) = engine::board::delete::purge(deployment, &board).await
         {
             failed = Some(error);
         }
@@ -169,7 +169,7 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
 /// Seals what is due, as a job; nothing where another process is at it, or failed a moment ago.
 async fn seal(deployment: &Deployment) -> Result<()> {
     let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
-    if !entity::seal::is_due(deployment, now_ms).await? {
+    if !engine::seal::is_due(deployment, now_ms).await? {
         return Ok(());
     }
     if job::failed_since(db, "SEAL", None, entity::now_ms() - SEAL_AGAIN_MS).await? {
@@ -178,7 +178,7 @@ async fn seal(deployment: &Deployment) -> Result<()> {
     let Begun::Running(job) = job::begin(db, "SEAL", None).await? else {
         return Ok(());
     };
-    let sealed = entity::seal::seal(deployment, now_ms).await;
+    let sealed = engine::seal::seal(deployment, now_ms).await;
     let outcome = match &sealed {
         Ok(sealing) => Ok(sealing.to_string()),
         Err(error) => Err(error.to_string()),

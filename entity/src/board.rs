@@ -1,5 +1,7 @@
 //! Boards, and how a row becomes what ranking needs.
 
+pub mod reshard;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -13,8 +15,8 @@ use ranking::window::Window;
 use sea_orm::entity::prelude::*;
 use sea_orm::{NotSet, Set};
 
+use self::reshard::{Reshard, Step};
 use crate::error::Result;
-use crate::reshard::{Reshard, Step};
 
 /// A row of `board`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -71,7 +73,7 @@ pub struct Model {
     pub archived_before_ms: Option<i64>,
     /// The numbers of shards that it had before, as a JSON array of number and the generation that made an end of it.
     pub former_layouts: String,
-    /// Its move to another number of shards, as [`crate::reshard`] has it; none while it stays.
+    /// Its move to another number of shards, as [`Reshard`] has it; none while it stays.
     pub reshard: Option<String>,
     /// Until when whoever moves it is taken to be at it, in Unix milliseconds.
     pub reshard_until_ms: Option<i64>,
@@ -358,7 +360,7 @@ pub async fn some(
 ///
 /// # Errors
 /// What SQL says.
-pub(crate) async fn archived_before_ms(
+pub async fn archived_before_ms(
     db: &impl ConnectionTrait,
     no: BoardNo,
 ) -> Result<Option<i64>, DbErr> {
@@ -366,6 +368,10 @@ pub(crate) async fn archived_before_ms(
     Ok(row.and_then(|row| row.archived_before_ms))
 }
 
-pub(crate) fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
+/// The rules of boards by number.
+///
+/// # Errors
+/// `Corrupt` where a row is broken.
+pub fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
     rows.iter().map(|row| Ok((BoardNo(row.no), row.to_ranking()?))).collect()
 }

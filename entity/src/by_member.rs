@@ -11,7 +11,7 @@ const ROWS_MAX: usize = 5000;
 ///
 /// # Errors
 /// What SQL says; what is deleted by then stays so.
-pub(crate) async fn delete(
+pub async fn delete(
     db: &DatabaseConnection,
     table: &str,
     among: &str,
@@ -45,7 +45,7 @@ pub(crate) async fn delete(
 ///
 /// # Errors
 /// As [`delete`].
-pub(crate) async fn delete_archived(
+pub async fn delete_archived(
     db: &DatabaseConnection,
     board: Option<i64>,
     and: &str,

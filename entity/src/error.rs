@@ -66,7 +66,7 @@ pub fn is_refused_content(error: &DbErr) -> bool {
 
 /// Whether SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).
 #[must_use]
-pub(crate) fn is_locked(error: &DbErr) -> bool {
+pub fn is_locked(error: &DbErr) -> bool {
     let (DbErr::Conn(source) | DbErr::Exec(source) | DbErr::Query(source)) = error else {
         return false;
     };

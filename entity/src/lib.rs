@@ -1,70 +1,34 @@
-//! SQL: the tables as SeaORM entities, how a row becomes what ranking needs, and what moves between Redis and SQL.
+//! The SQL tables: a SeaORM entity each, with the queries that it owns, and how its rows become values of `ranking`.
 //!
-//! | module | has |
+//! | module | tables |
 //! |---|---|
-//! | one per table | the entity |
-//! | [`blocks`] | many rows at once |
-//! | [`deployment`] | the settings that say where the stores are, and the stores opened |
-//! | [`change`] | a change of a partition, carried out whatever happens on the way |
-//! | [`submit`], [`amend`] | a batch of scores; what takes back |
-//! | [`windows`], [`fill`], [`delete`], [`fence`] | a board's windows added, filled and dropped; its end; how partitions learn of it |
-//! | [`staged`] | standings made anew beside the live ones, brought forward, put in place |
-//! | [`reshard`], [`home`] | a board's move to another number of shards; where the history of a partition's members lies |
-//! | [`roll`] | rolling windows moved on as time passes |
-//! | [`seal`], [`correction`], [`archive`] | past periods into SQL; what comes late for them; reads of them |
-//! | [`archiving`] | old events into files, and out of SQL |
-//! | [`follow`] | a partition's history from a commit on, from SQL and then the log |
-//! | [`persist`] | the log into SQL, exactly once |
-//! | [`recovery`] | a partition of Redis brought level with SQL |
-//! | [`integrity_look`], [`repair`] | what members have, beside what their history adds up to; what differs put right |
-//! | [`job`], [`schedule`] | one job of a kind at a time; what is done once a day |
+//! | [`deployment`] | the deployment itself |
+//! | [`board`] | boards, their windows and their moves to another number of shards |
+//! | [`member`], [`friendship`], [`access_token`] | members, and what they may do |
+//! | [`history`] | commits, events, dead letters, and each partition's cursor |
+//! | [`standings`] | all-time rows, sealed periods and their entries |
+//! | [`archive`] | files of archived events, and their sums |
+//! | [`integrity`] | runs of the integrity diff, findings and proofs |
+//! | [`job`], [`schedule`] | batch jobs, and what runs once a day |
+//! | [`sql`], [`blocks`], [`by_member`] | statements that many tables share; rows read in blocks; rows deleted in chunks |
 //!
-//! Nothing here speaks HTTP or GraphQL, and redis is reached through ranking only.
+//! Nothing here parses a command line, starts a server or names `redis`.
 
 pub mod access_token;
-pub mod amend;
 pub mod archive;
-pub mod archive_file;
-pub mod archive_mark;
-pub mod archived_entry;
-pub mod archiving;
 pub mod blocks;
 pub mod board;
-mod by_member;
-mod change;
-pub mod commit;
-mod correction;
-pub mod dead_letter;
-pub mod delete;
+pub mod by_member;
 pub mod deployment;
-pub mod deployment_row;
 pub mod error;
-mod fence;
-mod fill;
-mod follow;
 pub mod friendship;
-mod home;
-pub mod integrity_finding;
-pub mod integrity_look;
-pub mod integrity_proof;
-pub mod integrity_run;
+pub mod history;
+pub mod integrity;
 pub mod job;
-pub mod log_cursor;
 pub mod member;
-pub mod persist;
-pub mod recovery;
-pub mod repair;
-pub mod reshard;
-pub mod roll;
 pub mod schedule;
-pub mod score_event;
-pub mod seal;
-pub mod sealed_entry;
-pub mod sealed_period;
-pub mod staged;
-pub mod standing;
-pub mod submit;
-pub mod windows;
+pub mod sql;
+pub mod standings;
 
 pub use error::{Error, Result};
 

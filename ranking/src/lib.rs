@@ -18,7 +18,6 @@
 //! | [`replay`] | standings from history, event by event |
 //! | [`seal`] | which past periods have left Redis, and how a partition says so |
 //! | [`store`] | Redis: commits, recovery, reads |
-//! | [`private_redis`] | a redis-server of one's own, as a child |
 //!
 //! Nothing here knows SQL, looks at a clock or reads the environment.
 
@@ -33,7 +32,6 @@ pub mod fold;
 pub mod id;
 pub mod key;
 pub mod layout;
-pub mod private_redis;
 pub mod rank_key;
 pub mod replay;
 pub mod roll;

@@ -18,6 +18,7 @@ pub mod recovery;
 pub mod roll;
 mod route;
 pub mod seal;
+pub mod server;
 pub mod stage;
 pub mod write;
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use entity::roll::roll_board;
+use engine::roll::roll_board;
 use rand::prelude::*;
 use ranking::board::Board;
 use ranking::id::MemberId;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use entity::score_event;
+use entity::history::score_event;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};

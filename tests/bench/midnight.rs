@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use entity::roll::roll;
+use engine::roll::roll;
 use rand::prelude::*;
 use ranking::board::Board;
 use ranking::id::{MemberId, Partition};

@@ -5,9 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use entity::deployment::{Deployment, Settings};
-use entity::submit::{Prepared, Submitted, submit};
-use entity::{board, recovery};
+use engine::deployment::{Deployment, Settings};
+use engine::partition::recovery;
+use engine::partition::submit::{Prepared, Submitted, submit};
+use entity::board;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::Submission;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use entity::archive_file;
+use entity::archive::archive_file;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -27,7 +27,7 @@ pub(crate) const DAY_MS: i64 = 86_400_000;
 pub(crate) async fn age(deployment: &Deployment, days: i64) {
     let stores = deployment.open_stores().await;
     for partition in stores.store.partitions().each() {
-        entity::recovery::settle(&stores, partition).await.unwrap();
+        engine::partition::recovery::settle(&stores, partition).await.unwrap();
     }
     stores.close().await;
     let db = deployment.sql().await;

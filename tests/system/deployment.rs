@@ -74,15 +74,15 @@ impl Deployment {
     }
 
     /// The stores, opened as the programs do.
-    pub(crate) async fn open_stores(&self) -> entity::deployment::Deployment {
+    pub(crate) async fn open_stores(&self) -> engine::deployment::Deployment {
         let settings = self.settings();
         let db = settings.connect_sql().await.unwrap();
         settings.open(db).await.unwrap()
     }
 
     /// What the programs are told.
-    pub(crate) fn settings(&self) -> entity::deployment::Settings {
-        entity::deployment::Settings {
+    pub(crate) fn settings(&self) -> engine::deployment::Settings {
+        engine::deployment::Settings {
             data_dir: self.dir.path().join("data"),
             database_url: Some(self.database_url.clone()),
             redis_url: Some(self.redis_url()),

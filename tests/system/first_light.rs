@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use engine::deployment::Settings;
 use entity::board;
-use entity::deployment::Settings;
 use futures::future::join_all;
 use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};

@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use entity::job::{self, Begun, Model, Running};
+use engine::job::{self, Begun, Running};
+use entity::job::Model;
 use migration::{Migrator, MigratorTrait};
 use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait, Statement};
 use serde_json::{Value, json};
@@ -49,7 +50,7 @@ async fn taken(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Mo
 }
 
 async fn jobs(db: &DatabaseConnection) -> Vec<Model> {
-    job::Entity::find().all(db).await.unwrap()
+    entity::job::Entity::find().all(db).await.unwrap()
 }
 
 #[tokio::test]

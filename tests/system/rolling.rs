@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use entity::amend::{Amended, Amendment, amend};
-use entity::deployment::{Deployment as Stores, Settings};
-use entity::{archive, board, recovery, roll, seal, submit};
+use engine::amend::{Amended, Amendment, amend};
+use engine::deployment::{Deployment as Stores, Settings};
+use engine::partition::{recovery, submit};
+use engine::read::sealed;
+use engine::{roll, seal};
+use entity::board;
 use rand::prelude::*;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::commit::EventPlace;
@@ -336,7 +339,7 @@ impl World {
         for partition in self.stores.store.partitions().each() {
             recovery::settle(&self.stores, partition).await.unwrap();
         }
-        let found = archive::find(&self.stores.db, standings).await.unwrap();
+        let found = sealed::find(&self.stores.db, standings).await.unwrap();
         match found {
             Some(archived) => archived.forward_from(0, 100).await.unwrap(),
             None => vec![],

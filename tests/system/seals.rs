@@ -249,14 +249,14 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
 }
 
 /// Gives SQL all that Redis has, as the background work does.
-async fn settle(stores: &entity::deployment::Deployment) {
+async fn settle(stores: &engine::deployment::Deployment) {
     for partition in stores.store.partitions().each() {
-        entity::recovery::settle(stores, partition).await.unwrap();
+        engine::partition::recovery::settle(stores, partition).await.unwrap();
     }
 }
 
 /// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short keeps others waiting.
-async fn flush(api: &Api, stores: &entity::deployment::Deployment) {
+async fn flush(api: &Api, stores: &engine::deployment::Deployment) {
     settle(stores).await;
     let flush = redis::cmd("FLUSHALL");
     flush.query_async::<()>(&mut api.deployment().redis().await).await.unwrap();
@@ -267,7 +267,7 @@ async fn flush(api: &Api, stores: &entity::deployment::Deployment) {
 async fn cut_short(
     rng: &mut StdRng,
     api: &Api,
-    stores: &entity::deployment::Deployment,
+    stores: &engine::deployment::Deployment,
     game: Game,
 ) {
     let members = regional(api, &game).await;
@@ -297,7 +297,7 @@ async fn cut_short(
         let mut patience_us = 300;
         loop {
             let patience = std::time::Duration::from_micros(rng.random_range(0..patience_us));
-            let sealed = entity::seal::seal(stores, entity::now_ms());
+            let sealed = engine::seal::seal(stores, entity::now_ms());
             match tokio::time::timeout(patience, sealed).await {
                 Ok(Ok(_)) => break,
                 Ok(Err(error)) => assert!(error.is_for_now(), "{error}"),
@@ -343,7 +343,7 @@ async fn what_comes_late_while_a_seal_is_cut_short_is_in_the_end_where_it_belong
 async fn late_in_between(
     rng: &mut StdRng,
     api: &Api,
-    stores: &entity::deployment::Deployment,
+    stores: &engine::deployment::Deployment,
     game: Game,
 ) {
     use crate::history::{Amended, History};
@@ -359,7 +359,7 @@ async fn late_in_between(
         assert_eq!(told, expected);
         let mut patience_us = 2000;
         for _ in 0..3 {
-            let sealed = entity::seal::seal(stores, entity::now_ms());
+            let sealed = engine::seal::seal(stores, entity::now_ms());
             let patience = std::time::Duration::from_micros(rng.random_range(0..patience_us));
             if let Ok(Err(error)) = tokio::time::timeout(patience, sealed).await {
                 assert!(error.is_for_now(), "{error}");
@@ -389,7 +389,7 @@ async fn late_in_between(
             }
         }
     }
-    until("the board is sealed", async || entity::seal::seal(stores, entity::now_ms()).await.ok())
+    until("the board is sealed", async || engine::seal::seal(stores, entity::now_ms()).await.ok())
         .await;
     wait_until_sealed(api, &game.board).await;
     settle(stores).await;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
-use entity::archiving::{self, Span};
-use entity::deployment::Deployment;
-use entity::{archive_mark, archived_entry, score_event};
+use engine::archive::{self, Span};
+use engine::deployment::Deployment;
+use entity::archive::{archive_mark, archived_entry};
+use entity::history::score_event;
 use ranking::board::Board;
 use ranking::id::MemberId;
 use ranking::key::StandingsId;
@@ -113,9 +114,9 @@ impl<'a> AddingUp<'a> {
                 rows.push(row.into_active_model());
             }
             if rows.len() >= ROWS_MAX {
-                archiving::stage(deployment, std::mem::take(&mut rows)).await?;
+                archive::stage(deployment, std::mem::take(&mut rows)).await?;
             }
         }
-        Ok(archiving::stage(deployment, rows).await?)
+        Ok(archive::stage(deployment, rows).await?)
     }
 }

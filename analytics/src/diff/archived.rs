@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use engine::integrity::look::Spot;
 use entity::blocks::Columns;
-use entity::integrity_look::Spot;
 use futures::StreamExt;
 use polars::prelude::{
     DataFrame, DataType, IntoLazy, JoinArgs, JoinType, LazyFrame, UnionArgs, col, concat, lit, when,

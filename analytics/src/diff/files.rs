@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use entity::deployment::Deployment;
-use entity::{archive_file, archive_mark};
+use engine::deployment::Deployment;
+use entity::archive::{archive_file, archive_mark};
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::EntityTrait;

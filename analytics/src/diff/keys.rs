@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use engine::deployment::Deployment;
+use engine::integrity::look::is_sealing;
+use engine::integrity::repair::ForeignKey;
 use entity::board::{self, WindowState};
-use entity::deployment::Deployment;
-use entity::integrity_look::is_sealing;
-use entity::repair::ForeignKey;
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
 use ranking::window::Window;

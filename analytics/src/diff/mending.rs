@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
+use engine::deployment::Deployment;
+use engine::integrity::look::{Places, Spot};
+use engine::integrity::repair::{
+    ForeignKey, Truth, drop_foreign, list_periods, mend_redis, mend_sql,
+};
 use entity::board;
-use entity::deployment::Deployment;
-use entity::integrity_look::{Places, Spot};
-use entity::repair::{ForeignKey, Truth, drop_foreign, list_periods, mend_redis, mend_sql};
 use ranking::id::Partition;
 use ranking::key::StandingsId;
 use ranking::window::Window;

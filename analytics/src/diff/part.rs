@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use engine::deployment::Deployment;
+use engine::integrity::look::{Spot, is_sealing};
+use engine::integrity::repair::ForeignKey;
 use entity::board;
-use entity::deployment::Deployment;
-use entity::integrity_look::{Spot, is_sealing};
-use entity::repair::ForeignKey;
 use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::key::StandingsId;

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use entity::deployment::Deployment;
-use entity::recovery::settle;
-use entity::{archive_mark, board, commit, integrity_proof, score_event};
+use engine::deployment::Deployment;
+use engine::partition::recovery::settle;
+use entity::archive::archive_mark;
+use entity::board;
+use entity::history::{commit, score_event};
+use entity::integrity::integrity_proof;
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use entity::archive_mark;
-use entity::deployment::Deployment;
-use entity::integrity_look::{Archived, Places, Spot, look};
-use entity::repair::PLACES_MAX;
+use engine::deployment::Deployment;
+use engine::integrity::look::{Archived, Places, Spot, look};
+use engine::integrity::repair::PLACES_MAX;
+use entity::archive::archive_mark;
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::DatabaseConnection;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use anyhow::{Context, Result};
-use entity::deployment::Deployment;
+use engine::deployment::Deployment;
 use ranking::store::batch::RawEntries;
 use ranking::store::payload;
 use xxhash_rust::xxh3::xxh3_128;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
+use engine::integrity::look::{Held, Places, Spot, look_at_standings};
 use entity::blocks::Columns;
-use entity::integrity_look::{Held, Places, Spot, look_at_standings};
 use futures::StreamExt;
 use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
@@ -16,7 +16,7 @@ use super::rows::{List, Rows};
 use super::second_look::chunks;
 use super::sets::{Part as SetPart, Sets};
 use crate::finding::{Finding, Kind, What};
-use entity::repair::ForeignKey;
+use engine::integrity::repair::ForeignKey;
 
 /// Compares a part; how many entries SQL has of it.
 ///
@@ -94,7 +94,7 @@ pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
     Ok(rows.len() as u64)
 }
 
-fn findings_of(part: &Part<'_>, findings: &mut Findings, seen: &entity::integrity_look::Seen) {
+fn findings_of(part: &Part<'_>, findings: &mut Findings, seen: &engine::integrity::look::Seen) {
     let now_ms = part.deployment.clock.now_ms();
     if let Some(mut finding) = Finding::of(part.board, part.partition, seen, now_ms) {
         // Nobody looked at it.

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Context, Result};
+use engine::deployment::Deployment;
+use entity::archive::archive_mark;
 use entity::blocks::{Block, Columns};
-use entity::deployment::Deployment;
-use entity::{archive_mark, log_cursor};
+use entity::history::log_cursor;
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::id::Partition;

@@ -1,7 +1,7 @@
 //! A partition's history of a board from PostgreSQL, by COPY: one stream of lines, without a query for every page.
 
 use anyhow::{Context, Result, bail};
-use entity::score_event;
+use entity::history::score_event;
 use futures::StreamExt;
 use sea_orm::DatabaseConnection;
 use sea_orm::sqlx::postgres::PgPoolCopyExt;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use anyhow::{Context, Result};
-use entity::deployment::Deployment;
-use entity::{archive_mark, score_event};
+use engine::deployment::Deployment;
+use entity::archive::archive_mark;
+use entity::history::score_event;
 use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::id::{BoardNo, Partition};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
-use entity::deployment::Deployment;
-use entity::score_event;
+use engine::deployment::Deployment;
+use entity::history::score_event;
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::id::BoardNo;

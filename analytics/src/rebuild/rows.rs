@@ -9,9 +9,12 @@ mod look;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anyhow::{Context, Result, bail};
-use entity::deployment::Deployment;
-use entity::persist::insert_chunked;
-use entity::{board, log_cursor, score_event, standing};
+use engine::deployment::Deployment;
+use engine::partition::all_time_rows;
+use entity::board;
+use entity::history::{log_cursor, score_event};
+use entity::sql::insert_chunked;
+use entity::standings::standing;
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::sea_query::Expr;
@@ -127,7 +130,8 @@ impl Rows<'_> {
             if later.contains(member) {
                 let (board, seq) = (self.board, cursor.seq.unsigned_abs());
                 let folded =
-                    standing::anew(transaction, self.partition, board, member, seq).await?;
+                    all_time_rows::recompute(transaction, self.partition, board, member, seq)
+                        .await?;
                 rows.extend(folded.into_iter().map(IntoActiveModel::into_active_model));
                 continue;
             }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
+use engine::board::{delete, windows};
+use entity::board;
 use entity::board::windows_text;
-use entity::{board, delete, windows};
 use ranking::admission::Admission;
 use ranking::board::{Rules, RulesInput};
 use ranking::id::check_slug;

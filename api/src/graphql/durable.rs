@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use entity::{commit, dead_letter};
+use entity::history::{commit, dead_letter};
 use ranking::id::Partition;
 use ranking::seen::ELSEWHERE;
 use ranking::submission::Verdict;

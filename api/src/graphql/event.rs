@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
-use entity::amend::{Amended, Amendment, amend};
-use entity::{archive_file, board as board_row, commit, score_event};
+use engine::amend::{Amended, Amendment, amend};
+use entity::archive::archive_file;
+use entity::board as board_row;
+use entity::history::{commit, score_event};
 use ranking::board::Board as RankingBoard;
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;

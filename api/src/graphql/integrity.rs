@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
-use entity::{integrity_finding as finding_row, integrity_run as row};
+use entity::integrity::{integrity_finding as finding_row, integrity_run as row};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::{self, Board};

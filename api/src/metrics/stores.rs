@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use entity::deployment::Deployment;
-use entity::{Result, integrity_run, job, log_cursor};
+use engine::deployment::Deployment;
+use entity::history::log_cursor;
+use entity::integrity::integrity_run;
+use entity::{Result, job};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;

@@ -7,7 +7,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
 /// A column of texts, none of which takes up memory of its own.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub struct Texts {
     all: String,
     /// Where each of them ends.
     ends: Vec<usize>,
@@ -15,18 +15,18 @@ pub(super) struct Texts {
 
 impl Texts {
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// The text in a row.
-    pub(super) fn get(&self, row: usize) -> &str {
+    pub fn get(&self, row: usize) -> &str {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.all[start..self.ends[row]]
     }
 
     /// Adds one.
-    pub(super) fn push(&mut self, text: &str) {
+    pub fn push(&mut self, text: &str) {
         self.all.push_str(text);
         self.ends.push(self.all.len());
     }
@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for Texts {
 }
 
 /// The last element of a JSON array of texts or numbers, as it is written there.
-pub(super) fn last_of(array: &str) -> &str {
+pub fn last_of(array: &str) -> &str {
     let elements = array.strip_suffix(']').unwrap_or(array);
     let is_quote = |&(place, _): &(usize, &str)| {
         let before = elements[..place].bytes().rev();
@@ -89,7 +89,7 @@ pub(super) fn last_of(array: &str) -> &str {
 ///
 /// # Errors
 /// Where it says something else.
-pub(super) fn parsed<'de, T: Deserialize<'de>>(array: &'de str) -> Result<T, DbErr> {
+pub fn parsed<'de, T: Deserialize<'de>>(array: &'de str) -> Result<T, DbErr> {
     serde_json::from_str(array)
         .map_err(|error| DbErr::Type(format!("a column holds what it must not: {error}")))
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
+use engine::integrity::look::{Held, Spot};
 use entity::blocks::Columns;
-use entity::integrity_look::{Held, Spot};
-use entity::{sealed_entry, sealed_period};
+use entity::standings::{sealed_entry, sealed_period};
 use futures::StreamExt;
 use ranking::key::StandingsId;
 use ranking::window::Window;

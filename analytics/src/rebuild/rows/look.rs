@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 use entity::blocks::Columns;
-use entity::score_event;
+use entity::history::score_event;
 use futures::TryStreamExt;
 use ranking::commit::EventKind;
 use ranking::fold::State;

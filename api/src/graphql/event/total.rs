@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
-use entity::{archive_mark, archived_entry, score_event};
+use entity::archive::{archive_mark, archived_entry};
+use entity::history::score_event;
 use ranking::id::MemberId;
 use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter};
 

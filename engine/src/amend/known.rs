@@ -1,0 +1,121 @@
+//! What is known of a member's history on a board while it is amended.
+
+use std::collections::HashSet;
+
+use ranking::board::Board;
+use ranking::commit::{Commit, Event, EventPlace};
+use ranking::id::{MemberId, Partition};
+use ranking::seen::{ELSEWHERE, seen_field, seen_is_of};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
+
+use super::{Amending, Amendment};
+use crate::deployment::Deployment;
+use crate::partition::follow;
+use entity::archive::{archive_mark, archived_entry};
+use entity::error::Result;
+use entity::history::{commit, dead_letter, log_cursor, score_event};
+
+/// A member's history on a board, up to a commit.
+pub(super) struct Known {
+    pub(super) cursor: log_cursor::Model,
+    /// How far the partition's history is archived.
+    pub(super) mark: archive_mark::Model,
+    /// What the archived part adds up to in `all`.
+    pub(super) archived: Vec<archived_entry::Model>,
+    /// What comes after it.
+    pub(super) events: Vec<(EventPlace, Event)>,
+    /// Those of them that SQL refused.
+    pub(super) refused: HashSet<EventPlace>,
+    /// The event id of what is voided: when it was accepted, and its field in the seen hashes.
+    pub(super) seen: Option<(i64, String)>,
+}
+
+impl Amending {
+    /// The history that SQL has, and the cursor that it reaches to.
+    pub(super) async fn read(
+        &self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Known> {
+        let db = &deployment.db;
+        let cursor = follow::present(deployment, partition).await?;
+        let mark = archive_mark::of(db, self.board.no, partition).await?;
+        let archived = archived_entry::of_members(db, &mark, [self.member.as_str()]).await?;
+        use score_event::Column::{Partition as In, Seq};
+        let here = Condition::all()
+            .add(In.eq(cursor.partition))
+            .add(Seq.gt(mark.archived_seq))
+            .add(Seq.lte(cursor.seq));
+        // What came before the board had another number of shards is in SQL, and nothing is added to it.
+        let before = self.board.has_moved().then(|| In.ne(cursor.partition));
+        let rows = score_event::history_of(&self.board, self.member.as_str())
+            .filter(Condition::any().add(here).add_option(before))
+            .all(db)
+            .await?;
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            events.push((row.place()?, row.to_ranking()?));
+        }
+        // What SQL refused counts in Redis until it is voided.
+        let mut refused = HashSet::new();
+        for letter in dead_letter::pending(db, Some(partition)).await? {
+            let (place, event) = letter.event()?;
+            let is_known = place.seq <= cursor.seq as u64;
+            if is_known && (event.board, &event.member) == (self.board.no, &self.member) {
+                events.push((place, event));
+                refused.insert(place);
+            }
+        }
+        let layout = |event: &Event| self.board.layout_of(event.generation);
+        events.sort_by_key(|(place, event)| (layout(event), place.seq, place.index));
+        let mut seen = None;
+        if let Amendment::Void(target) = self.amendment
+            && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)
+            && let Some(event_id) = &event.event_id
+        {
+            let of_target = (i32::from(target.partition.0), target.seq as i64);
+            let row = commit::Entity::find_by_id(of_target).one(db).await?;
+            let field = seen_field(self.board.no, &self.member, event_id);
+            seen = row.map(|row| (row.accepted_at_ms, field));
+        }
+        Ok(Known {
+            cursor,
+            mark,
+            archived: archived.into_values().collect(),
+            events,
+            refused,
+            seen,
+        })
+    }
+}
+
+impl Known {
+    /// Whether what a partition remembers of an event id is the event that is voided.
+    pub(super) fn is_seen_as(
+        &self,
+        value: &str,
+        partition: Partition,
+        target: EventPlace,
+    ) -> ranking::Result<bool> {
+        let accepted_at_ms = self.seen.as_ref().map_or(0, |(at_ms, _)| *at_ms);
+        let is_here = target.partition == partition;
+        let seq = if is_here { target.seq } else { ELSEWHERE };
+        seen_is_of(value, seq, accepted_at_ms)
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        board: &Board,
+        member: &MemberId,
+        partition: Partition,
+        commit: &Commit,
+    ) {
+        for (place, event) in commit.places(partition) {
+            if (event.board, &event.member) == (board.no, member) {
+                self.events.push((place, event.clone()));
+            }
+        }
+        self.cursor.seq = commit.seq as i64;
+        self.cursor.commit_id = commit.id.clone();
+    }
+}

@@ -1,0 +1,136 @@
+//! Which events may leave SQL: those that nobody without the archive's files will have to fold again.
+
+use ranking::id::{BoardNo, Partition};
+use ranking::seal::NEVER_MS;
+use ranking::window::Window;
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
+
+use super::{Plan, Span};
+use crate::deployment::Deployment;
+use crate::partition::recovery::settle;
+use entity::archive::archive_mark;
+use entity::board;
+use entity::board::WindowState;
+use entity::error::Result;
+use entity::history::{commit, dead_letter, log_cursor, score_event};
+
+/// What of a board can be archived of what was accepted before an instant; the reason, where that is nothing.
+///
+/// An event that may have to be folded again stays: one of a period that is not sealed, one that a decaying window counts, one whose id is still
+/// remembered, one that scores may still come late beside.
+///
+/// # Errors
+/// What the stores say.
+pub async fn plan(
+    deployment: &Deployment,
+    row: &board::Model,
+    before_ms: i64,
+) -> Result<std::result::Result<Plan, String>> {
+    let board = row.to_ranking()?;
+    if row.reshard.is_some() {
+        return Ok(Err(
+            "it is moving to another number of shards; archive it afterwards".to_owned()
+        ));
+    }
+    if board.has_moved() {
+        return Ok(Err(
+            "it had another number of shards before; boards that never moved are archived"
+                .to_owned(),
+        ));
+    }
+    let now_ms = deployment.clock.now_ms();
+    let mut before_ms = before_ms.min(now_ms - deployment.dedup.window_ms);
+    if let Some(lateness_ms) = row.lateness_max_ms {
+        before_ms = before_ms.min(now_ms - lateness_ms);
+    }
+    for window in row.window_rows()? {
+        let rule: Window = window.name.parse()?;
+        if rule.half_life().is_some() {
+            return Ok(Err(format!(
+                "its window {rule} counts every event for good; boards without decay windows are archived"
+            )));
+        }
+        let sealed = window.sealed();
+        let is_still = window.state == WindowState::Whole
+            && sealed.sealing_before_ms == sealed.sealed_before_ms
+            && window.dropped_before_ms.unwrap_or(NEVER_MS) == sealed.sealed_before_ms;
+        if !is_still {
+            return Ok(Err(format!(
+                "its window {rule} is being changed or sealed; archive again later"
+            )));
+        }
+        if sealed.sealed_before_ms == NEVER_MS {
+            return Ok(Err(format!(
+                "its window {rule} has no sealed periods; one that retains fewer is archived once they are sealed"
+            )));
+        }
+        let open = rule.period_at(sealed.sealed_before_ms, &board.rules.zone)?;
+        before_ms = before_ms.min(open.start_ms);
+    }
+    let mut spans = vec![];
+    for partition in deployment.store.partitions().of_board(&board) {
+        settle(deployment, partition).await?;
+        spans.extend(span(deployment, board.no, partition, before_ms).await?);
+    }
+    if spans.is_empty() {
+        return Ok(Err(
+            "it has no more events that old; what was accepted within the dedup window (LAUREL_DEDUP_HOURS) or its lateness limit stays"
+                .to_owned(),
+        ));
+    }
+    Ok(Ok(Plan { row: row.clone(), before_ms, spans }))
+}
+
+/// The events of a partition that all were accepted, and earned, before an instant, and come before any other one.
+async fn span(
+    deployment: &Deployment,
+    board: BoardNo,
+    partition: Partition,
+    before_ms: i64,
+) -> Result<Option<Span>> {
+    let db = &deployment.db;
+    let mark = archive_mark::of(db, board, partition).await?;
+    let cursor = log_cursor::Entity::find_by_id(mark.partition).one(db).await?;
+    let mut end_seq = cursor.map_or(0, |cursor| cursor.seq) + 1;
+    use commit::Column as C;
+    let first_later: Option<Option<i64>> = commit::Entity::find()
+        .select_only()
+        .column_as(C::Seq.min(), "seq")
+        .filter(C::Partition.eq(mark.partition))
+        .filter(C::AcceptedAtMs.gte(before_ms))
+        .into_tuple()
+        .one(db)
+        .await?;
+    end_seq = end_seq.min(first_later.flatten().unwrap_or(end_seq));
+    for letter in dead_letter::pending(db, Some(partition)).await? {
+        end_seq = end_seq.min(letter.seq);
+    }
+    use score_event::Column as E;
+    let of_span = |end_seq: i64| {
+        Condition::all()
+            .add(E::Partition.eq(mark.partition))
+            .add(E::Seq.gt(mark.archived_seq))
+            .add(E::Seq.lt(end_seq))
+            .add(E::BoardNo.eq(board.0))
+    };
+    let first_earned_later: Option<Option<i64>> = score_event::Entity::find()
+        .select_only()
+        .column_as(E::Seq.min(), "seq")
+        .filter(of_span(end_seq).add(E::AtMs.gte(before_ms)))
+        .into_tuple()
+        .one(db)
+        .await?;
+    end_seq = end_seq.min(first_earned_later.flatten().unwrap_or(end_seq));
+    let last: Option<Option<i64>> = score_event::Entity::find()
+        .select_only()
+        .column_as(E::Seq.max(), "seq")
+        .filter(of_span(end_seq))
+        .into_tuple()
+        .one(db)
+        .await?;
+    Ok(last.flatten().map(|through_seq| Span {
+        partition,
+        after_seq: mark.archived_seq,
+        through_seq,
+    }))
+}

@@ -1,0 +1,130 @@
+//! The end of a board. Its row is marked first, which frees the slug: from then on nobody finds it. Then every partition that it lies in
+//! learns of it by a commit, from which on no score is accepted for it; once SQL has that commit, nothing of the board can follow, and its
+//! history, its standings and its keys go. Each step can be taken again; the row stays, as the number is never used again.
+
+use ranking::board_mark::BoardMark;
+use ranking::commit::Commit;
+use ranking::id::BoardNo;
+use sea_orm::sea_query::Expr;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, Statement,
+};
+
+use crate::deployment::Deployment;
+use crate::partition::barrier;
+use crate::partition::recovery::settle;
+use crate::{reshard, seal};
+use entity::archive::archive_file;
+use entity::error::Result;
+use entity::history::dead_letter;
+use entity::integrity::{integrity_finding, integrity_proof};
+use entity::{board, by_member};
+
+/// How many rows one statement takes away: the persister writes between two of them.
+const ROWS_MAX: u64 = 5000;
+
+/// Marks the board of a slug as deleted; `None` where there is none. The slug is free from here on.
+///
+/// # Errors
+/// What SQL says.
+pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::Model>> {
+    let db = &deployment.db;
+    let row = board::living().filter(board::Column::Slug.eq(slug)).one(db).await?;
+    let Some(row) = row else { return Ok(None) };
+    let deleted = board::ActiveModel {
+        // No slug looks like this.
+        slug: Set(format!("~{}", row.no)),
+        deleted_at_ms: Set(Some(entity::now_ms())),
+        ..Default::default()
+    };
+    let still_there = Condition::all()
+        .add(board::Column::No.eq(row.no))
+        .add(board::Column::DeletedAtMs.is_null());
+    let marked = board::Entity::update_many().set(deleted).filter(still_there).exec(db).await?;
+    Ok((marked.rows_affected == 1).then_some(row))
+}
+
+/// The boards that are marked as deleted and of which something may be left.
+///
+/// # Errors
+/// What SQL says.
+pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
+    let left = Condition::all()
+        .add(board::Column::DeletedAtMs.is_not_null())
+        .add(board::Column::PurgedAtMs.is_null());
+    Ok(board::Entity::find().filter(left).all(&deployment.db).await?)
+}
+
+/// Takes away all that a board marked as deleted had: what is in flight, its history, its standings, its keys.
+///
+/// # Errors
+/// What the stores say; call it again.
+pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
+    let board = row.to_ranking()?;
+    let partitions = reshard::partitions(deployment, row)?;
+    for &partition in &partitions {
+        barrier::mark(deployment, partition, board.no, BoardMark::Deleted).await?;
+        settle(deployment, partition).await?;
+    }
+    purge_sql(deployment, board.no).await?;
+    seal::purge(deployment, board.no, None).await?;
+    // Last: whoever knew the board has been refused since the mark, so nothing can take their place.
+    for &partition in &partitions {
+        barrier::drop_keys(deployment, partition, &board, |_| true).await?;
+    }
+    let purged = board::ActiveModel {
+        no: Set(row.no),
+        title: Set(String::new()),
+        purged_at_ms: Set(Some(entity::now_ms())),
+        ..Default::default()
+    };
+    board::Entity::update(purged).exec_without_returning(&deployment.db).await?;
+    Ok(())
+}
+
+async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
+    let db = &deployment.db;
+    let of_board = format!(r#""board_no" = {no}"#);
+    by_member::delete(db, "standing", &of_board, "TRUE").await?;
+    by_member::delete_archived(db, Some(no.0), "TRUE").await?;
+    let tables = [
+        ("score_event", r#""partition", "seq", "event_index""#),
+        ("archive_mark", r#""board_no", "partition""#),
+    ];
+    for (table, key) in tables {
+        let sql = format!(
+            r#"DELETE FROM "{table}" WHERE ({key}) IN (SELECT {key} FROM "{table}" WHERE "board_no" = $1 LIMIT {ROWS_MAX})"#
+        );
+        let any = format!(r#"SELECT 1 FROM "{table}" WHERE "board_no" = $1 LIMIT 1"#);
+        let statement = |sql: &str| {
+            Statement::from_sql_and_values(db.get_database_backend(), sql, [no.0.into()])
+        };
+        // That nothing was deleted does not say that nothing is left: another process may be at the same rows.
+        while db.query_one_raw(statement(&any)).await?.is_some() {
+            db.execute_raw(statement(&sql)).await?;
+        }
+    }
+    // The files themselves go when somebody archives the next time.
+    archive_file::Entity::update_many()
+        .col_expr(archive_file::Column::State, Expr::value(archive_file::GONE))
+        .filter(archive_file::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
+    integrity_finding::Entity::delete_many()
+        .filter(integrity_finding::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
+    integrity_proof::Entity::delete_many()
+        .filter(integrity_proof::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
+    for letter in dead_letter::Entity::find().all(db).await? {
+        let of_board = Commit::from_log(letter.seq as u64, &letter.payload)
+            .is_ok_and(|commit| commit.events.iter().all(|event| event.board == no));
+        if of_board {
+            let key = (letter.partition, letter.seq, letter.event_index);
+            dead_letter::Entity::delete_by_id(key).exec(db).await?;
+        }
+    }
+    Ok(())
+}

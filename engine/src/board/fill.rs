@@ -1,0 +1,111 @@
+//! What came before a window was added, folded event by event and put into it in one partition while people play.
+
+use std::collections::BTreeSet;
+
+use ranking::board::Board;
+use ranking::id::{MemberId, Partition};
+use ranking::rank_key::RankKey;
+use ranking::replay::Replay;
+use ranking::submission::StandingsChange;
+use ranking::window::Window;
+
+use crate::deployment::Deployment;
+use crate::partition::home;
+use crate::stage::{Staged, Step};
+use entity::archive::archive_mark;
+use entity::error::Result;
+use entity::history::score_event;
+
+/// How often it is staged again, before the background work does something else first.
+const STAGES_MAX: usize = 5;
+
+/// How many standings one commit puts in place.
+const STANDINGS_MAX: usize = 500;
+
+/// Fills windows in one partition.
+pub(crate) async fn fill(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    windows: &BTreeSet<(Window, u32)>,
+) -> Result<()> {
+    let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
+    if mark.closing_seq > 0 {
+        return Err(ranking::Error::Corrupt(format!(
+            "windows of board {} are to be filled, and events of it are archived",
+            board.no
+        ))
+        .into());
+    }
+    for _ in 0..STAGES_MAX {
+        let shown = windows.iter().map(|(window, _)| *window).collect();
+        let mut staged = Staged::begin(deployment, board, partition, shown).await?;
+        let filled = stage_and_put(deployment, board, partition, &mut staged).await;
+        staged.discard().await;
+        if filled? == Step::Done {
+            return Ok(());
+        }
+    }
+    Err(ranking::Error::Unavailable(
+        "Redis or a rolling window is another one each time a window is filled; later again".into(),
+    )
+    .into())
+}
+
+/// Folds the history from SQL, and puts it in place with what came meanwhile.
+async fn stage_and_put(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    staged: &mut Staged<'_>,
+) -> Result<Step> {
+    let replay = replay(deployment, board, partition, staged).await?;
+    for change in replay.changes()? {
+        let StandingsChange { id, entries, .. } = change;
+        let period = id.window.period_named(&id.period, &board.rules.zone)?;
+        let entries = entries.into_iter();
+        let mut entries: Vec<(RankKey, MemberId)> =
+            entries.filter_map(|(member, key)| Some((key?, member))).collect();
+        entries.sort_unstable();
+        let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
+        let loaded = staged.load(id, period, entries.len(), entry).await?;
+        staged.add(loaded)?;
+    }
+    drop(replay);
+    if !staged.catch_up().await? {
+        return Ok(Step::Stale);
+    }
+    loop {
+        let step = staged.put(STANDINGS_MAX).await?;
+        if step != Step::GoesOn {
+            return Ok(step);
+        }
+    }
+}
+
+/// The history in SQL up to where it is staged from.
+async fn replay(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    staged: &Staged<'_>,
+) -> Result<Replay> {
+    let (db, seq) = (&deployment.db, staged.head().seq);
+    let voided = match board.has_moved() {
+        true => score_event::voided_on(db, board.no).await?,
+        false => score_event::voided(db, partition, seq).await?,
+    };
+    let replay = Replay::without(voided, staged.rolls().now_ms);
+    let replay = replay.rolled(board.no, staged.rolls().clone());
+    let mut replay = replay.only(staged.windows().iter().copied());
+    // Nothing is added to former layouts any more.
+    let is_present = |layout: usize| layout == board.layout();
+    let through = |layout, _| {
+        if is_present(layout) { seq as i64 } else { i64::MAX }
+    };
+    home::each_event(deployment, board, partition, through, |place, event| {
+        replay.apply(board, place, event)
+    })
+    .await?;
+    Ok(replay)
+}

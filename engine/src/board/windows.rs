@@ -1,0 +1,208 @@
+//! A board's windows, added and dropped while people play.
+//!
+//! The row says first what is to be, in a new generation. Then every partition that the board lies in learns of the generation by a commit:
+//! from there on, whoever writes without knowing of it is refused, so every later event is in a new window, and in no dropped one. What came
+//! before is folded from SQL, staged, and put in place by a commit that also has what came meanwhile. Each step can be taken again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ranking::board::bases;
+use ranking::board_mark::BoardMark;
+use ranking::window::Window;
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
+
+use crate::board::fill::fill;
+use crate::deployment::Deployment;
+use crate::job::{self, Begun};
+use crate::partition::barrier;
+use crate::partition::recovery::settle;
+use crate::seal;
+use entity::board::{self, WindowRow, WindowState, windows_text};
+use entity::error::{Error, Result};
+
+/// How long after a job failed it is tried again, in milliseconds.
+const JOB_AGAIN_MS: i64 = 10_000;
+
+/// What a board's row is to say of its windows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The windows besides `all`.
+    pub windows: Vec<WindowRow>,
+    /// The generation: a new one where windows come or go.
+    pub generation: u32,
+}
+
+/// The windows besides `all` that a board is to have, with the past periods that they retain where that is said: those that it has stay as they
+/// are, new ones are to be filled, those that are not named are to be dropped. `None` where nothing changes.
+///
+/// # Errors
+/// `Invalid` for a new window of a board whose events are archived: it could not be filled. `Corrupt` where the row is broken.
+pub fn change(
+    row: &board::Model,
+    windows: &BTreeMap<Window, Option<u32>>,
+) -> Result<Option<Changed>> {
+    let generation = row.generation.unsigned_abs() + 1;
+    let (mut rows, mut known, mut changes) = (vec![], BTreeSet::new(), false);
+    let shown: BTreeSet<Window> = windows.keys().copied().collect();
+    let needed: BTreeSet<Window> = shown.union(&bases(&shown)).copied().collect();
+    let is_hidden = |window: Window| !shown.contains(&window);
+    let mut retains = false;
+    for mut window in row.window_rows()? {
+        let named: Window = window.name.parse()?;
+        if window.state != WindowState::Dropped {
+            known.insert(named);
+            if !needed.contains(&named) {
+                window.state = WindowState::Dropped;
+                changes = true;
+            } else if window.hidden != is_hidden(named) {
+                window.hidden = is_hidden(named);
+                changes = true;
+            }
+            if let Some(&Some(retain)) = windows.get(&named)
+                && retain != window.retained()
+            {
+                window.retain = retain;
+                retains = true;
+            }
+        }
+        rows.push(window);
+    }
+    for &window in &needed {
+        if window == Window::All || known.contains(&window) {
+            continue;
+        }
+        if row.archived_before_ms.is_some() {
+            return Err(ranking::Error::Invalid(format!(
+                "events of this board are archived, so the window {window} could not be filled; the windows that it has are accepted, or fewer"
+            ))
+            .into());
+        }
+        let mut new = WindowRow::new(window, generation, WindowState::Filling);
+        let retain = windows.get(&window).copied().flatten();
+        new.retain = retain.unwrap_or(new.retain);
+        new.hidden = is_hidden(window);
+        rows.push(new);
+        changes = true;
+    }
+    let changed = Changed { windows: rows, generation: generation - u32::from(!changes) };
+    Ok((changes || retains).then_some(changed))
+}
+
+/// The boards whose windows are being filled or dropped.
+///
+/// # Errors
+/// Where SQL does not answer, or a row is broken.
+pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
+    let mut unfinished = vec![];
+    for row in board::living().filter(board::Column::Generation.gt(1)).all(&deployment.db).await? {
+        let windows = row.window_rows()?;
+        let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
+        if !windows.iter().all(is_whole) && row.reshard.is_none() {
+            unfinished.push(row);
+        }
+    }
+    Ok(unfinished)
+}
+
+/// Fills a board's new windows and takes dropped ones away, as a job; nothing where another one makes its standings, or failed a moment ago. A window that
+/// the history does not fit into is dropped again: late scores may have led out of its range.
+///
+/// # Errors
+/// What the stores say, or where the board changes meanwhile: call it again.
+pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
+    let (db, kind) = (&deployment.db, "REBUILD");
+    let since_ms = entity::now_ms() - JOB_AGAIN_MS;
+    if job::failed_since(db, kind, Some(row.no), since_ms).await? {
+        return Ok(());
+    }
+    let Begun::Running(job) = job::begin(db, kind, Some(row.no)).await? else {
+        return Ok(());
+    };
+    let finished = fill_and_drop(deployment, row).await;
+    let reason = finished.as_ref().err().map(ToString::to_string);
+    let outcome = reason.as_deref().map_or(Ok("the windows are as the board says"), Err);
+    job.end(outcome).await?;
+    match finished {
+        Err(Error::Ranking(ranking::Error::OutOfRange(reason))) => {
+            tracing::error!(
+                board = row.slug,
+                reason,
+                "the history does not fit into a new window: it is dropped"
+            );
+            let mut windows = row.window_rows()?;
+            for window in windows.iter_mut().filter(|window| window.state == WindowState::Filling) {
+                window.state = WindowState::Dropped;
+            }
+            put_windows(deployment, row, &windows, row.generation + 1).await
+        }
+        finished => finished,
+    }
+}
+
+/// Writes a board's windows, unless somebody changed the board meanwhile.
+async fn put_windows(
+    deployment: &Deployment,
+    row: &board::Model,
+    windows: &[WindowRow],
+    generation: i32,
+) -> Result<()> {
+    let changed = board::ActiveModel {
+        windows: Set(windows_text(windows)),
+        generation: Set(generation),
+        ..Default::default()
+    };
+    board::Entity::update_many()
+        .set(changed)
+        .filter(board::Column::No.eq(row.no))
+        .filter(board::Column::Generation.eq(row.generation))
+        .filter(board::Column::Windows.eq(&row.windows))
+        .exec(&deployment.db)
+        .await?;
+    Ok(())
+}
+
+async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()> {
+    let board = row.to_ranking()?;
+    let partitions = deployment.store.partitions().of_board(&board);
+    let generation = BoardMark::Generation(board.generation);
+    for &partition in &partitions {
+        barrier::mark(deployment, partition, board.no, generation).await?;
+    }
+    let of_state = |state: WindowState| {
+        let windows = row.window_rows()?.into_iter();
+        windows
+            .filter(|window| window.state == state)
+            .map(|window| Ok((window.name.parse()?, window.since)))
+            .collect::<Result<BTreeSet<(Window, u32)>>>()
+    };
+    let (filling, dropped) = (of_state(WindowState::Filling)?, of_state(WindowState::Dropped)?);
+    for &partition in &partitions {
+        if !filling.is_empty() {
+            fill(deployment, &board, partition, &filling).await?;
+        }
+        if !dropped.is_empty() {
+            let keys = deployment.store.keys();
+            let is_dropped = |key: &str| {
+                let window = keys.window_of(partition, key);
+                window.is_some_and(|window| dropped.contains(&window))
+            };
+            barrier::drop_keys(deployment, partition, &board, is_dropped).await?;
+        }
+    }
+    for window in dropped {
+        if seal::has(deployment, board.no, window.0).await? {
+            // Once SQL has the commits that say so, nobody corrects what is dropped.
+            for &partition in &partitions {
+                settle(deployment, partition).await?;
+            }
+            seal::purge(deployment, board.no, Some(window)).await?;
+        }
+    }
+    let whole: Vec<WindowRow> = row
+        .window_rows()?
+        .into_iter()
+        .filter(|window| window.state != WindowState::Dropped)
+        .map(|window| WindowRow { state: WindowState::Whole, ..window })
+        .collect();
+    put_windows(deployment, row, &whole, row.generation).await
+}

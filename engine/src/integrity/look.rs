@@ -1,0 +1,333 @@
+//! A second look at members of a board: what their history adds up to at a head, beside what Redis holds at that head and SQL at one moment.
+
+mod in_sql;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ranking::board::Board;
+use ranking::commit::{Event, EventPlace};
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::roll::{Reach, Rolls};
+use ranking::seal::NEVER_MS;
+use ranking::store::integrity::Asked;
+use ranking::window::Window;
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
+
+use crate::deployment::Deployment;
+use crate::partition::recovery::{settle, settle_to};
+use entity::archive::archive_mark;
+use entity::board;
+use entity::error::{Error, Result};
+use entity::history::score_event;
+use entity::standings::standing;
+pub(crate) use in_sql::{InSql, fold};
+
+/// Where something of a member may differ.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spot {
+    /// Its entry of a standings in Redis; of "all" also its row of `standing`.
+    Entry(StandingsId),
+    /// Its row of a sealed standings.
+    Sealed(StandingsId),
+    /// Its row of what archived events add up to, in a segment.
+    Archived(String),
+}
+
+/// Members, as bytes, and where something of them may differ.
+pub type Places = BTreeMap<Vec<u8>, BTreeSet<Spot>>;
+
+/// What history or a store has for a place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Held {
+    /// A key and the raw score in it; of a sealed standings the score beside it.
+    Key(RankKey, i64),
+    /// What archived events add up to, and how many there are.
+    Archived {
+        /// The raw score; none where a removal or voids left nothing.
+        score: Option<i64>,
+        /// When it was reached, in ticks.
+        tick: Option<i64>,
+        /// How many events; 0 but for everyone.
+        events: i64,
+    },
+    /// Something that is no key of this program, or does not agree with itself.
+    Foreign,
+}
+
+/// A place, and what is there.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Whose, as bytes.
+    pub member: Vec<u8>,
+    /// Where.
+    pub spot: Spot,
+    /// What history adds up to.
+    pub history: Option<Held>,
+    /// What SQL's row has; as history where it has no say.
+    pub sql: Option<Held>,
+    /// What Redis has.
+    pub redis: Option<Held>,
+}
+
+/// The archived events of members, and how far a partition is archived.
+#[derive(Debug, Clone)]
+pub struct Archived {
+    /// How far.
+    pub mark: archive_mark::Model,
+    /// The events of each member that is asked about, in their order.
+    pub events: BTreeMap<String, Vec<(EventPlace, Event)>>,
+}
+
+impl Archived {
+    /// The mark as it is now.
+    ///
+    /// # Errors
+    /// `Overtaken` where it has moved since the events were read; what SQL says.
+    pub(crate) async fn mark_now(
+        &self,
+        db: &impl ConnectionTrait,
+        board: BoardNo,
+        partition: Partition,
+    ) -> Result<archive_mark::Model> {
+        let mark = archive_mark::of(db, board, partition).await?;
+        if mark.archived_seq != self.mark.archived_seq {
+            return Err(Error::Overtaken("the board was archived".into()));
+        }
+        Ok(mark)
+    }
+}
+
+impl Held {
+    /// What Redis' double means in a standings.
+    #[must_use]
+    pub fn of_double(board: &Board, window: Window, double: f64) -> Self {
+        RankKey::from_f64(double)
+            .map_or(Self::Foreign, |key| Self::Key(key, board.rules.layout(window).decode(key).0))
+    }
+
+    /// What a row of `standing` holds; foreign where its score is not the one in its key.
+    #[must_use]
+    pub fn of_row(board: &Board, score: i64, rank_key: i64) -> Self {
+        match RankKey::from_i64(rank_key) {
+            Ok(key) if board.rules.layout(Window::All).decode(key).0 == score => {
+                Self::Key(key, score)
+            }
+            _ => Self::Foreign,
+        }
+    }
+
+    /// The raw score, where there is one.
+    #[must_use]
+    pub fn score(self) -> Option<i64> {
+        match self {
+            Self::Key(_, score) => Some(score),
+            Self::Archived { score, .. } => score,
+            Self::Foreign => None,
+        }
+    }
+}
+
+/// The member that bytes name; `None` where they can be nobody, or somebody of another partition.
+pub(crate) fn home_member(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    bytes: &[u8],
+) -> Option<MemberId> {
+    let member = std::str::from_utf8(bytes).ok()?;
+    let member = MemberId::new(member).ok()?;
+    let is_home = deployment.store.partitions().of_member(board, &member) == partition;
+    is_home.then_some(member)
+}
+
+/// The text that bytes are, where a database can hold it.
+pub(crate) fn text_of(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    (!text.contains('\0')).then_some(text)
+}
+
+/// Whether a standings is of a period that is being sealed, or is: Redis may have dropped it.
+#[must_use]
+pub fn is_sealing(board: &Board, id: &StandingsId) -> bool {
+    let sealing_before_ms = board.sealed(id.window).sealing_before_ms;
+    if sealing_before_ms == NEVER_MS {
+        return false;
+    }
+    let period = id.window.period_named(&id.period, &board.rules.zone);
+    period.is_ok_and(|period| period.present_from_ms < sealing_before_ms)
+}
+
+/// Whether a standings is being prepared for the period that comes next: who is not there yet is on the way.
+pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> bool {
+    let zone = &board.rules.zone;
+    let period = id.window.period_named(&id.period, zone);
+    let reach = period.and_then(|period| rolls.reach(id, &period, zone));
+    id.window.rolling().is_some() && reach == Ok(Reach::InPart)
+}
+
+/// The sorted sets that hold entries of places, and their members.
+pub(crate) fn asked(
+    deployment: &Deployment,
+    partition: Partition,
+    places: &Places,
+) -> Vec<(StandingsId, Asked)> {
+    let mut by_standings: BTreeMap<&StandingsId, Vec<Vec<u8>>> = BTreeMap::new();
+    for (member, spots) in places {
+        for spot in spots {
+            if let Spot::Entry(id) = spot {
+                by_standings.entry(id).or_default().push(member.clone());
+            }
+        }
+    }
+    let keys = deployment.store.keys();
+    let asked = |(id, members): (&StandingsId, Vec<Vec<u8>>)| {
+        let key = keys.standings(partition, id);
+        (id.clone(), Asked { key, members })
+    };
+    by_standings.into_iter().map(asked).collect()
+}
+
+/// Looks at places of a partition at one moment, and folds their members' history up to that moment: those where something differs.
+///
+/// # Errors
+/// What the stores say; `Overtaken` where the board was archived since `archived` was read, or moved.
+pub async fn look(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    archived: &Archived,
+    places: &Places,
+) -> Result<Vec<Seen>> {
+    settle(deployment, partition).await?;
+    let asked = asked(deployment, partition, places);
+    let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
+    let probe = deployment.store.probe(partition, board.no, &sets).await?;
+    let rolls = Rolls { marks: probe.rolls, now_ms: deployment.clock.now_ms() };
+    settle_to(deployment, partition, probe.head.seq).await?;
+    let mut doubles: BTreeMap<(&StandingsId, &[u8]), f64> = BTreeMap::new();
+    for ((id, asked), found) in asked.iter().zip(probe.doubles) {
+        for (member, double) in asked.members.iter().zip(found.unwrap_or_default()) {
+            if let Some(double) = double {
+                doubles.insert((id, member), double);
+            }
+        }
+    }
+    // What was sealed meanwhile is not in Redis; a row says so before Redis does.
+    let later = board::Entity::find_by_id(board.no.0).one(&deployment.db).await?;
+    let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
+    if later.layouts != board.layouts {
+        return Err(Error::Overtaken(format!(
+            "board {} moved to another number of shards",
+            board.no
+        )));
+    }
+    let view = deployment.view().await?;
+    let in_sql = InSql::read(deployment, &view, board, partition, archived, places).await;
+    view.rollback().await?;
+    let in_sql = in_sql?;
+    let mut seen = vec![];
+    for (member, spots) in places {
+        let folded = in_sql.fold(board, member, u64::MAX, &rolls, spots)?;
+        let then = in_sql.fold(board, member, probe.head.seq, &rolls, spots)?;
+        for spot in spots {
+            let now = folded.held(board, spot)?;
+            let sql = in_sql.row(board, member, spot);
+            let seen_here = match spot {
+                Spot::Entry(id) if is_sealing(&later, id) => continue,
+                Spot::Entry(id) => {
+                    let redis = doubles.get(&(id, member.as_slice()));
+                    let redis = redis.map(|&double| Held::of_double(board, id.window, double));
+                    let mut history = then.held(board, spot)?;
+                    if redis.is_none() && is_on_its_way(board, id, &rolls) {
+                        history = None;
+                    }
+                    // SQL's row is right when it is what all of SQL's history adds up to.
+                    let is_right = id.window != Window::All || sql == now;
+                    let sql = if is_right { history } else { sql };
+                    (history, sql, redis)
+                }
+                Spot::Sealed(_) | Spot::Archived(_) => (now, sql, now),
+            };
+            let (history, sql, redis) = seen_here;
+            if history != sql || history != redis {
+                let (member, spot) = (member.clone(), spot.clone());
+                let redis = redis.filter(|_| matches!(spot, Spot::Entry(_)));
+                seen.push(Seen { member, spot, history, sql, redis });
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// How often places are looked at again because their members played meanwhile; then they are left alone.
+const LOOKS_MAX: usize = 20;
+
+/// As [`look`], against the rows of `standing` alone: places of "all" where Redis and SQL do not have the same.
+///
+/// # Errors
+/// What the stores say.
+pub async fn look_at_standings(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    places: &Places,
+) -> Result<Vec<Seen>> {
+    let (mut seen, mut left) = (vec![], places.clone());
+    for _ in 0..LOOKS_MAX {
+        if left.is_empty() {
+            break;
+        }
+        settle(deployment, partition).await?;
+        let asked = asked(deployment, partition, &left);
+        let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
+        let probe = deployment.store.probe(partition, board.no, &sets).await?;
+        settle(deployment, partition).await?;
+        let named: Vec<&str> = left.keys().filter_map(|bytes| text_of(bytes)).collect();
+        let view = deployment.db.begin().await?;
+        let rows = standing::Entity::find()
+            .filter(standing::Column::BoardNo.eq(board.no.0))
+            .filter(standing::Column::Member.is_in(named.iter().copied()))
+            .all(&view)
+            .await?;
+        // After the rows: whoever played since the head may have another one.
+        use score_event::Column::{BoardNo, Member, Partition as In, Seq};
+        let later = score_event::Entity::find()
+            .filter(In.eq(i32::from(partition.0)))
+            .filter(Seq.gt(probe.head.seq as i64))
+            .filter(BoardNo.eq(board.no.0))
+            .filter(Member.is_in(named))
+            .all(&view)
+            .await?;
+        view.rollback().await?;
+        let later: BTreeSet<Vec<u8>> =
+            later.into_iter().map(|row| row.member.into_bytes()).collect();
+        let held = |row: standing::Model| {
+            let held = match row.partition == i32::from(partition.0) {
+                true => Held::of_row(board, row.score, row.rank_key),
+                false => Held::Foreign,
+            };
+            ((row.segment, row.member.into_bytes()), held)
+        };
+        let rows: BTreeMap<(String, Vec<u8>), Held> = rows.into_iter().map(held).collect();
+        for ((id, asked), doubles) in asked.iter().zip(probe.doubles) {
+            let doubles = doubles.unwrap_or_else(|| vec![None; asked.members.len()]);
+            for (member, double) in asked.members.iter().zip(doubles) {
+                let sql = rows.get(&(id.segment.clone(), member.clone())).copied();
+                let redis = double.map(|double| Held::of_double(board, id.window, double));
+                if sql != redis && !later.contains(member) {
+                    seen.push(Seen {
+                        member: member.clone(),
+                        spot: Spot::Entry(id.clone()),
+                        history: sql,
+                        sql,
+                        redis,
+                    });
+                }
+            }
+        }
+        left.retain(|member, _| later.contains(member));
+    }
+    Ok(seen)
+}

@@ -1,0 +1,222 @@
+//! Repair: places that differ from what history adds up to, put right one by one. Redis by commits that bring no event, each a fast-forward of the very head
+//! that history was folded to; SQL by transactions that hold the partition's cursor. Both look again first, and leave alone what agrees by then.
+
+mod entries;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ranking::board::Board;
+use ranking::id::{BoardNo, Partition};
+use ranking::key::StandingsId;
+use ranking::seal::SealName;
+use ranking::store::history::Tail;
+use ranking::store::write::Writes;
+use sea_orm::{ColumnTrait, QueryFilter, TransactionTrait};
+use tokio::time::{Duration, Instant};
+
+use crate::amend::seal_names;
+use crate::deployment::Deployment;
+use crate::integrity::look::{Archived, Places};
+use crate::partition::change::{Change, Proposal, carry_out};
+use crate::reshard;
+use entity::board;
+use entity::error::Result;
+use entity::sql::{cursor_lock, set_windows};
+use entries::Mending;
+use rows::mend_in;
+
+/// How many places one commit or transaction puts right.
+pub const PLACES_MAX: usize = 1000;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What places are put right by.
+#[derive(Debug, Clone, Copy)]
+pub enum Truth<'a> {
+    /// What history adds up to; with the archived events of the members concerned.
+    History(&'a Archived),
+    /// The rows of `standing`: only entries of "all".
+    Standings,
+}
+
+/// A key that lies where standings do and is none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ForeignKey {
+    /// Its name.
+    pub key: String,
+    /// Whether it is of a board that is gone; else its name or its type is none of ours.
+    pub is_gone: bool,
+}
+
+/// Puts entries in Redis right, at most [`PLACES_MAX`], by one commit; how many differed still.
+///
+/// # Errors
+/// `BoardGone` where the board was changed meanwhile; else as [`crate::partition::submit::submit`]. Needs SQL.
+pub async fn mend_redis(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    truth: Truth<'_>,
+    places: &Places,
+) -> Result<usize> {
+    commit(deployment, partition, Mending::new(board, truth, places)).await
+}
+
+/// Drops keys that still are none of ours, by one commit; how many there were.
+///
+/// # Errors
+/// What the stores say.
+pub async fn drop_foreign(
+    deployment: &Deployment,
+    partition: Partition,
+    keys: &[ForeignKey],
+) -> Result<usize> {
+    commit(deployment, partition, Dropping { keys }).await
+}
+
+/// Notes periods that have entries, and that their lists do not name, by one commit; how many there were.
+///
+/// # Errors
+/// As [`mend_redis`].
+pub async fn list_periods(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    unlisted: &BTreeSet<StandingsId>,
+) -> Result<usize> {
+    commit(deployment, partition, Listing { board, unlisted }).await
+}
+
+/// Makes a repair's commit; how much it put right.
+async fn commit(
+    deployment: &Deployment,
+    partition: Partition,
+    mut change: impl Change<Outcome = usize> + Send,
+) -> Result<usize> {
+    let deadline = Instant::now() + COMMIT_TIMEOUT;
+    let done = carry_out(deployment, partition, &mut change, deadline).await?;
+    Ok(done.outcome)
+}
+
+/// Puts rows of `standing`, `sealed_entry` and `archived_entry` right, at most [`PLACES_MAX`], in one transaction; how many differed still. `None` where the
+/// board was changed meanwhile.
+///
+/// # Errors
+/// What SQL says.
+pub async fn mend_sql(
+    deployment: &Deployment,
+    row: &board::Model,
+    partition: Partition,
+    archived: &Archived,
+    places: &Places,
+) -> Result<Option<usize>> {
+    let transaction = deployment.db.begin().await?;
+    // Whoever changes the windows, seals, archives or deletes the board waits, and no persister writes meanwhile. In the same order as everywhere.
+    let held = set_windows(row, &row.windows).exec(&transaction).await?;
+    let locked = cursor_lock(partition).exec(&transaction).await?;
+    if held.rows_affected != 1 || locked.rows_affected != 1 {
+        transaction.rollback().await?;
+        return Ok(None);
+    }
+    let board = row.to_ranking()?;
+    let mended = mend_in(deployment, &transaction, &board, partition, archived, places).await?;
+    transaction.commit().await?;
+    Ok(Some(mended))
+}
+
+struct Dropping<'a> {
+    keys: &'a [ForeignKey],
+}
+
+impl Change for Dropping<'_> {
+    type Outcome = usize;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<usize>> {
+        let store = &deployment.store;
+        let tail = store.tail(partition, u64::MAX - 1, 1, BoardNo(0), &[], None).await?;
+        let names: Vec<String> = self.keys.iter().map(|foreign| foreign.key.clone()).collect();
+        let (mut writes, mut dropped) = (Writes::default(), 0);
+        let id = |key: &String| store.keys().parse_standings(partition, key);
+        // After the head: a board may have moved to another number of shards meanwhile.
+        let nos = names.iter().filter_map(id).map(|id| id.board);
+        let mut boards = BTreeMap::new();
+        for no in nos.collect::<BTreeSet<BoardNo>>() {
+            let row = board::living().filter(board::Column::No.eq(no.0));
+            if let Some(row) = row.one(&deployment.db).await? {
+                let is_here = reshard::partitions(deployment, &row)?.contains(&partition);
+                let is_there = row.reshard.is_some() && is_here;
+                let board = row.to_ranking()?;
+                let present = store.partitions().of_board(&board);
+                boards.insert(no, is_there || present.contains(&partition));
+            }
+        }
+        for (foreign, kind) in self.keys.iter().zip(store.types(&names).await?) {
+            let id = id(&foreign.key);
+            let has_board = id.as_ref().and_then(|id| boards.get(&id.board));
+            let is_gone = foreign.is_gone && has_board != Some(&true);
+            if kind != "none" && (is_gone || id.is_none() || kind != "zset") {
+                writes.drop_key(&foreign.key);
+                dropped += 1;
+            }
+        }
+        Ok(proposal(deployment, &tail, writes, dropped))
+    }
+}
+
+struct Listing<'a> {
+    board: &'a Board,
+    unlisted: &'a BTreeSet<StandingsId>,
+}
+
+impl Change for Listing<'_> {
+    type Outcome = usize;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<usize>> {
+        let (store, keys) = (&deployment.store, deployment.store.keys());
+        let seals = seal_names(self.board);
+        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
+        tail.board.check(self.board)?;
+        let names: Vec<String> =
+            self.unlisted.iter().map(|id| keys.standings(partition, id)).collect();
+        let lists = self.unlisted.iter().map(|id| (keys.periods(partition, id), id.period.clone()));
+        let lists: Vec<(String, String)> = lists.collect();
+        let (types, listed) = (store.types(&names).await?, store.listed(&lists).await?);
+        let (mut writes, mut noted) = (Writes::default(), 0);
+        for ((id, kind), start) in self.unlisted.iter().zip(types).zip(listed) {
+            let period = id.window.period_named(&id.period, &self.board.rules.zone)?;
+            let mut marks = seals.iter().zip(&tail.seals);
+            let is_sealed =
+                marks.any(|(name, mark)| Some(*name) == SealName::of(id) && mark.closes(&period));
+            if kind == "zset" && !is_sealed && start != Some(period.present_from_ms as f64) {
+                writes.note_period(keys, partition, id, period.present_from_ms);
+                noted += 1;
+            }
+        }
+        Ok(proposal(deployment, &tail, writes, noted))
+    }
+}
+
+/// Proposes writes onto the head that was read, or nothing where there are none.
+fn proposal(
+    deployment: &Deployment,
+    tail: &Tail,
+    writes: Writes,
+    outcome: usize,
+) -> Proposal<usize> {
+    let onto = tail.head.clone();
+    let commit = (outcome > 0).then(|| {
+        let commit = onto.next(entity::random_id(), deployment.clock.now_ms(), vec![]);
+        (commit, writes)
+    });
+    Proposal { head: onto, log_len: tail.commits.len() as u64, commit, outcome }
+}

@@ -1,0 +1,249 @@
+//! Entries in Redis put right: their members' history read up to the head that the commit is a fast-forward of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ranking::board::Board;
+use ranking::commit::{Event, EventPlace};
+use ranking::id::{MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::roll::Rolls;
+use ranking::seal::SealName;
+use ranking::store::history::Tail;
+use ranking::store::integrity::Asked;
+use ranking::store::write::Writes;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
+
+use super::{Truth, proposal};
+use crate::amend::seal_names;
+use crate::deployment::Deployment;
+use crate::integrity::look::{
+    Held, Places, Spot, asked, fold, home_member, is_on_its_way, text_of,
+};
+use crate::partition::change::{Change, Proposal};
+use crate::partition::{follow, home};
+use crate::roll::mark_new;
+use entity::error::Result;
+use entity::history::{log_cursor, score_event};
+use entity::standings::standing;
+
+/// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
+const READS_MAX: usize = 20;
+
+/// What is known of the members concerned, up to SQL's cursor.
+struct Known {
+    cursor: log_cursor::Model,
+    events: BTreeMap<String, Vec<(EventPlace, Event)>>,
+    /// Their keys in `standing`, by member and segment, as of the cursor; where that counts.
+    rows: BTreeMap<(String, String), Held>,
+}
+
+/// Entries of a board's partition that are put right.
+pub(super) struct Mending<'a> {
+    board: &'a Board,
+    truth: Truth<'a>,
+    places: &'a Places,
+    known: Option<Known>,
+}
+
+impl<'a> Mending<'a> {
+    /// Nothing is known yet.
+    pub(super) fn new(board: &'a Board, truth: Truth<'a>, places: &'a Places) -> Self {
+        Self { board, truth, places, known: None }
+    }
+}
+
+impl Change for Mending<'_> {
+    type Outcome = usize;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<usize>> {
+        let seals = seal_names(self.board);
+        for _ in 0..READS_MAX {
+            let mut known = match self.known.take() {
+                Some(known) => known,
+                None => match self.read(deployment, partition).await? {
+                    Some(known) => known,
+                    None => continue,
+                },
+            };
+            let asked_of =
+                follow::tail(deployment, partition, &known.cursor, self.board.no, &seals, None);
+            let Some(tail) = asked_of.await? else {
+                // The persister was here, or the log is long: SQL has more now.
+                if let Truth::History(_) = self.truth
+                    && let Some((cursor, rows)) =
+                        follow::since(deployment, partition, &known.cursor, self.of_members())
+                            .await?
+                {
+                    for row in rows {
+                        let events = known.events.entry(row.member.clone()).or_default();
+                        events.push((row.place()?, row.to_ranking()?));
+                    }
+                    known.cursor = cursor;
+                    self.known = Some(known);
+                }
+                continue;
+            };
+            if let Truth::History(archived) = self.truth {
+                // After the head: whoever archives says so first, and then moves the head.
+                archived.mark_now(&deployment.db, self.board.no, partition).await?;
+            }
+            tail.board.check(self.board)?;
+            let mut is_known = true;
+            for commit in &tail.commits {
+                for (place, event) in commit.places(partition) {
+                    if event.board == self.board.no
+                        && let Some(events) = known.events.get_mut(event.member.as_str())
+                    {
+                        events.push((place, event.clone()));
+                        is_known &= matches!(self.truth, Truth::History(_));
+                    }
+                }
+                known.cursor.seq = commit.seq as i64;
+                known.cursor.commit_id = commit.id.clone();
+            }
+            if !is_known {
+                continue;
+            }
+            let proposal = self.fold(deployment, partition, &tail, &seals, &known).await?;
+            self.known = Some(known);
+            return Ok(proposal);
+        }
+        Err(ranking::Error::Unavailable(
+            "others write faster than a history is read; try again".into(),
+        )
+        .into())
+    }
+}
+
+impl Mending<'_> {
+    fn members(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().filter_map(|bytes| text_of(bytes))
+    }
+
+    fn of_members(&self) -> Select<score_event::Entity> {
+        let of_members = score_event::Entity::find()
+            .filter(score_event::Column::BoardNo.eq(self.board.no.0))
+            .filter(score_event::Column::Member.is_in(self.members()));
+        score_event::in_order(of_members, self.board)
+    }
+
+    /// What SQL has of the members, up to its cursor; `None` where that moved meanwhile, and has to be still.
+    async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Option<Known>> {
+        let cursor = follow::present(deployment, partition).await?;
+        let of_nobody = || self.members().map(|member| (member.to_owned(), vec![])).collect();
+        let archived = match self.truth {
+            Truth::History(archived) => archived,
+            Truth::Standings => {
+                let of_members = standing::Entity::find()
+                    .filter(standing::Column::BoardNo.eq(self.board.no.0))
+                    .filter(standing::Column::Member.is_in(self.members()));
+                let mut rows = BTreeMap::new();
+                for row in of_members.all(&deployment.db).await? {
+                    let held = Held::of_row(self.board, row.score, row.rank_key);
+                    rows.insert((row.member, row.segment), held);
+                }
+                let events = of_nobody();
+                let is_still = follow::present(deployment, partition).await? == cursor;
+                return Ok(is_still.then_some(Known { cursor, events, rows }));
+            }
+        };
+        let mut events: BTreeMap<String, Vec<(EventPlace, Event)>> = of_nobody();
+        for (member, events) in &mut events {
+            events.extend(archived.events.get(member).cloned().unwrap_or_default());
+        }
+        let rows = self
+            .of_members()
+            .filter(home::up_to(self.board, partition, cursor.seq))
+            .filter(score_event::Column::Seq.gt(archived.mark.archived_seq))
+            .all(&deployment.db)
+            .await?;
+        for row in rows {
+            let events = events.entry(row.member.clone()).or_default();
+            events.push((row.place()?, row.to_ranking()?));
+        }
+        Ok(Some(Known { cursor, events, rows: BTreeMap::new() }))
+    }
+
+    /// What makes the places right at the head that is known.
+    async fn fold(
+        &self,
+        deployment: &Deployment,
+        partition: Partition,
+        tail: &Tail,
+        seals: &[SealName],
+        known: &Known,
+    ) -> Result<Proposal<usize>> {
+        let (board, keys) = (self.board, deployment.store.keys());
+        let rolls = Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() };
+        let asked = asked(deployment, partition, self.places);
+        let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
+        // Of another moment perhaps: what is written is right at the head, whatever was there.
+        let probe = deployment.store.probe(partition, board.no, &sets).await?;
+        let (mut writes, mut mended) = (Writes::default(), 0);
+        for ((id, asked), found) in asked.iter().zip(probe.doubles) {
+            let Ok(period) = id.window.period_named(&id.period, &board.rules.zone) else {
+                continue;
+            };
+            let mut marks = seals.iter().zip(&tail.seals);
+            let is_sealed =
+                marks.any(|(name, mark)| Some(*name) == SealName::of(id) && mark.closes(&period));
+            let Some(doubles) = found.filter(|_| !is_sealed) else {
+                continue;
+            };
+            let mut set: Vec<(MemberId, RankKey)> = vec![];
+            for (bytes, double) in asked.members.iter().zip(doubles) {
+                let there = double.map(|double| Held::of_double(board, id.window, double));
+                let member = home_member(deployment, board, partition, bytes);
+                let meant = match &member {
+                    Some(member) => self.meant(member, id, &rolls, known)?,
+                    None => None,
+                };
+                let is_on_its_way = there.is_none() && is_on_its_way(board, id, &rolls);
+                if there == meant || is_on_its_way {
+                    continue;
+                }
+                match (member, meant) {
+                    (Some(member), Some(Held::Key(key, _))) => set.push((member, key)),
+                    (_, None) => writes.take_out(&asked.key, bytes),
+                    // It has no key: nothing can be put there.
+                    _ => continue,
+                }
+                mended += 1;
+            }
+            if !set.is_empty() {
+                writes.set_entries(&asked.key, &set);
+                writes.note_period(keys, partition, id, period.present_from_ms);
+                mark_new(&mut writes, keys, partition, board, id, &rolls)?;
+            }
+        }
+        Ok(proposal(deployment, tail, writes, mended))
+    }
+
+    fn meant(
+        &self,
+        member: &MemberId,
+        id: &StandingsId,
+        rolls: &Rolls,
+        known: &Known,
+    ) -> Result<Option<Held>> {
+        match self.truth {
+            Truth::History(archived) => {
+                let events = known.events.get(member.as_str()).map_or(&[][..], Vec::as_slice);
+                let spot = Spot::Entry(id.clone());
+                let spots = BTreeSet::from([spot.clone()]);
+                let archived_seq = archived.mark.archived_seq;
+                fold(self.board, member.as_str(), events, archived_seq, rolls, &spots)?
+                    .held(self.board, &spot)
+            }
+            Truth::Standings => {
+                let place = (member.to_string(), id.segment.clone());
+                Ok(known.rows.get(&place).copied())
+            }
+        }
+    }
+}

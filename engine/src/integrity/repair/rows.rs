@@ -1,0 +1,206 @@
+//! Rows of SQL put right: what a transaction finds to differ still, and how it writes that.
+
+use std::collections::BTreeMap;
+
+use ranking::board::Board;
+use ranking::id::{BoardNo, Partition};
+use ranking::roll::Rolls;
+use ranking::window::Window;
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
+};
+
+use crate::deployment::Deployment;
+use crate::integrity::look::{Archived, Held, InSql, Places, Spot, text_of};
+use entity::archive::archived_entry;
+use entity::error::Result;
+use entity::sql::insert_chunked;
+use entity::standings::{sealed_entry, sealed_period, standing};
+
+/// Puts rows right in a transaction that holds the partition's cursor; how many differed still.
+pub(super) async fn mend_in(
+    deployment: &Deployment,
+    transaction: &DatabaseTransaction,
+    board: &Board,
+    partition: Partition,
+    archived: &Archived,
+    places: &Places,
+) -> Result<usize> {
+    number_sealed(transaction, board, places).await?;
+    let in_sql = InSql::read(deployment, transaction, board, partition, archived, places).await?;
+    let rolls = Rolls::to(deployment.clock.now_ms());
+    let (mut mended, mut rows) = (0, Rows::default());
+    for (bytes, spots) in places {
+        let Some(member) = text_of(bytes) else {
+            continue;
+        };
+        let folded = in_sql.fold(board, bytes, u64::MAX, &rolls, spots)?;
+        let events = in_sql.events.get(member).map_or(&[][..], Vec::as_slice);
+        let seq = events.last().map_or(0, |(place, _)| place.seq) as i64;
+        for spot in spots {
+            if matches!(spot, Spot::Entry(id) if id.window != Window::All) {
+                continue;
+            }
+            let history = folded.held(board, spot)?;
+            if history == Some(Held::Foreign) || history == in_sql.row(board, bytes, spot) {
+                continue;
+            }
+            mended += 1;
+            let place = RowPlace {
+                member,
+                partition: partition.0.into(),
+                last_seq: seq,
+                row_seq: in_sql.row_seq(member, spot),
+            };
+            rows.put(&in_sql, board.no, place, spot, history);
+        }
+    }
+    rows.write(transaction, board.no, partition, in_sql.archived_seq).await?;
+    Ok(mended)
+}
+
+/// Makes sure that the sealed standings that places are of have numbers.
+async fn number_sealed(
+    transaction: &DatabaseTransaction,
+    board: &Board,
+    places: &Places,
+) -> Result<()> {
+    let mut standings = BTreeMap::new();
+    for spot in places.values().flatten() {
+        if let Spot::Sealed(id) = spot {
+            let period = id.window.period_named(&id.period, &board.rules.zone)?;
+            standings.insert(id.clone(), period);
+        }
+    }
+    Ok(sealed_period::number(transaction, &standings, entity::now_ms()).await?)
+}
+
+/// Whose row, in which partition; the commit of the member's last event, and the one that the row names.
+#[derive(Clone, Copy)]
+struct RowPlace<'a> {
+    member: &'a str,
+    partition: i32,
+    last_seq: i64,
+    row_seq: Option<i64>,
+}
+
+/// Rows that are to be as they say, and rows that are to go.
+#[derive(Default)]
+struct Rows {
+    standings: Vec<standing::Model>,
+    sealed: Vec<sealed_entry::Model>,
+    archived: Vec<archived_entry::Model>,
+    no_standings: Vec<(String, String)>,
+    no_sealed: Vec<(i64, String)>,
+    no_archived: Vec<(String, String)>,
+}
+
+impl Rows {
+    fn put(
+        &mut self,
+        in_sql: &InSql,
+        no: BoardNo,
+        place: RowPlace<'_>,
+        spot: &Spot,
+        history: Option<Held>,
+    ) {
+        let RowPlace { member, partition, last_seq, row_seq } = place;
+        let member = member.to_owned();
+        match (spot, history) {
+            (Spot::Entry(id), Some(Held::Key(key, score))) => {
+                self.standings.push(standing::Model {
+                    board_no: no.0,
+                    segment: id.segment.clone(),
+                    member,
+                    score,
+                    rank_key: key.to_i64(),
+                    partition,
+                    seq: row_seq.unwrap_or(last_seq),
+                })
+            }
+            (Spot::Entry(id), _) => self.no_standings.push((id.segment.clone(), member)),
+            (Spot::Sealed(id), history) => {
+                let Some(&standings_no) = in_sql.sealed_nos.get(id) else {
+                    return;
+                };
+                match history {
+                    Some(Held::Key(key, score)) => self.sealed.push(sealed_entry::Model {
+                        standings_no,
+                        member,
+                        score,
+                        rank_key: key.to_i64(),
+                        partition,
+                        // As if it had never been corrected: nobody knows.
+                        seq: row_seq.unwrap_or(0),
+                    }),
+                    _ => self.no_sealed.push((standings_no, member)),
+                }
+            }
+            (Spot::Archived(segment), history) => {
+                // Whatever lies below it would count in its place.
+                self.no_archived.push((segment.clone(), member.clone()));
+                if let Some(Held::Archived { score, tick, events }) = history {
+                    self.archived.push(archived_entry::Model {
+                        board_no: no.0,
+                        member,
+                        segment: segment.clone(),
+                        through_seq: in_sql.archived_seq,
+                        partition,
+                        score,
+                        tick,
+                        events,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn write(
+        self,
+        transaction: &DatabaseTransaction,
+        no: BoardNo,
+        partition: Partition,
+        archived_seq: i64,
+    ) -> Result<()> {
+        for (segment, member) in self.no_standings {
+            standing::Entity::delete_by_id((no.0, segment, member)).exec(transaction).await?;
+        }
+        for (standings_no, member) in self.no_sealed {
+            sealed_entry::Entity::delete_by_id((standings_no, member)).exec(transaction).await?;
+        }
+        for (segment, member) in self.no_archived {
+            use archived_entry::Column::{
+                BoardNo as No, Member, Partition as In, Segment, ThroughSeq,
+            };
+            let of_place = Condition::all()
+                .add(No.eq(no.0))
+                .add(In.eq(i32::from(partition.0)))
+                .add(Member.eq(member))
+                .add(Segment.eq(segment))
+                .add(ThroughSeq.lte(archived_seq));
+            archived_entry::Entity::delete_many().filter(of_place).exec(transaction).await?;
+        }
+        let standings = self.standings.into_iter().map(IntoActiveModel::into_active_model);
+        insert_chunked::<standing::Entity, _>(
+            transaction,
+            standings.collect(),
+            Some(standing::replace()),
+        )
+        .await?;
+        let sealed = self.sealed.into_iter().map(IntoActiveModel::into_active_model);
+        insert_chunked::<sealed_entry::Entity, _>(
+            transaction,
+            sealed.collect(),
+            Some(sealed_entry::replace()),
+        )
+        .await?;
+        let archived = self.archived.into_iter().map(IntoActiveModel::into_active_model);
+        insert_chunked::<archived_entry::Entity, _>(
+            transaction,
+            archived.collect(),
+            Some(archived_entry::replace()),
+        )
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! A partition: one serial history, from the commit in Redis to the rows in SQL.
+
+pub mod all_time_rows;
+pub mod barrier;
+pub mod change;
+pub mod follow;
+pub mod home;
+pub mod persist;
+pub mod recovery;
+pub mod submit;

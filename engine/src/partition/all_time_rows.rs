@@ -1,0 +1,216 @@
+//! The rows of `standing`, kept in step with the history by the transaction that writes it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ranking::board::Board;
+use ranking::commit::{Event, EventKind};
+use ranking::fold::State;
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::rank_key::RankKey;
+use ranking::replay::Replay;
+use ranking::window::{Period, Window};
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
+};
+
+use entity::archive::{archive_mark, archived_entry};
+use entity::history::score_event;
+use entity::sql::insert_chunked;
+use entity::standings::standing::{Column, Entity, Model, replace, replacing};
+
+/// How many members one SELECT asks for: SQLite has 32,766 parameters.
+const MEMBERS_MAX: usize = 1000;
+
+/// Folds events, with the seqs of their commits and in their order, onto the all-time standings, whose `rows` [`load`] gave. A removal takes the member's rows away;
+/// after a void they are what the member's history adds up to, which the transaction has already.
+///
+/// The rows follow from history: where one cannot be read, or would hold what has no key (somebody edited it), it is left as it is
+/// and logged. The integrity diff names it, a rebuild mends it; the event itself must not suffer.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn fold_onto(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    events: &[(u64, &Event)],
+    mut rows: Loaded,
+    boards: &HashMap<BoardNo, Board>,
+) -> Result<(), DbErr> {
+    let mut by_member: BTreeMap<(BoardNo, &str), Vec<(u64, &Event)>> = BTreeMap::new();
+    for &(seq, event) in events {
+        by_member.entry((event.board, event.member.as_str())).or_default().push((seq, event));
+    }
+    let (mut changed, mut moved) = (vec![], vec![]);
+    for ((no, member), events) in by_member {
+        let Some(board) = boards.get(&no) else {
+            continue;
+        };
+        let is_void = |(_, event): &(u64, &Event)| matches!(event.kind, EventKind::Void { .. });
+        let last = events.iter().rfind(|event| is_void(event)).map(|(seq, _)| *seq);
+        let mut states: BTreeMap<String, Option<(State, u64)>> = BTreeMap::new();
+        let known = rows.remove(&(no, member.to_owned())).unwrap_or_default();
+        let has_moved = known.iter().any(|row| row.partition != i32::from(partition.0));
+        for row in known {
+            match RankKey::from_i64(row.rank_key) {
+                Ok(key) => states.insert(
+                    row.segment,
+                    Some((board.rules.state(Window::All, &Period::all(), key), row.seq as u64)),
+                ),
+                Err(error) => {
+                    tracing::error!(board = %no, member, %error, "a row of standing cannot be read; rebuild the board");
+                    continue;
+                }
+            };
+        }
+        if let Some(seq) = last {
+            states.values_mut().for_each(|state| *state = None);
+            for (segment, state) in refold(transaction, partition, board, member).await? {
+                states.insert(segment, Some((state, seq)));
+            }
+        }
+        for (seq, event) in events.into_iter().filter(|_| last.is_none()) {
+            let (score, at_ms) = match event.kind {
+                EventKind::Score { score, at_ms, .. } => (score, at_ms),
+                _ => {
+                    states.values_mut().for_each(|state| *state = None);
+                    continue;
+                }
+            };
+            let step = board.rules.first(Window::All, score, at_ms);
+            for segment in std::iter::once("").chain(event.segments.iter().map(String::as_str)) {
+                let state = states.entry(segment.to_owned()).or_insert(None);
+                let before = state.map(|(state, _)| state);
+                *state = Some((board.rules.fold(Window::All, before, step), seq));
+            }
+        }
+        for (segment, state) in states {
+            let Some((state, seq)) = state else {
+                Entity::delete_by_id((no.0, segment, member.to_owned())).exec(transaction).await?;
+                continue;
+            };
+            match row_of(board, segment, member, state, partition, seq) {
+                Ok(row) if has_moved => moved.push(row.into_active_model()),
+                Ok(row) => changed.push(row.into_active_model()),
+                Err(error) => {
+                    tracing::error!(board = %no, member, %error, "a row of standing cannot be written; rebuild the board")
+                }
+            }
+        }
+    }
+    // A partition that is named in an update costs SQLite's index twice as much, though it stays the same.
+    insert_chunked::<Entity, _>(
+        transaction,
+        changed,
+        Some(replacing([Column::Score, Column::RankKey, Column::Seq])),
+    )
+    .await?;
+    insert_chunked::<Entity, _>(transaction, moved, Some(replace())).await
+}
+
+/// The rows that a member's whole history adds up to, as of a commit that the transaction has.
+///
+/// # Errors
+/// What SQL says.
+pub async fn recompute(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    board: &Board,
+    member: &str,
+    seq: u64,
+) -> Result<Vec<Model>, DbErr> {
+    let states = refold(transaction, partition, board, member).await?;
+    let mut rows = vec![];
+    for (segment, state) in states {
+        match row_of(board, segment, member, state, partition, seq) {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                tracing::error!(board = %board.no, member, %error, "a row of standing cannot be written; look at the member's rows of score_event");
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// What a member's whole history adds up to, by segment: the archived part, and what came after it. The transaction holds the partition's cursor, so
+/// nothing is archived meanwhile.
+async fn refold(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    board: &Board,
+    member: &str,
+) -> Result<Vec<(String, State)>, DbErr> {
+    let mark = archive_mark::of(transaction, board.no, partition).await?;
+    let archived = archived_entry::of_members(transaction, &mark, [member]).await?;
+    let rows = score_event::history_of(board, member)
+        .filter(score_event::Column::Seq.gt(mark.archived_seq))
+        .all(transaction)
+        .await?;
+    let voided = rows.iter().filter_map(score_event::Model::voids).collect();
+    let mut replay = Replay::without(voided, 0).only([Window::All]);
+    let mut fold = || -> ranking::Result<()> {
+        let id = MemberId::new(member)?;
+        for row in archived.values() {
+            if let Some(state) = row.state() {
+                replay.begin_with(board, &id, &row.segment, state);
+            }
+        }
+        for row in &rows {
+            replay.apply(board, row.place()?, &row.to_ranking()?)?;
+        }
+        Ok(())
+    };
+    if let Err(error) = fold() {
+        tracing::error!(board = %board.no, member, %error, "a history cannot be folded; look at its rows of score_event");
+    }
+    Ok(replay.into_states(Window::All))
+}
+
+/// Rows by board and member.
+pub(crate) type Loaded = HashMap<(BoardNo, String), Vec<Model>>;
+
+/// The rows of the members that events are of.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn load(
+    transaction: &DatabaseTransaction,
+    events: &[(u64, &Event)],
+) -> Result<Loaded, DbErr> {
+    let mut by_board: BTreeMap<BoardNo, BTreeSet<&str>> = BTreeMap::new();
+    for (_, event) in events {
+        let members = by_board.entry(event.board).or_default();
+        members.insert(event.member.as_str());
+    }
+    let mut rows = Loaded::new();
+    for (no, members) in by_board {
+        let members: Vec<&str> = members.into_iter().collect();
+        for chunk in members.chunks(MEMBERS_MAX) {
+            let of_them = Condition::all()
+                .add(Column::BoardNo.eq(no.0))
+                .add(Column::Member.is_in(chunk.iter().copied()));
+            for row in Entity::find().filter(of_them).all(transaction).await? {
+                rows.entry((no, row.member.clone())).or_default().push(row);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn row_of(
+    board: &Board,
+    segment: String,
+    member: &str,
+    state: State,
+    partition: Partition,
+    seq: u64,
+) -> ranking::Result<Model> {
+    Ok(Model {
+        board_no: board.no.0,
+        segment,
+        member: member.to_owned(),
+        score: state.score,
+        rank_key: board.rules.key(Window::All, &Period::all(), state)?.to_i64(),
+        partition: partition.0.into(),
+        seq: seq as i64,
+    })
+}

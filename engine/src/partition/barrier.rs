@@ -1,0 +1,155 @@
+//! The two ends of a change to a board: a partition learns of it by a commit, and keys that nobody reads any more go by commits.
+
+use ranking::board::Board;
+use ranking::board_mark::BoardMark;
+use ranking::id::{BoardNo, Partition};
+use ranking::store::write::Writes;
+use tokio::time::{Duration, Instant};
+
+use crate::deployment::Deployment;
+use crate::partition::change::{Change, Proposal, carry_out};
+use entity::error::Result;
+
+/// How many keys one commit drops.
+const KEYS_MAX: usize = 500;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Says in a partition what became of a board: from that commit on, whoever writes without knowing of it is refused.
+///
+/// # Errors
+/// `BoardGone` where the partition knows of something later; `BoardHeld` where the board is held; else what the stores say.
+pub(crate) async fn mark(
+    deployment: &Deployment,
+    partition: Partition,
+    no: BoardNo,
+    mark: BoardMark,
+) -> Result<()> {
+    let mut marking = Marking { no, mark };
+    let deadline = Instant::now() + COMMIT_TIMEOUT;
+    carry_out(deployment, partition, &mut marking, deadline).await?;
+    Ok(())
+}
+
+/// Drops the keys that a partition has of a board and `is_meant` names; nobody writes to them any more. The names are looked up once, as that
+/// takes long where there are many keys.
+///
+/// # Errors
+/// What the stores say.
+pub(crate) async fn drop_keys(
+    deployment: &Deployment,
+    partition: Partition,
+    board: &Board,
+    is_meant: impl Fn(&str) -> bool + Send + Sync,
+) -> Result<()> {
+    let mut keys = deployment.store.board_keys(partition, board.no).await?;
+    keys.retain(|key| is_meant(key));
+    drop_listed(deployment, partition, board.no, &keys).await
+}
+
+/// Drops some keys that a partition has of a board.
+///
+/// # Errors
+/// What the stores say.
+pub(crate) async fn drop_listed(
+    deployment: &Deployment,
+    partition: Partition,
+    no: BoardNo,
+    keys: &[String],
+) -> Result<()> {
+    for keys in keys.chunks(KEYS_MAX) {
+        let mut dropping = Dropping { no, keys };
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        carry_out(deployment, partition, &mut dropping, deadline).await?;
+    }
+    Ok(())
+}
+
+/// Makes a commit that changes nothing: whoever looked at the partition before it has to look again.
+///
+/// # Errors
+/// What the stores say.
+pub(crate) async fn pass(deployment: &Deployment, partition: Partition, no: BoardNo) -> Result<()> {
+    let mut passing = Dropping { no, keys: &[] };
+    let deadline = Instant::now() + COMMIT_TIMEOUT;
+    carry_out(deployment, partition, &mut passing, deadline).await?;
+    Ok(())
+}
+
+struct Marking {
+    no: BoardNo,
+    mark: BoardMark,
+}
+
+impl Change for Marking {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let (known, proposal) = look(deployment, partition, self.no).await?;
+        let is_later = match (known, self.mark) {
+            (_, BoardMark::Deleted) => false,
+            (BoardMark::Deleted, _) => true,
+            (BoardMark::Generation(known), BoardMark::Generation(mark)) => known > mark,
+            (BoardMark::Held(_), _) | (_, BoardMark::Held(_)) => {
+                return Err(ranking::Error::BoardHeld.into());
+            }
+        };
+        if is_later {
+            return Err(ranking::Error::BoardGone.into());
+        }
+        let mut writes = Writes::default();
+        writes.mark_board(deployment.store.keys(), partition, self.no, self.mark);
+        Ok(if known == self.mark {
+            proposal
+        } else {
+            proposal.writing(writes, deployment.clock.now_ms())
+        })
+    }
+}
+
+struct Dropping<'a> {
+    no: BoardNo,
+    keys: &'a [String],
+}
+
+impl Change for Dropping<'_> {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let (_, proposal) = look(deployment, partition, self.no).await?;
+        let mut writes = Writes::default();
+        for key in self.keys {
+            writes.drop_key(key);
+        }
+        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+    }
+}
+
+/// What a partition knows of a board, and a proposal that changes nothing.
+pub(crate) async fn look(
+    deployment: &Deployment,
+    partition: Partition,
+    no: BoardNo,
+) -> Result<(BoardMark, Proposal<()>)> {
+    let after_all = u64::MAX - 1;
+    let tail = deployment.store.tail(partition, after_all, 1, no, &[], None).await?;
+    let proposal = Proposal { head: tail.head, log_len: 0, commit: None, outcome: () };
+    Ok((tail.board, proposal))
+}
+
+impl Proposal<()> {
+    /// The proposal with a commit of these writes, which brings no event.
+    pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
+        let commit = self.head.next(entity::random_id(), now_ms, vec![]);
+        Self { commit: Some((commit, writes)), ..self }
+    }
+}

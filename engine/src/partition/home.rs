@@ -1,0 +1,213 @@
+//! The history of those who are in a partition of a board: since the board had other numbers of shards, parts of it lie in other partitions.
+
+use std::collections::{BTreeSet, HashSet};
+
+use futures::TryStreamExt;
+use ranking::board::Board;
+use ranking::commit::{Event, EventPlace};
+use ranking::id::{MemberId, Partition};
+use ranking::seen::{ELSEWHERE, seen_entry};
+use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
+
+use crate::deployment::Deployment;
+use entity::blocks::Columns;
+use entity::error::Result;
+use entity::history::{commit, score_event};
+
+/// How many rows are read from SQL at once.
+const ROWS_MAX: u64 = 10_000;
+
+/// Gives the events of those who are in a partition of a board, each member's in their order: of each layout and partition where some of them lie, up to
+/// the seq that `through` says.
+///
+/// # Errors
+/// What SQL says; what `take` says.
+pub(crate) async fn each_event(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    through: impl Fn(usize, Partition) -> i64,
+    mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
+) -> Result<()> {
+    let partitions = deployment.store.partitions();
+    for (layout, home) in partitions.homes(board, partition) {
+        let mut last = (0, 0);
+        loop {
+            let rows = score_event::page_after(home, last, ROWS_MAX)
+                .filter(score_event::Column::BoardNo.eq(board.no.0))
+                .filter(score_event::Column::Seq.lte(through(layout, home)))
+                .filter(of_layout(board, layout))
+                .all(&deployment.db)
+                .await?;
+            let Some(row) = rows.last() else { break };
+            last = (row.seq, row.event_index);
+            for row in rows {
+                let event = row.to_ranking()?;
+                if !board.has_moved() || partitions.of_member(board, &event.member) == partition {
+                    take(row.place()?, &event)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The condition that an event is of a layout of its board.
+fn of_layout(board: &Board, layout: usize) -> Condition {
+    use score_event::Column::Generation;
+    let generations = board.generations_of(layout);
+    let is_of = || {
+        Condition::all().add(Generation.gte(generations.start)).add(Generation.lt(generations.end))
+    };
+    let none = Condition::all();
+    if board.has_moved() { is_of() } else { none }
+}
+
+/// The condition that an event of somebody who is in a partition came up to a seq of it: all of former layouts did.
+pub(crate) fn up_to(board: &Board, partition: Partition, seq: i64) -> Condition {
+    use score_event::Column::{Generation, Partition as In, Seq};
+    let present = Condition::all().add(In.eq(i32::from(partition.0))).add(Seq.lte(seq));
+    let since = board.has_moved().then(|| board.layout_since());
+    Condition::any().add(present).add_option(since.map(|since| Generation.lt(since)))
+}
+
+/// Whether an event of somebody came up to a seq of the partition that he is in.
+pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq: u64) -> bool {
+    place.seq <= seq || board.layout_of(event.generation) < board.layout()
+}
+
+/// Gives the all-time rows, each as segment, member and rank key, of those who are in a partition of a board that moved: the rows may still name the one that they were in before.
+///
+/// # Errors
+/// What SQL says; what `take` says.
+pub(crate) async fn each_standing(
+    deployment: &Deployment,
+    board: &Board,
+    partition: Partition,
+    mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
+) -> Result<()> {
+    let partitions = deployment.store.partitions();
+    let homes = partitions.homes(board, partition);
+    let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
+    for home in homes {
+        let mut blocks =
+            Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&deployment.db);
+        while let Some(block) = blocks.try_next().await? {
+            for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
+                if partitions.of_member(board, &MemberId::new(member)?) == partition {
+                    take(segment, member, key)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An event id that a home accepted, as the partition that its member is in now is to remember it.
+#[derive(Debug, Clone)]
+pub(crate) struct Remembered {
+    /// Whose.
+    pub(crate) member: MemberId,
+    /// Where the member is now.
+    pub(crate) there: Partition,
+    /// The bucket of its acceptance.
+    pub(crate) bucket: i64,
+    /// Its field and value in a seen hash.
+    pub(crate) entry: (String, String),
+}
+
+/// The event ids that a home accepted for a board in a layout since an instant, but for those of voided events: page by page, in their order.
+pub(crate) struct SeenPages<'a> {
+    deployment: &'a Deployment,
+    board: &'a Board,
+    layout: usize,
+    home: Partition,
+    voided: &'a HashSet<EventPlace>,
+    since_ms: i64,
+    /// Where the next page begins; `None` before the first one.
+    last: Option<(i64, i32)>,
+}
+
+impl<'a> SeenPages<'a> {
+    /// Nothing read yet.
+    pub(crate) fn new(
+        deployment: &'a Deployment,
+        board: &'a Board,
+        (layout, home): (usize, Partition),
+        voided: &'a HashSet<EventPlace>,
+        since_ms: i64,
+    ) -> Self {
+        Self { deployment, board, layout, home, voided, since_ms, last: None }
+    }
+
+    /// The next ones; `None` at the end.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Remembered>>> {
+        let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
+        let after = match self.last {
+            Some(last) => last,
+            None => match first_seq_since(db, self.home, self.since_ms).await? {
+                Some(first_seq) => (first_seq - 1, i32::MAX),
+                None => return Ok(None),
+            },
+        };
+        let rows = score_event::page_after(self.home, after, ROWS_MAX)
+            .filter(score_event::Column::BoardNo.eq(self.board.no.0))
+            .filter(score_event::Column::EventId.is_not_null())
+            .filter(of_layout(self.board, self.layout))
+            .all(db)
+            .await?;
+        let (Some(first), Some(end)) = (rows.first(), rows.last()) else {
+            return Ok(None);
+        };
+        self.last = Some((end.seq, end.event_index));
+        let accepted = commit::accepted_at_ms(db, self.home, first.seq, end.seq).await?;
+        let mut seen = vec![];
+        for row in rows {
+            let at_ms = accepted.get(&row.seq);
+            let at_ms = at_ms.filter(|&&at_ms| at_ms > self.since_ms);
+            let (Some(&at_ms), false) = (at_ms, self.voided.contains(&row.place()?)) else {
+                continue;
+            };
+            let event = row.to_ranking()?;
+            let there = partitions.of_member(self.board, &event.member);
+            let seq = seq_there(row.seq as u64, self.home, there);
+            if let Some(entry) = seen_entry(&event, at_ms, seq) {
+                seen.push(Remembered {
+                    member: event.member,
+                    there,
+                    bucket: self.deployment.dedup.bucket(at_ms),
+                    entry,
+                });
+            }
+        }
+        Ok(Some(seen))
+    }
+}
+
+/// The first commit of a partition that was accepted after an instant; `None` where none was.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn first_seq_since(
+    db: &impl ConnectionTrait,
+    partition: Partition,
+    since_ms: i64,
+) -> Result<Option<i64>> {
+    let first: Option<Option<i64>> = commit::Entity::find()
+        .select_only()
+        .column_as(commit::Column::Seq.min(), "seq")
+        .filter(commit::Column::Partition.eq(i32::from(partition.0)))
+        .filter(commit::Column::AcceptedAtMs.gt(since_ms))
+        .into_tuple()
+        .one(db)
+        .await?;
+    Ok(first.flatten())
+}
+
+/// The seq that a partition notes of an event id that a home of its members accepted.
+pub(crate) fn seq_there(seq: u64, home: Partition, there: Partition) -> u64 {
+    if home == there { seq } else { ELSEWHERE }
+}

@@ -1,0 +1,346 @@
+//! The persister: a partition's log into SQL, exactly once, whoever runs it and however often.
+//!
+//! One transaction moves the cursor from exactly where it was (run id included), and writes the commits, their events,
+//! the members that came into being, the all-time standings, and what it corrects of sealed ones. Whoever loses the race for the cursor changes nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ranking::board::Board;
+use ranking::commit::{Commit, Event, EventKind};
+use ranking::id::{BoardNo, Partition};
+use ranking::store::Store;
+use ranking::store::write::LogRead;
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
+    IntoActiveModel, QueryFilter, TransactionTrait,
+};
+
+use crate::deployment::Deployment;
+use crate::partition::all_time_rows;
+use crate::seal::correction;
+use crate::seal::correction::Source;
+use entity::error::{Error, Result, is_refused_content};
+use entity::history::{commit, dead_letter, log_cursor, score_event};
+use entity::sql::insert_chunked;
+use entity::{board, member};
+
+/// How many commits one transaction takes.
+const COMMITS_MAX: usize = 1000;
+
+/// How many commits are read from a log at first: each may have a thousand events, or one.
+const COMMITS_AT_FIRST: usize = 8;
+
+/// How many events one transaction takes, unless a single commit has more.
+const EVENTS_MAX: usize = 5000;
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The log had nothing that SQL did not have.
+    Level {
+        /// The head's seq.
+        seq: u64,
+    },
+    /// Commits were written; there may be more.
+    Wrote {
+        /// The seq of the last one written.
+        seq: u64,
+        /// The seq of the head when the log was read.
+        head: u64,
+    },
+    /// Another persister moved the cursor first.
+    Beaten,
+}
+
+/// Events that SQL refuses, by (seq, index), and why.
+type Refused = BTreeMap<(u64, usize), String>;
+
+/// Writes what a partition's log has after the cursor, one transaction's worth, then trims the log.
+///
+/// # Errors
+/// `NotLevel` where the log does not lead on from the cursor on this run of Redis; else what the stores say.
+pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Progress> {
+    let Deployment { db, store, .. } = deployment;
+    let not_level = || Error::Ranking(ranking::Error::NotLevel(partition.0));
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
+        .one(db)
+        .await?
+        .ok_or_else(not_level)?;
+    let log = read_log(store, partition, cursor.seq as u64).await?;
+    if log.head.run_id != cursor.run_id {
+        return Err(not_level());
+    }
+    if log.commits.is_empty() {
+        let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
+        return if level { Ok(Progress::Level { seq: log.head.seq }) } else { Err(not_level()) };
+    }
+    let commits = one_transaction(log.commits);
+    if !descends(&cursor, &commits) {
+        return Err(not_level());
+    }
+    let Some(seq) = persist_commits(deployment, partition, &cursor, &commits).await? else {
+        return Ok(Progress::Beaten);
+    };
+    store.trim(partition, &cursor.run_id, seq).await?;
+    Ok(Progress::Wrote { seq, head: log.head.seq })
+}
+
+/// Reads as much of a log as one transaction takes, and not much more.
+async fn read_log(store: &Store, partition: Partition, seq: u64) -> Result<LogRead> {
+    let mut count = COMMITS_AT_FIRST;
+    let mut log = store.log_after(partition, seq, count).await?;
+    let mut read = log.commits.len();
+    while let Some(last) = log.commits.last()
+        && read == count
+        && log.commits.len() < COMMITS_MAX
+        && events_of(&log.commits) < EVENTS_MAX
+    {
+        count *= 4;
+        let more = store.log_after(partition, last.seq, count).await?;
+        read = more.commits.len();
+        log.head = more.head;
+        log.commits.extend(more.commits);
+    }
+    Ok(log)
+}
+
+fn events_of(commits: &[Commit]) -> usize {
+    commits.iter().map(|commit| commit.events.len()).sum()
+}
+
+/// Writes commits that descend from the cursor. Where SQL refuses content, the commits are halved until the events at fault are found;
+/// those go to the dead letters and the rest goes on.
+/// Says the seq of the last commit written, which may not be the last one given; `None` where another persister moved the cursor first.
+///
+/// # Errors
+/// What SQL says, refused content excepted.
+pub(crate) async fn persist_commits(
+    deployment: &Deployment,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commits: &[Commit],
+) -> Result<Option<u64>> {
+    let mut refused = Refused::new();
+    let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
+    let boards = board::some(&deployment.db, numbers.collect()).await?;
+    let mut part = commits;
+    loop {
+        match write(deployment, partition, cursor, part, &boards, &refused).await {
+            Ok(true) => return Ok(part.last().map(|commit| commit.seq)),
+            Ok(false) => return Ok(None),
+            Err(error) if !is_refused_content(&error) => return Err(error.into()),
+            Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
+            Err(error) => {
+                let before = refused.len();
+                find_refused(deployment, partition, cursor, &part[0], &boards, &mut refused)
+                    .await?;
+                if refused.len() == before {
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+}
+
+/// Tries every event of a commit alone, each in a transaction that is rolled back.
+async fn find_refused(
+    deployment: &Deployment,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commit: &Commit,
+    boards: &HashMap<BoardNo, Board>,
+    refused: &mut Refused,
+) -> Result<()> {
+    for (index, event) in commit.events.iter().enumerate() {
+        let alone = Commit { events: vec![event.clone()], ..commit.clone() };
+        let transaction = deployment.db.begin().await?;
+        let tried = write_into(
+            &transaction,
+            partition,
+            cursor,
+            std::slice::from_ref(&alone),
+            boards,
+            &Refused::new(),
+        )
+        .await;
+        transaction.rollback().await?;
+        match tried {
+            Err(error) if is_refused_content(&error) => {
+                tracing::error!(%partition, seq = commit.seq, index, %error, "SQL refuses an event; it goes to the dead letters");
+                refused.insert((commit.seq, index), error.to_string());
+            }
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn write(
+    deployment: &Deployment,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commits: &[Commit],
+    boards: &HashMap<BoardNo, Board>,
+    refused: &Refused,
+) -> Result<bool, DbErr> {
+    let transaction = deployment.db.begin().await?;
+    if write_into(&transaction, partition, cursor, commits, boards, refused).await? {
+        transaction.commit().await?;
+        return Ok(true);
+    }
+    transaction.rollback().await?;
+    Ok(false)
+}
+
+/// Whether the cursor was where it should be; if so everything is in the transaction.
+async fn write_into(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    cursor: &log_cursor::Model,
+    commits: &[Commit],
+    boards: &HashMap<BoardNo, Board>,
+    refused: &Refused,
+) -> Result<bool, DbErr> {
+    let Some(last) = commits.last() else {
+        return Ok(true);
+    };
+    // The cursor first: it takes SQLite's one write lock at once, and a row lock elsewhere.
+    let moved = log_cursor::Entity::update_many()
+        .set(log_cursor::ActiveModel {
+            seq: Set(last.seq as i64),
+            commit_id: Set(last.id.clone()),
+            ..Default::default()
+        })
+        .filter(is_still(cursor))
+        .exec(transaction)
+        .await?;
+    if moved.rows_affected != 1 {
+        return Ok(false);
+    }
+    let rows: Vec<_> = commits
+        .iter()
+        .map(|commit| {
+            commit::Model {
+                partition: partition.0.into(),
+                seq: commit.seq as i64,
+                id: commit.id.clone(),
+                parent: commit.parent.clone(),
+                accepted_at_ms: commit.accepted_at_ms,
+                events: commit.events.len() as i32,
+            }
+            .into_active_model()
+        })
+        .collect();
+    insert_chunked::<commit::Entity, _>(transaction, rows, None).await?;
+    write_events(transaction, partition, commits, boards, refused).await?;
+    Ok(true)
+}
+
+async fn write_events(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    commits: &[Commit],
+    boards: &HashMap<BoardNo, Board>,
+    refused: &Refused,
+) -> Result<(), DbErr> {
+    let (mut events, mut members, mut dead) = (vec![], BTreeMap::new(), vec![]);
+    let mut taken: Vec<(u64, &Event)> = vec![];
+    let mut unwritten: Vec<(u64, &Event)> = vec![];
+    for commit in commits {
+        for (index, event) in commit.events.iter().enumerate() {
+            // The board was deleted: its history is gone, and so is what was in flight.
+            if !boards.contains_key(&event.board) {
+                continue;
+            }
+            if let EventKind::Void { target } = event.kind
+                && dead_letter::void(transaction, target).await?
+            {
+                // History has neither the one nor the other; what was sealed has the one.
+                unwritten.push((commit.seq, event));
+                continue;
+            }
+            if let Some(reason) = refused.get(&(commit.seq, index)) {
+                dead.push(dead_letter(partition, commit, index, reason));
+                continue;
+            }
+            members.entry(event.member.as_str()).or_insert(commit.accepted_at_ms);
+            events.push(
+                score_event::Model::of_event(partition, commit.seq, index, event)
+                    .into_active_model(),
+            );
+            taken.push((commit.seq, event));
+        }
+    }
+    let rows = all_time_rows::load(transaction, &taken).await?;
+    // Who has a row of standings has one of members.
+    for (_, member) in rows.keys() {
+        members.remove(member.as_str());
+    }
+    let members = members.into_iter().map(|(key, created_at_ms)| member::ActiveModel {
+        key: Set(key.to_owned()),
+        name: Set(None),
+        name_folded: Set(None),
+        region: Set(None),
+        created_at_ms: Set(created_at_ms),
+    });
+    let known =
+        OnConflict::column(member::Column::Key).do_nothing_on([member::Column::Key]).to_owned();
+    insert_chunked::<member::Entity, _>(transaction, members.collect(), Some(known)).await?;
+    insert_chunked::<score_event::Entity, _>(transaction, events, None).await?;
+    insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
+    all_time_rows::fold_onto(transaction, partition, &taken, rows, boards).await?;
+    taken.append(&mut unwritten);
+    correction::correct(transaction, partition, &taken, Source::History, boards).await
+}
+
+fn dead_letter(
+    partition: Partition,
+    commit: &Commit,
+    index: usize,
+    reason: &str,
+) -> dead_letter::ActiveModel {
+    let alone = Commit { events: vec![commit.events[index].clone()], ..commit.clone() };
+    dead_letter::ActiveModel {
+        partition: Set(partition.0.into()),
+        seq: Set(commit.seq as i64),
+        event_index: Set(index as i32),
+        payload: Set(alone.to_log()),
+        reason: Set(reason.to_owned()),
+        state: Set("PENDING".to_owned()),
+        created_at_ms: Set(entity::now_ms()),
+    }
+}
+
+/// The condition that the cursor is still exactly that.
+pub fn is_still(cursor: &log_cursor::Model) -> Condition {
+    use log_cursor::Column::{CommitId, Epoch, Partition, RunId, Seq};
+    Condition::all()
+        .add(Partition.eq(cursor.partition))
+        .add(RunId.eq(&cursor.run_id))
+        .add(Seq.eq(cursor.seq))
+        .add(CommitId.eq(&cursor.commit_id))
+        .add(Epoch.eq(cursor.epoch))
+}
+
+/// Whether commits lead on from the cursor, each the parent of the next.
+pub(crate) fn descends(cursor: &log_cursor::Model, commits: &[Commit]) -> bool {
+    let (mut seq, mut id) = (cursor.seq as u64, cursor.commit_id.as_str());
+    commits.iter().all(|commit| {
+        let next = commit.seq == seq + 1 && commit.parent == id;
+        (seq, id) = (commit.seq, &commit.id);
+        next
+    })
+}
+
+pub(crate) fn one_transaction(mut commits: Vec<Commit>) -> Vec<Commit> {
+    let mut events = 0;
+    let fits = commits.iter().take_while(|commit| {
+        events += commit.events.len();
+        events <= EVENTS_MAX
+    });
+    let count = fits.count().max(1);
+    commits.truncate(count.min(COMMITS_MAX));
+    commits
+}

@@ -1,0 +1,517 @@
+//! Recovery: a partition of Redis that is not level (restart, failover, flush, old backup) brought level with SQL.
+//!
+//! What SQL has is never lost. What only Redis had is lost with it; what of it is still in a log that leads on from SQL's
+//! cursor is written to SQL first. The head is set last: until then nobody writes, and reads say that the partition waits.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use ranking::board::Board;
+use ranking::board_mark::BoardMark;
+use ranking::commit::ROOT_COMMIT;
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::replay::Replay;
+use ranking::roll::RollMark;
+use ranking::seal::{NEVER_MS, SealMark, SealName};
+use ranking::seen::seen_entry;
+use ranking::store::recovery::{Found, Recovery};
+use ranking::store::stage::Stages;
+use ranking::store::write::Writes;
+use ranking::submission::StandingsChange;
+use ranking::window::{Period, Window};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+use tokio::time::sleep;
+
+use crate::deployment::Deployment;
+use crate::partition::home;
+use crate::partition::home::SeenPages;
+use crate::partition::persist::{Progress, is_still, one_transaction, persist, persist_commits};
+use entity::blocks::Columns;
+use entity::board;
+use entity::board::reshard::Step;
+use entity::error::{Error, Result};
+use entity::history::{commit, log_cursor, score_event};
+
+/// How many rows are read from SQL at once.
+const ROWS_MAX: u64 = 10_000;
+
+/// How often the right to recover is renewed.
+const RENEWAL: Duration = Duration::from_secs(2);
+
+/// How many standings one step puts in place.
+const STEP_STANDINGS: usize = 500;
+
+/// Brings a partition level with SQL; nothing where it is level. Where somebody else is at it, it waits a moment: ask again.
+///
+/// # Errors
+/// What the stores say; the partition then stays closed, and the next one to notice tries again.
+pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()> {
+    let token = entity::random_id();
+    let Some(recovery) = deployment.store.begin_recovery(partition, &token).await? else {
+        // Somebody is at it.
+        sleep(Duration::from_millis(20)).await;
+        return Ok(());
+    };
+    let recovered = tokio::select! {
+        recovered = make_level(deployment, partition, &recovery) => recovered,
+        lost = keep(&recovery) => lost,
+    };
+    if recovered.is_err() {
+        // The next one to notice need not wait until the right to recover expires.
+        let _ = recovery.abandon().await;
+    }
+    recovered
+}
+
+async fn make_level(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+) -> Result<()> {
+    loop {
+        let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
+        let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+        let (seq, tip) = tip(&cursor, &found);
+        match &found.head {
+            Some(head)
+                if (head.seq, &head.commit) == (seq, &tip) && head.run_id == recovery.run_id() =>
+            {
+                return Ok(recovery.abandon().await?);
+            }
+            // Nobody can have moved a head of an earlier run.
+            Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
+                tracing::debug!(%partition, seq, "Redis restarted with all it had");
+                return Ok(recovery.finish(seq, &tip).await?);
+            }
+            // A persister may have moved the cursor, and trimmed the log to it, between the two looks.
+            _ if accept_run(deployment, partition, recovery.run_id()).await? != cursor => {}
+            _ => return rebuild(deployment, partition, recovery).await,
+        }
+    }
+}
+
+/// Keeps the right to recover while the recovery itself is busy elsewhere.
+async fn keep(recovery: &Recovery) -> Result<()> {
+    loop {
+        sleep(RENEWAL).await;
+        recovery.renew().await?;
+    }
+}
+
+/// Persists a partition's log until SQL has all that was in it at the start, recovering the partition where it is not level. Says up to
+/// which seq SQL has it. It ends however fast others write.
+///
+/// # Errors
+/// What the stores say.
+pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64> {
+    let mut goal = None;
+    loop {
+        match Box::pin(persist(deployment, partition)).await {
+            Ok(Progress::Level { seq }) => return Ok(seq),
+            Ok(Progress::Wrote { seq, head }) if seq >= *goal.get_or_insert(head) => {
+                return Ok(seq);
+            }
+            Ok(Progress::Wrote { .. } | Progress::Beaten) => {}
+            Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
+                goal = None;
+                recover(deployment, partition).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// As [`settle`], up to a seq that the partition had.
+///
+/// # Errors
+/// As [`settle`]; `Overtaken` where Redis has gone back behind that seq.
+pub async fn settle_to(deployment: &Deployment, partition: Partition, seq: u64) -> Result<()> {
+    if settle(deployment, partition).await? < seq {
+        return Err(Error::Overtaken(format!(
+            "Redis lost commits of partition {partition} and was recovered"
+        )));
+    }
+    Ok(())
+}
+
+/// Makes the run id that is there now the one whose commits SQL accepts: from here no persister of an earlier run can write.
+async fn accept_run(
+    deployment: &Deployment,
+    partition: Partition,
+    run_id: &str,
+) -> Result<log_cursor::Model> {
+    loop {
+        let id = i32::from(partition.0);
+        let Some(cursor) = log_cursor::Entity::find_by_id(id).one(&deployment.db).await? else {
+            let first = log_cursor::ActiveModel {
+                partition: Set(id),
+                run_id: Set(run_id.to_owned()),
+                seq: Set(0),
+                commit_id: Set(ROOT_COMMIT.to_owned()),
+                epoch: Set(0),
+            };
+            let insert = log_cursor::Entity::insert(first)
+                .on_conflict_do_nothing_on([log_cursor::Column::Partition]);
+            insert.exec_without_returning(&deployment.db).await?;
+            continue;
+        };
+        if cursor.run_id == run_id {
+            return Ok(cursor);
+        }
+        log_cursor::Entity::update_many()
+            .set(log_cursor::ActiveModel { run_id: Set(run_id.to_owned()), ..Default::default() })
+            .filter(is_still(&cursor))
+            .exec(&deployment.db)
+            .await?;
+    }
+}
+
+/// Moves the cursor's epoch on, by compare-and-set: whoever read the cursor before it cannot write any more.
+async fn begin_epoch(deployment: &Deployment, partition: Partition, run_id: &str) -> Result<()> {
+    loop {
+        let cursor = accept_run(deployment, partition, run_id).await?;
+        let next = log_cursor::ActiveModel { epoch: Set(cursor.epoch + 1), ..Default::default() };
+        let moved = log_cursor::Entity::update_many()
+            .set(next)
+            .filter(is_still(&cursor))
+            .exec(&deployment.db)
+            .await?;
+        if moved.rows_affected == 1 {
+            return Ok(());
+        }
+    }
+}
+
+fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
+    found.descendants.last().map_or_else(
+        || (cursor.seq as u64, cursor.commit_id.clone()),
+        |commit| (commit.seq, commit.id.clone()),
+    )
+}
+
+/// Loads the whole partition from SQL.
+async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recovery) -> Result<()> {
+    // The head goes first: from here nobody commits, and no persister begins.
+    recovery.close().await?;
+    // One that has begun may still end. The next epoch waits for it, or makes it fail.
+    begin_epoch(deployment, partition, recovery.run_id()).await?;
+    let cursor = loop {
+        let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
+        let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+        if found.descendants.is_empty() {
+            break cursor;
+        }
+        persist_commits(deployment, partition, &cursor, &one_transaction(found.descendants))
+            .await?;
+    };
+    if cursor.seq > 0 {
+        tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
+    }
+    recovery.clear().await?;
+    // Once: what is not loaded as it is sealed has to be marked so.
+    let rows = board::Entity::find().all(&deployment.db).await?;
+    load_marks(deployment, partition, recovery, &rows, cursor.seq as u64).await?;
+    let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
+    let boards = board::rules_of(living.collect())?;
+    let now_ms = last_known_ms(deployment, &cursor).await?;
+    let standings = load_standings(deployment, partition, &boards, now_ms).await?;
+    let rolled: BTreeSet<_> = standings
+        .iter()
+        .filter(|change| change.id.window.rolling().is_some())
+        .map(|change| (change.id.board, change.id.series(), change.id.window))
+        .collect();
+    let stages = deployment.store.stages(partition, entity::random_id()).await?;
+    let put = put_standings(deployment, partition, recovery, &stages, standings).await;
+    // What is left expires anyway.
+    let _ = stages.discard().await;
+    put?;
+    let keys = deployment.store.keys();
+    let mut writes = Writes::default();
+    for (no, series, window) in rolled {
+        let Some(board) = boards.get(&no) else {
+            continue;
+        };
+        let begun_ms = window.period_at(now_ms, &board.rules.zone)?.present_from_ms;
+        let mark = RollMark { begun_ms, is_ready: true };
+        writes.mark_roll(keys, partition, no, &series, mark);
+    }
+    recovery.apply(&writes).await?;
+    load_seen(deployment, partition, recovery, &boards).await?;
+    let moved = boards.values().filter(|board| board.has_moved());
+    for board in moved {
+        load_seen_of(deployment, partition, recovery, board).await?;
+    }
+    Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?)
+}
+
+/// Loads standings beside their places, and puts them there while the right to recover is held.
+async fn put_standings(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+    stages: &Stages,
+    standings: Vec<StandingsChange>,
+) -> Result<()> {
+    let keys = deployment.store.keys();
+    let (mut writes, mut staged) = (Writes::default(), vec![]);
+    for change in standings {
+        let StandingsChange { id, entries, .. } = change;
+        let members = entries.into_iter();
+        let entries: Vec<(MemberId, RankKey)> =
+            members.filter_map(|(member, key)| Some((member, key?))).collect();
+        let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
+        let stage = stages.load(&id, entries.len(), entry).await?;
+        writes.swap_in(&stage, &keys.standings(partition, &id));
+        writes.note_period(keys, partition, &id, change.present_from_ms);
+        staged.push(stage);
+        if staged.len() == STEP_STANDINGS {
+            recovery.apply(&std::mem::take(&mut writes)).await?;
+            staged.drain(..).for_each(|stage| stages.forget(&stage));
+        }
+    }
+    recovery.apply(&writes).await?;
+    staged.iter().for_each(|stage| stages.forget(stage));
+    Ok(())
+}
+
+/// The present, as far as a partition's history may know of it: another clock may have been ahead of this one.
+async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> Result<i64> {
+    let key = (cursor.partition, cursor.seq);
+    let last = commit::Entity::find_by_id(key).one(&deployment.db).await?;
+    let last_ms = last.map_or(0, |commit| commit.accepted_at_ms);
+    Ok(deployment.clock.now_ms().max(last_ms))
+}
+
+/// The boards that were deleted, or are in a later generation than the first; the windows that are being sealed, or are.
+async fn load_marks(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+    rows: &[board::Model],
+    seq: u64,
+) -> Result<()> {
+    let keys = deployment.store.keys();
+    let mut writes = Writes::default();
+    for row in rows {
+        for window in row.window_rows()?.iter().filter(|_| row.deleted_at_ms.is_none()) {
+            let name = SealName {
+                board: BoardNo(row.no),
+                generation: window.since,
+                window: window.name.parse()?,
+            };
+            let sealed = window.sealed();
+            let mark = SealMark {
+                sealing_before_ms: sealed.sealing_before_ms,
+                dropped_before_ms: sealed.sealed_before_ms,
+                seq,
+            };
+            if sealed.sealing_before_ms > NEVER_MS {
+                writes.mark_seal(keys, partition, name, mark);
+            }
+        }
+        let no = BoardNo(row.no);
+        if row.deleted_at_ms.is_none()
+            && let Some(former) = row.to_ranking()?.layouts.former.last()
+        {
+            writes.mark_layout(keys, partition, no, former.before);
+        }
+        let reshard = row.reshard()?;
+        let is_held = reshard.is_some_and(|reshard| reshard.step == Step::Held);
+        if row.deleted_at_ms.is_none() && row.generation == 1 && !is_held {
+            continue;
+        }
+        let generation = row.generation.unsigned_abs();
+        let mark = match row.deleted_at_ms {
+            Some(_) => BoardMark::Deleted,
+            None if is_held => BoardMark::Held(generation + 1),
+            None => BoardMark::Generation(generation),
+        };
+        writes.mark_board(keys, partition, no, mark);
+    }
+    Ok(recovery.apply(&writes).await?)
+}
+
+/// The partition's entries: of `all` from the table of standings, of every other window from the events, in the order of keys.
+async fn load_standings(
+    deployment: &Deployment,
+    partition: Partition,
+    boards: &HashMap<BoardNo, Board>,
+    now_ms: i64,
+) -> Result<Vec<StandingsChange>> {
+    let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
+    let mut blocks =
+        Columns::of_standing(partition, None).with(&["rank_key", "board_no"]).read(&deployment.db);
+    while let Some(block) = blocks.try_next().await? {
+        for (segment, member, [key, no]) in block.rows(["rank_key", "board_no"])?.iter() {
+            let board = no.and_then(|no| boards.get(&BoardNo(no)));
+            if let Some(board) = board.filter(|board| !board.has_moved()) {
+                add_entry(&mut all_time, board, segment, member, key)?;
+            }
+        }
+    }
+    drop(blocks);
+    let moved = || boards.values().filter(|board| board.has_moved());
+    let mut voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
+    for board in moved() {
+        voided.extend(score_event::voided_on(&deployment.db, board.no).await?);
+        home::each_standing(deployment, board, partition, |segment, member, key| {
+            add_entry(&mut all_time, board, segment, member, key)
+        })
+        .await?;
+    }
+    let mut replay =
+        Replay::without(voided, now_ms).skipping_unfit().skipping_before(sealed_before_ms(boards));
+    // Archived events are of no period that is loaded, so that some of them may be gone does not matter.
+    let mut last = (0, 0);
+    loop {
+        let rows = score_event::page_after(partition, last, ROWS_MAX).all(&deployment.db).await?;
+        let Some(row) = rows.last() else { break };
+        last = (row.seq, row.event_index);
+        for row in rows {
+            let board = boards.get(&BoardNo(row.board_no));
+            if let Some(board) = board.filter(|board| !board.has_moved()) {
+                replay.apply(board, row.place()?, &row.to_ranking()?)?;
+            }
+        }
+    }
+    for board in moved() {
+        let all = |_, _| i64::MAX;
+        home::each_event(deployment, board, partition, all, |place, event| {
+            replay.apply(board, place, event)
+        })
+        .await?;
+    }
+    let all_time = all_time.into_iter().map(|(id, entries)| StandingsChange {
+        id,
+        present_from_ms: Period::all().present_from_ms,
+        entries,
+    });
+    let mut standings: Vec<StandingsChange> = all_time.collect();
+    standings.extend(replay.changes()?);
+    for change in &mut standings {
+        // Sorted, they go in twice as fast.
+        change.entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
+    }
+    Ok(standings)
+}
+
+/// Adds a row of `standing` to the entries.
+fn add_entry(
+    all_time: &mut BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>>,
+    board: &Board,
+    segment: &str,
+    member: &str,
+    key: Option<i64>,
+) -> ranking::Result<()> {
+    let key = RankKey::from_i64(key.unwrap_or(-1))?;
+    let entry = (MemberId::new(member)?, Some(key));
+    let id = StandingsId::all_time(board, segment.to_owned());
+    all_time.entry(id).or_default().push(entry);
+    Ok(())
+}
+
+/// Before which instant periods of windows are not made from events: those in the archive, and `all`, which may have lost events to files.
+fn sealed_before_ms(
+    boards: &HashMap<BoardNo, Board>,
+) -> impl Iterator<Item = ((BoardNo, Window), i64)> {
+    boards.values().flat_map(|board| {
+        let windows = board.added.iter();
+        windows
+            .map(|(&window, added)| ((board.no, window), added.sealed.sealed_before_ms))
+            .chain([((board.no, Window::All), i64::MAX)])
+    })
+}
+
+/// The event ids of a board that moved which are still within the dedup window.
+async fn load_seen_of(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+    board: &Board,
+) -> Result<()> {
+    let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
+    let voided = score_event::voided_on(&deployment.db, board.no).await?;
+    for home in deployment.store.partitions().homes(board, partition) {
+        let mut pages = SeenPages::new(deployment, board, home, &voided, since_ms);
+        while let Some(seen) = pages.next().await? {
+            let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
+            for seen in seen.into_iter().filter(|seen| seen.there == partition) {
+                buckets.entry(seen.bucket).or_default().push(seen.entry);
+            }
+            for (bucket, seen) in buckets {
+                let mut writes = Writes::default();
+                let key = deployment.store.keys().seen(partition, bucket);
+                writes.set_seen(&key, &seen, deployment.dedup);
+                recovery.apply(&writes).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The event ids that are still within the dedup window, but for those of boards that moved.
+async fn load_seen(
+    deployment: &Deployment,
+    partition: Partition,
+    recovery: &Recovery,
+    boards: &HashMap<BoardNo, Board>,
+) -> Result<()> {
+    let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
+    let voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
+    let mut last = 0;
+    loop {
+        use commit::Column::{AcceptedAtMs, Partition as In, Seq};
+        let of_time = Condition::all()
+            .add(In.eq(i32::from(partition.0)))
+            .add(AcceptedAtMs.gt(since_ms))
+            .add(Seq.gt(last));
+        let commits = commit::Entity::find()
+            .filter(of_time)
+            .order_by_asc(Seq)
+            .limit(100)
+            .all(&deployment.db)
+            .await?;
+        let (Some(first), Some(end)) = (commits.first(), commits.last()) else {
+            return Ok(());
+        };
+        last = end.seq;
+        let in_them = Condition::all()
+            .add(score_event::Column::Partition.eq(i32::from(partition.0)))
+            .add(score_event::Column::Seq.between(first.seq, end.seq));
+        let rows = score_event::Entity::find()
+            .filter(in_them)
+            .filter(score_event::Column::EventId.is_not_null())
+            .all(&deployment.db)
+            .await?;
+        let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
+        for row in rows {
+            let board = boards.get(&BoardNo(row.board_no));
+            if voided.contains(&row.place()?) || board.is_some_and(Board::has_moved) {
+                continue;
+            }
+            let accepted_at_ms = commits
+                .iter()
+                .find(|commit| commit.seq == row.seq)
+                .map(|commit| commit.accepted_at_ms);
+            let Some(accepted_at_ms) = accepted_at_ms else {
+                continue;
+            };
+            let seen = seen_entry(&row.to_ranking()?, accepted_at_ms, row.seq as u64);
+            buckets.entry(deployment.dedup.bucket(accepted_at_ms)).or_default().extend(seen);
+        }
+        for (bucket, seen) in buckets {
+            let mut writes = Writes::default();
+            writes.set_seen(
+                &deployment.store.keys().seen(partition, bucket),
+                &seen,
+                deployment.dedup,
+            );
+            recovery.apply(&writes).await?;
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A batch of scores into a partition.
+
+use ranking::batch::Batch;
+use ranking::id::Partition;
+use ranking::submission::{Fold, Snapshot, Submission, Verdict};
+use tokio::time::{Instant, timeout_at};
+
+use crate::deployment::Deployment;
+use crate::partition::change::{Change, Proposal, carry_out};
+use crate::roll;
+use entity::error::{Error, Result};
+
+/// How many entries one commit may touch: no script runs for long.
+const TOUCHED_MAX: usize = 20_000;
+
+/// A batch on its way to one partition: what it wants to know is worked out, and may have been read.
+#[derive(Debug)]
+pub struct Prepared {
+    batch: Batch,
+    snapshot: Option<Snapshot>,
+}
+
+impl Prepared {
+    /// Works out what a batch wants to know; `now_ms` is when it counts as accepted. At most [`ranking::commit::COMMIT_EVENTS_MAX`] at once.
+    #[must_use]
+    pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
+        Self { batch: Batch::new(submissions, now_ms), snapshot: None }
+    }
+
+    /// Takes off the second half, where it touches more entries than one commit may.
+    fn second_half(&mut self) -> Option<Self> {
+        let submissions = self.batch.submissions();
+        if self.batch.touched() <= TOUCHED_MAX || submissions.len() < 2 {
+            return None;
+        }
+        let (first, second) = submissions.split_at(submissions.len() / 2);
+        let half =
+            |submissions: &[Submission]| Self::new(submissions.to_vec(), self.batch.now_ms());
+        let (first, second) = (half(first), half(second));
+        *self = first;
+        Some(second)
+    }
+
+    /// Reads what it wants to know. What cannot be read now is asked for again when it is folded.
+    async fn read(&mut self, deployment: &Deployment, partition: Partition) {
+        let Deployment { store, dedup, .. } = deployment;
+        let wanted = self.batch.wanted();
+        let snapshot = store.snapshot(partition, wanted, *dedup, self.batch.now_ms()).await;
+        self.snapshot = snapshot.ok();
+    }
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub struct Submitted {
+    /// In the order of the submissions.
+    pub verdicts: Vec<Verdict>,
+    /// The seq and id of its last commit; `None` where nothing was accepted. It is the only one, unless the batch touches very many entries.
+    pub commit: Option<(u64, String)>,
+}
+
+/// Submits a batch to one partition, whatever happens on the way: another writer was first, the partition is not level, a reply is lost. Tries
+/// until `deadline`.
+///
+/// What the `following` batch wants to know is asked for right behind the commit, on the same connection: the server reads it as soon as the
+/// commit is written, and the following batch needs one round trip only. A commit in between makes it stale, which the head tells.
+///
+/// # Errors
+/// `Unavailable` where nothing was written; `Unknown` where that could not be learnt in time.
+pub async fn submit(
+    deployment: &Deployment,
+    partition: Partition,
+    prepared: Prepared,
+    mut following: Option<&mut Prepared>,
+    deadline: Instant,
+) -> Result<Submitted> {
+    let mut submitted = Submitted {
+        verdicts: Vec::with_capacity(prepared.batch.submissions().len()),
+        commit: None,
+    };
+    let mut left = vec![prepared];
+    while let Some(mut prepared) = left.pop() {
+        if let Some(second) = prepared.second_half() {
+            left.extend([second, prepared]);
+            continue;
+        }
+        let mut submitting = Submitting {
+            prepared,
+            following: if left.is_empty() { following.take() } else { None },
+            deadline,
+        };
+        match carry_out(deployment, partition, &mut submitting, deadline).await {
+            Ok(done) => {
+                submitted.verdicts.extend(done.outcome);
+                submitted.commit = done.commit.or(submitted.commit);
+            }
+            // A part of it is there.
+            Err(_) if submitted.commit.is_some() => return Err(Error::Unknown),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(submitted)
+}
+
+struct Submitting<'a> {
+    prepared: Prepared,
+    following: Option<&'a mut Prepared>,
+    deadline: Instant,
+}
+
+impl Change for Submitting<'_> {
+    type Outcome = Vec<Verdict>;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<Self::Outcome>> {
+        let Deployment { store, dedup, .. } = deployment;
+        let Prepared { batch, snapshot } = &mut self.prepared;
+        let now_ms = batch.now_ms();
+        let (snapshot, folded) = loop {
+            let snapshot = match snapshot.take() {
+                Some(snapshot) => snapshot,
+                None => {
+                    let wanted = batch.wanted();
+                    store.snapshot(partition, wanted, *dedup, now_ms).await?
+                }
+            };
+            let id = entity::random_id();
+            match batch.fold(&snapshot, dedup.window_ms, &id)? {
+                Fold::Folded(folded) => break (snapshot, folded),
+                Fold::Again(again) => *batch = again,
+                Fold::Roll(boards) => {
+                    for board in boards {
+                        let rolling = roll::roll_in(deployment, partition, &board, now_ms);
+                        let in_time = timeout_at(self.deadline, rolling).await;
+                        in_time.map_err(|_| ranking::Error::NotRolled(board.no))??;
+                    }
+                }
+            }
+        };
+        let writes = store.writes(partition, &folded, *dedup);
+        Ok(Proposal {
+            head: snapshot.head,
+            log_len: snapshot.log_len,
+            commit: folded.commit.zip(Some(writes)),
+            outcome: folded.verdicts,
+        })
+    }
+
+    async fn read_behind(&mut self, deployment: &Deployment, partition: Partition) {
+        if let Some(following) = &mut self.following {
+            following.read(deployment, partition).await;
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Reads of standings, wherever they are.
+
+pub mod sealed;

@@ -1,0 +1,300 @@
+//! Reads of sealed standings: sizes, keys, positions, pages, in the words of [`ranking::store::read`].
+//!
+//! The order is the same: rank key, then member bytes. Ranks are counted by the index of that order; no list is longer than its limit.
+
+use ranking::id::MemberId;
+use ranking::rank_key::RankKey;
+use ranking::store::history::{Began, Range};
+use ranking::store::read::{Placed, Standings};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, EntityTrait, PaginatorTrait,
+    QueryFilter, QueryOrder, QuerySelect, Statement, Value,
+};
+
+use entity::error::Result;
+use entity::standings::{sealed_entry, sealed_period};
+
+/// How many members one SELECT names.
+const MEMBERS_MAX: usize = 5000;
+
+/// How many counts one statement makes: SQLite takes 500 SELECTs in one.
+const COUNTS_MAX: usize = 200;
+
+/// How often a neighbourhood is read again because its centre was corrected meanwhile.
+const MOVED_MAX: usize = 8;
+
+/// A standings in the archive.
+#[derive(Debug, Clone, Copy)]
+pub struct Archived<'a> {
+    db: &'a DatabaseConnection,
+    no: i64,
+}
+
+/// Which entries come first.
+enum Bound<'a> {
+    /// Those with a smaller key.
+    Key(RankKey),
+    /// Those before a place.
+    Place(&'a Placed),
+}
+
+/// The standings in the archive; `None` where nobody ever had an entry there.
+///
+/// # Errors
+/// What SQL says.
+pub async fn find<'a>(
+    db: &'a DatabaseConnection,
+    standings: &Standings,
+) -> Result<Option<Archived<'a>>> {
+    let no: Option<i64> = sealed_period::Entity::find()
+        .select_only()
+        .column(sealed_period::Column::No)
+        .filter(sealed_period::of_list(&standings.id))
+        .filter(sealed_period::Column::StartMs.eq(standings.period.present_from_ms))
+        .into_tuple()
+        .one(db)
+        .await?;
+    Ok(no.map(|no| Archived { db, no }))
+}
+
+/// Up to `limit` sealed periods of a standings' board, segment and window that have entries and start before `before_ms`, as
+/// [`ranking::store::Store::periods`] has them.
+///
+/// # Errors
+/// What SQL says.
+pub async fn periods(
+    db: &DatabaseConnection,
+    standings: &Standings,
+    range: Range,
+    before_ms: i64,
+    limit: usize,
+) -> Result<Vec<Began>> {
+    use sealed_period::Column::StartMs;
+    let of_list = sealed_period::of_list(&standings.id).add(StartMs.lt(before_ms));
+    let select = match range {
+        Range::Before(ms) => {
+            sealed_period::Entity::find().filter(StartMs.lt(ms)).order_by_desc(StartMs)
+        }
+        Range::After(ms) => {
+            sealed_period::Entity::find().filter(StartMs.gt(ms)).order_by_asc(StartMs)
+        }
+    };
+    let has_entries =
+        r#"EXISTS (SELECT 1 FROM "sealed_entry" WHERE "standings_no" = "sealed_period"."no")"#;
+    let rows = select
+        .filter(of_list)
+        .filter(sea_orm::sea_query::Expr::cust(has_entries))
+        .limit(limit as u64)
+        .all(db)
+        .await?;
+    let began =
+        |row: sealed_period::Model| Began { present_from_ms: row.start_ms, label: row.label };
+    Ok(rows.into_iter().map(began).collect())
+}
+
+impl Archived<'_> {
+    /// How many entries there are. O(size).
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn size(&self) -> Result<u64> {
+        let all = sealed_entry::Entity::find()
+            .filter(sealed_entry::Column::StandingsNo.eq(self.no))
+            .count(self.db);
+        Ok(all.await?)
+    }
+
+    /// The keys of members, in the order asked. A SELECT per 5,000.
+    ///
+    /// # Errors
+    /// `Corrupt`; what SQL says.
+    pub async fn rank_keys(&self, members: &[MemberId]) -> Result<Vec<Option<RankKey>>> {
+        use sealed_entry::Column::{Member, RankKey as Key, StandingsNo};
+        let mut found = std::collections::HashMap::new();
+        for chunk in members.chunks(MEMBERS_MAX) {
+            let of_chunk = Condition::all()
+                .add(StandingsNo.eq(self.no))
+                .add(Member.is_in(chunk.iter().map(MemberId::as_str)));
+            let rows: Vec<(String, i64)> = sealed_entry::Entity::find()
+                .select_only()
+                .columns([Member, Key])
+                .filter(of_chunk)
+                .into_tuple()
+                .all(self.db)
+                .await?;
+            for (member, key) in rows {
+                found.insert(member, RankKey::from_i64(key)?);
+            }
+        }
+        let key = |member: &MemberId| found.get(member.as_str()).copied();
+        Ok(members.iter().map(key).collect())
+    }
+
+    /// How many entries come before each of these: their positions. A statement per 200; together they pass over the entries before the last
+    /// one once.
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn positions(&self, entries: &[Placed]) -> Result<Vec<u64>> {
+        self.counts(entries.iter().map(Bound::Place).collect()).await
+    }
+
+    /// How many entries have a smaller key than each of these; as [`Self::positions`].
+    ///
+    /// # Errors
+    /// What SQL says.
+    pub async fn counts_below(&self, keys: &[RankKey]) -> Result<Vec<u64>> {
+        self.counts(keys.iter().copied().map(Bound::Key).collect()).await
+    }
+
+    /// Up to `limit` entries from a place on, that of the place among them, in order, and the position of the first.
+    ///
+    /// # Errors
+    /// `Corrupt`; what SQL says.
+    pub async fn forward(&self, from: &Placed, limit: usize) -> Result<(u64, Vec<Placed>)> {
+        let position = self.positions(std::slice::from_ref(from)).await?[0];
+        let sql = r#"("rank_key", "member") >= ($2, $3) ORDER BY "rank_key", "member" LIMIT $4"#;
+        let entries = self.list(sql, place_values(from), limit).await?;
+        Ok((position, entries))
+    }
+
+    /// Up to `limit` entries after a place, or the first ones, in order; nothing before them is counted.
+    ///
+    /// # Errors
+    /// `Corrupt`; what SQL says.
+    pub async fn page_after(&self, last: Option<&Placed>, limit: usize) -> Result<Vec<Placed>> {
+        let Some(last) = last else {
+            return self.forward_from(0, limit).await;
+        };
+        let sql = r#"("rank_key", "member") > ($2, $3) ORDER BY "rank_key", "member" LIMIT $4"#;
+        self.list(sql, place_values(last), limit).await
+    }
+
+    /// Up to `limit` entries from a position on, in order. O(position).
+    ///
+    /// # Errors
+    /// `Corrupt`; what SQL says.
+    pub async fn forward_from(&self, position: u64, limit: usize) -> Result<Vec<Placed>> {
+        let sql = r#"TRUE ORDER BY "rank_key", "member" LIMIT $3 OFFSET $2"#;
+        self.list(sql, vec![(position as i64).into()], limit).await
+    }
+
+    /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.
+    ///
+    /// # Errors
+    /// `Corrupt`; what SQL says.
+    pub async fn backward(
+        &self,
+        before: Option<&Placed>,
+        limit: usize,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let (position, mut entries) = match before {
+            Some(place) => {
+                let sql = r#"("rank_key", "member") < ($2, $3) ORDER BY "rank_key" DESC, "member" DESC LIMIT $4"#;
+                let position = self.positions(std::slice::from_ref(place)).await?[0];
+                (position, self.list(sql, place_values(place), limit).await?)
+            }
+            None => {
+                let sql = r#"TRUE ORDER BY "rank_key" DESC, "member" DESC LIMIT $2"#;
+                (self.size().await?, self.list(sql, vec![], limit).await?)
+            }
+        };
+        entries.reverse();
+        Ok((position, entries))
+    }
+
+    /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
+    ///
+    /// # Errors
+    /// `Unavailable` where the member is corrected all the while; `Corrupt`; what SQL says.
+    pub async fn neighbors(
+        &self,
+        member: &MemberId,
+        above: usize,
+        below: usize,
+    ) -> Result<Option<(u64, Vec<Placed>)>> {
+        for _ in 0..MOVED_MAX {
+            let key = self.rank_keys(std::slice::from_ref(member)).await?[0];
+            let Some(key) = key else { return Ok(None) };
+            let centre = Placed { key, member: member.clone() };
+            let (position, mut entries) = self.backward(Some(&centre), above).await?;
+            let (_, mut rest) = self.forward(&centre, below + 1).await?;
+            if rest.first() == Some(&centre) {
+                let first = position.saturating_sub(entries.len() as u64);
+                entries.append(&mut rest);
+                return Ok(Some((first, entries)));
+            }
+        }
+        Err(ranking::Error::Unavailable(format!(
+            "{member} moves faster than its neighbours are read; try again"
+        ))
+        .into())
+    }
+
+    /// How many entries come before each bound. Between two bounds that follow each other in the order, entries are counted once.
+    async fn counts(&self, bounds: Vec<Bound<'_>>) -> Result<Vec<u64>> {
+        let first = |bound: &Bound<'_>| match bound {
+            Bound::Key(key) => (key.to_i64(), String::new()),
+            Bound::Place(place) => (place.key.to_i64(), place.member.to_string()),
+        };
+        // No member is the empty text: before it come just those with a smaller key.
+        let bounds: Vec<(i64, String)> = bounds.iter().map(first).collect();
+        let mut order: Vec<usize> = (0..bounds.len()).collect();
+        order.sort_unstable_by_key(|&index| &bounds[index]);
+        let mut counts = vec![0; bounds.len()];
+        let (mut before, mut last): (u64, Option<usize>) = (0, None);
+        for chunk in order.chunks(COUNTS_MAX) {
+            let (mut sql, mut values): (Vec<String>, Vec<Value>) = (vec![], vec![self.no.into()]);
+            for (place, &index) in chunk.iter().enumerate() {
+                let mut bound = |index: usize| {
+                    let (key, member) = bounds[index].clone();
+                    values.extend([key.into(), member.into()]);
+                    format!("(${}, ${})", values.len() - 1, values.len())
+                };
+                let from = last.map_or_else(String::new, |last| {
+                    format!(r#" AND ("rank_key", "member") >= {}"#, bound(last))
+                });
+                let to = bound(index);
+                sql.push(format!(
+                    r#"SELECT CAST({place} AS BIGINT) AS "place", CAST(COUNT(*) AS BIGINT) AS "count" FROM "sealed_entry" WHERE "standings_no" = $1{from} AND ("rank_key", "member") < {to}"#
+                ));
+                last = Some(index);
+            }
+            let sql = sql.join(" UNION ALL ");
+            let backend = self.db.get_database_backend();
+            let statement = Statement::from_sql_and_values(backend, sql, values);
+            let mut found = vec![0_u64; chunk.len()];
+            for row in self.db.query_all_raw(statement).await? {
+                let (place, count): (i64, i64) =
+                    (row.try_get("", "place")?, row.try_get("", "count")?);
+                found[place as usize] = count.unsigned_abs();
+            }
+            for (&index, count) in chunk.iter().zip(found) {
+                before += count;
+                counts[index] = before;
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn list(&self, sql: &str, values: Vec<Value>, limit: usize) -> Result<Vec<Placed>> {
+        let sql = format!(
+            r#"SELECT "member", "rank_key" FROM "sealed_entry" WHERE "standings_no" = $1 AND {sql}"#
+        );
+        let mut all: Vec<Value> = vec![self.no.into()];
+        all.extend(values);
+        all.push((limit as i64).into());
+        let statement = Statement::from_sql_and_values(self.db.get_database_backend(), sql, all);
+        let mut entries = vec![];
+        for row in self.db.query_all_raw(statement).await? {
+            let (member, key): (String, i64) =
+                (row.try_get("", "member")?, row.try_get("", "rank_key")?);
+            entries.push(Placed { key: RankKey::from_i64(key)?, member: MemberId::new(&member)? });
+        }
+        Ok(entries)
+    }
+}
+
+fn place_values(place: &Placed) -> Vec<Value> {
+    vec![place.key.to_i64().into(), place.member.to_string().into()]
+}

@@ -1,0 +1,143 @@
+//! A board held in its partitions by a commit each, and let go.
+
+use futures::FutureExt;
+use ranking::board_mark::BoardMark;
+use ranking::id::Partition;
+use ranking::roll::Rolls;
+use ranking::store::write::Writes;
+use sea_orm::EntityTrait;
+use tokio::time::{Duration, Instant};
+
+use super::{Moving, at_once, taken_over};
+use crate::deployment::Deployment;
+use crate::partition::barrier;
+use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::recovery::settle;
+use entity::error::{Error, Result};
+use entity::history::commit;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How often a partition is marked again because Redis lost the commit that did it.
+const MARKS_MAX: usize = 5;
+
+impl Moving<'_> {
+    /// Holds the board in all its partitions, old and new, and waits until SQL has whatever was accepted before.
+    pub(super) async fn hold(&self) -> Result<()> {
+        self.mark_all(self.held()).await
+    }
+
+    /// Lets the board go in all its partitions, as it was. Each gets a commit: one that would hold it and was folded onto what was before it comes to nothing.
+    pub(super) async fn let_go(&self) -> Result<()> {
+        self.mark_all(BoardMark::Generation(self.board.generation)).await
+    }
+
+    /// Marks all partitions, and waits until SQL has the commits: from then on recovery knows of them.
+    async fn mark_all(&self, mark: BoardMark) -> Result<()> {
+        let marks = self.partitions.iter();
+        let marks = marks.map(|&partition| self.mark_in_sql(partition, mark).boxed());
+        at_once(marks.collect()).await
+    }
+
+    async fn mark_in_sql(&self, partition: Partition, mark: BoardMark) -> Result<()> {
+        for _ in 0..MARKS_MAX {
+            let place = self.mark(partition, mark).await?;
+            if self.is_in_sql(partition, place).await? {
+                return Ok(());
+            }
+        }
+        Err(loses_commits(partition))
+    }
+
+    /// Makes sure that SQL has the commits that let partitions go; where Redis lost one of them, the partition is released again.
+    pub(super) async fn confirm(&self, rolls: &Rolls) -> Result<()> {
+        for &partition in &self.partitions {
+            for attempt in 0.. {
+                settle(self.deployment, partition).await?;
+                let (mark, proposal) =
+                    barrier::look(self.deployment, partition, self.board.no).await?;
+                if mark == self.held() {
+                    let keys = self.keys().await?.remove(&partition).unwrap_or_default();
+                    self.release(partition, None, rolls, &keys).await?;
+                    continue;
+                }
+                let head = proposal.head;
+                if self.is_in_sql(partition, (head.seq, head.commit)).await? {
+                    break;
+                }
+                if attempt >= MARKS_MAX {
+                    return Err(loses_commits(partition));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A proposal for a partition that changes nothing.
+    ///
+    /// # Errors
+    /// Where the move is another one's by now; `BoardGone` where the partition knows of something later.
+    pub(super) async fn look(&self, partition: Partition) -> Result<Proposal<()>> {
+        let (known, proposal) = barrier::look(self.deployment, partition, self.board.no).await?;
+        // After the head: whoever takes a move over says so first, and then moves each head.
+        self.check_still().await?;
+        if known != self.held() && known.check(&self.board).is_err() {
+            return Err(ranking::Error::BoardGone.into());
+        }
+        Ok(proposal)
+    }
+
+    /// Makes sure that nobody took the move over.
+    pub(super) async fn check_still(&self) -> Result<()> {
+        let is_still = self.reshard.is_still(&self.deployment.db, self.row.no);
+        is_still.await?.then_some(()).ok_or_else(taken_over)
+    }
+
+    /// The mark of a partition in which the board is held.
+    pub(super) fn held(&self) -> BoardMark {
+        BoardMark::Held(self.target.generation)
+    }
+
+    /// Whether SQL has a commit, once it has what is in the log.
+    async fn is_in_sql(&self, partition: Partition, (seq, id): (u64, String)) -> Result<bool> {
+        settle(self.deployment, partition).await?;
+        let key = (i32::from(partition.0), seq as i64);
+        let row = commit::Entity::find_by_id(key).one(&self.deployment.db).await?;
+        Ok(row.is_some_and(|row| row.id == id))
+    }
+
+    /// Marks a partition, and says by which commit.
+    async fn mark(&self, partition: Partition, mark: BoardMark) -> Result<(u64, String)> {
+        let mut marking = Marking { moving: self, mark };
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        let done = carry_out(self.deployment, partition, &mut marking, deadline).await?;
+        Ok(done.commit.ok_or(ranking::Error::BoardGone)?)
+    }
+}
+
+fn loses_commits(partition: Partition) -> Error {
+    let reason = format!("Redis loses commits of partition {partition}; later again");
+    ranking::Error::Unavailable(reason).into()
+}
+
+struct Marking<'a> {
+    moving: &'a Moving<'a>,
+    mark: BoardMark,
+}
+
+impl Change for Marking<'_> {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let moving = self.moving;
+        let proposal = moving.look(partition).await?;
+        let mut writes = Writes::default();
+        writes.mark_board(deployment.store.keys(), partition, moving.board.no, self.mark);
+        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+    }
+}

@@ -1,0 +1,115 @@
+//! Whether a board can be moved, and a wait for what ends by itself.
+
+use std::time::{Duration, Instant};
+
+use ranking::seal::NEVER_MS;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use tokio::time::sleep;
+
+use super::{invalid, take_over};
+use crate::deployment::Deployment;
+use entity::archive::archive_mark;
+use entity::board::{self, WindowState};
+use entity::error::Result;
+use entity::history::dead_letter;
+
+/// How often it is looked at again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long is waited for what may end by itself, such as a seal.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The row of a board that nobody moves; `None` where it was deleted. Waits for a move to end, and takes the place of one who is silent.
+///
+/// # Errors
+/// `Invalid` where it goes on for long; what the stores say.
+pub async fn at_rest(deployment: &Deployment, no: i64) -> Result<Option<board::Model>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let living = board::living().filter(board::Column::No.eq(no));
+        let row = living.one(&deployment.db).await?;
+        let Some(moving) = row.as_ref().filter(|row| row.reshard.is_some()) else {
+            return Ok(row);
+        };
+        wait(deployment, moving, IS_MOVING, deadline).await?;
+    }
+}
+
+/// Waits a little for what keeps a board, or takes the place of one who moves it and is silent.
+async fn wait(
+    deployment: &Deployment,
+    row: &board::Model,
+    reason: &str,
+    deadline: Instant,
+) -> Result<()> {
+    if Instant::now() >= deadline {
+        return Err(invalid(format!("board {}: {reason}", row.slug)));
+    }
+    if row.reshard_until_ms.unwrap_or(i64::MAX) < entity::now_ms() {
+        return take_over(deployment, row.clone(), &|_| {}).await;
+    }
+    sleep(PAUSE).await;
+    Ok(())
+}
+
+/// Why nothing else is done with a board that moves.
+const IS_MOVING: &str = "it is moving to another number of shards; wait until that is done";
+
+/// The row of a board that nobody moves, fills, seals or archives.
+pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Model> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let row = board::living().filter(board::Column::No.eq(no)).one(&deployment.db).await?;
+        let row = row.ok_or(ranking::Error::BoardGone)?;
+        let reason = match obstacle(deployment, &row).await? {
+            None => return Ok(row),
+            Some(reason) => reason,
+        };
+        wait(deployment, &row, reason, deadline).await?;
+    }
+}
+
+/// Why a board cannot be moved now; what does not pass by itself is an error.
+async fn obstacle(deployment: &Deployment, row: &board::Model) -> Result<Option<&'static str>> {
+    if row.reshard.is_some() {
+        return Ok(Some(IS_MOVING));
+    }
+    let archived = archive_mark::Entity::find()
+        .filter(archive_mark::Column::BoardNo.eq(row.no))
+        .one(&deployment.db)
+        .await?;
+    if archived.is_some() || row.archived_before_ms.is_some() {
+        return Err(invalid(format!(
+            "events of board {} are archived, or are being: boards all of whose events are in the database move",
+            row.slug
+        )));
+    }
+    for window in row.window_rows()? {
+        let sealed = window.sealed();
+        if window.state != WindowState::Whole {
+            return Ok(Some("a window of it is being filled or dropped; move it afterwards"));
+        }
+        let dropped_before_ms = window.dropped_before_ms.unwrap_or(NEVER_MS);
+        if sealed.sealing_before_ms != sealed.sealed_before_ms
+            || sealed.sealed_before_ms != dropped_before_ms
+        {
+            return Ok(Some("past periods of it are being sealed; move it afterwards"));
+        }
+    }
+    if has_refused(deployment, row.no).await? {
+        return Ok(Some(
+            "the database refused an event of it, which waits to be voided; the background work does that",
+        ));
+    }
+    Ok(None)
+}
+
+/// Whether events of a board that SQL refused still count in Redis.
+pub(super) async fn has_refused(deployment: &Deployment, no: i64) -> Result<bool> {
+    for letter in dead_letter::pending(&deployment.db, None).await? {
+        if letter.event()?.1.board.0 == no {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

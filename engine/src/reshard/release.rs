@@ -1,0 +1,219 @@
+//! The end of a move: every partition gets the standings that are staged for it, in the place of those that it had, and is let go.
+//!
+//! The first commit of a partition already says which layout it has, so that nobody takes what is half in place for all of it; the last one lets it go.
+
+use ranking::board_mark::BoardMark;
+use ranking::id::Partition;
+use ranking::key::StandingsId;
+use ranking::roll::Rolls;
+use ranking::seal::{NEVER_MS, SealMark, SealName};
+use ranking::store::write::Writes;
+use tokio::time::{Duration, Instant};
+
+use super::Moving;
+use super::stage::Part;
+use crate::deployment::Deployment;
+use crate::partition::change::{Change, Proposal, carry_out};
+use crate::roll::mark_rolled;
+use entity::error::Result;
+use entity::history::score_event;
+
+/// How many keys one commit drops, or puts in place.
+const KEYS_MAX: usize = 500;
+
+/// How often a partition is staged again because Redis lost what was staged.
+const STAGES_MAX: usize = 5;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What one commit does to a partition.
+enum Chunk {
+    /// Drops keys of the former layout.
+    Drop(Vec<String>),
+    /// Puts standings in place.
+    Put(Vec<(StandingsId, i64, String)>),
+    /// Lets the partition go.
+    End,
+}
+
+/// What came of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Released {
+    /// It is done.
+    Done,
+    /// The partition has the new layout already: somebody else gave it to it, or recovery did.
+    Already,
+    /// Redis may have lost what was staged.
+    Stale,
+    /// The partition does not remember the event ids of those who come.
+    Forgetful,
+}
+
+impl Moving<'_> {
+    /// Gives a partition what is staged for it, or makes that anew. `keys` are those that it has of the board.
+    pub(super) async fn release(
+        &self,
+        partition: Partition,
+        staged: Option<Part>,
+        rolls: &Rolls,
+        keys: &[String],
+    ) -> Result<()> {
+        let store = &self.deployment.store;
+        let is_new = store.partitions().of_board(&self.target).contains(&partition);
+        let mut staged = staged;
+        for _ in 0..STAGES_MAX {
+            if staged.is_none() && is_new {
+                let (deployment, target) = (self.deployment, &self.target);
+                let voided = score_event::voided_on(&deployment.db, target.no).await?;
+                let part = Part::make(deployment, target, partition, rolls, &voided, None);
+                staged = Some(part.await?);
+            }
+            let released = self.release_part(partition, staged.as_ref(), rolls, keys);
+            let released = match (released.await, &staged) {
+                // Redis may have been emptied, or we were asleep for long.
+                (Err(_), Some(part)) if !part.stages.is_whole().await? => Released::Stale,
+                (released, _) => released?,
+            };
+            if let Some(part) = staged.as_ref().filter(|_| released != Released::Forgetful) {
+                part.discard().await;
+            }
+            match released {
+                Released::Done | Released::Already => return Ok(()),
+                Released::Stale => staged = None,
+                Released::Forgetful => self.remember_all(&[partition]).await?,
+            }
+        }
+        Err(ranking::Error::Unavailable(format!(
+            "Redis loses what is staged in partition {partition}; later again"
+        ))
+        .into())
+    }
+
+    async fn release_part(
+        &self,
+        partition: Partition,
+        part: Option<&Part>,
+        rolls: &Rolls,
+        keys: &[String],
+    ) -> Result<Released> {
+        let mut chunks: Vec<Chunk> =
+            keys.chunks(KEYS_MAX).map(|keys| Chunk::Drop(keys.to_vec())).collect();
+        let standings = part.into_iter().flat_map(Part::standings);
+        let standings: Vec<(StandingsId, i64, String)> =
+            standings.map(|(id, from_ms, stage)| (id.clone(), from_ms, stage.to_owned())).collect();
+        chunks.extend(standings.chunks(KEYS_MAX).map(|standings| Chunk::Put(standings.to_vec())));
+        chunks.push(Chunk::End);
+        for chunk in chunks {
+            let mut releasing = Releasing { moving: self, part, rolls, chunk };
+            let deadline = Instant::now() + COMMIT_TIMEOUT;
+            let done = carry_out(self.deployment, partition, &mut releasing, deadline).await?;
+            if done.outcome != Released::Done {
+                return Ok(done.outcome);
+            }
+            if let (Some(part), Chunk::Put(standings)) = (part, releasing.chunk) {
+                let stages = standings.iter().map(|(_, _, stage)| stage);
+                stages.for_each(|stage| part.stages.forget(stage));
+            }
+        }
+        Ok(Released::Done)
+    }
+}
+
+struct Releasing<'a> {
+    moving: &'a Moving<'a>,
+    part: Option<&'a Part>,
+    rolls: &'a Rolls,
+    chunk: Chunk,
+}
+
+impl Change for Releasing<'_> {
+    type Outcome = Released;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<Released>> {
+        let (moving, store) = (self.moving, &deployment.store);
+        let target = &moving.target;
+        let after_all = u64::MAX - 1;
+        let (bucket, mark) = moving.ids_mark();
+        let asked = Some((bucket, mark.as_str()));
+        let tail = store.tail(partition, after_all, 1, target.no, &[], asked).await?;
+        let mut proposal =
+            Proposal { head: tail.head, log_len: 0, commit: None, outcome: Released::Done };
+        match tail.board {
+            BoardMark::Generation(generation) if generation >= target.generation => {
+                proposal.outcome = Released::Already;
+                return Ok(proposal);
+            }
+            held if held == moving.held() => {}
+            _ => return Err(ranking::Error::BoardGone.into()),
+        }
+        // After the head: whoever takes a move over says so first.
+        moving.check_still().await?;
+        if self.part.is_some() && tail.seen.is_none() {
+            proposal.outcome = Released::Forgetful;
+            return Ok(proposal);
+        }
+        if let Some(part) = self.part
+            && (proposal.head.run_id != part.run_id || !part.stages.is_whole().await?)
+        {
+            proposal.outcome = Released::Stale;
+            return Ok(proposal);
+        }
+        let writes = self.writes(deployment, partition, proposal.head.seq + 1)?;
+        let now_ms = deployment.clock.now_ms();
+        let commit = proposal.head.next(entity::random_id(), now_ms, vec![]);
+        proposal.commit = Some((commit, writes));
+        Ok(proposal)
+    }
+}
+
+impl Releasing<'_> {
+    fn writes(&self, deployment: &Deployment, partition: Partition, seq: u64) -> Result<Writes> {
+        let (target, keys) = (&self.moving.target, deployment.store.keys());
+        let mut writes = Writes::default();
+        if let Some(part) = self.part {
+            part.stages.guard(&mut writes);
+        }
+        writes.mark_layout(keys, partition, target.no, target.generation);
+        match &self.chunk {
+            Chunk::Drop(dropped) => dropped.iter().for_each(|key| writes.drop_key(key)),
+            Chunk::Put(standings) => {
+                for (id, from_ms, stage) in standings {
+                    writes.swap_in(stage, &keys.standings(partition, id));
+                    writes.note_period(keys, partition, id, *from_ms);
+                }
+            }
+            Chunk::End => {
+                // All at once: a series that has a mark has all of its standings.
+                let standings = self.part.into_iter().flat_map(Part::standings);
+                let standings = standings.map(|(id, _, _)| id);
+                let mut series = std::collections::HashSet::new();
+                for id in standings {
+                    if id.window.rolling().is_some() && series.insert(id.series()) {
+                        mark_rolled(&mut writes, keys, partition, target, id, self.rolls)?;
+                    }
+                }
+                for (&window, added) in target.added.iter() {
+                    let sealed = added.sealed;
+                    if sealed.sealing_before_ms > NEVER_MS {
+                        let name =
+                            SealName { board: target.no, generation: added.generation, window };
+                        let mark = SealMark {
+                            sealing_before_ms: sealed.sealing_before_ms,
+                            dropped_before_ms: sealed.sealed_before_ms,
+                            seq,
+                        };
+                        writes.mark_seal(keys, partition, name, mark);
+                    }
+                }
+                let generation = BoardMark::Generation(target.generation);
+                writes.mark_board(keys, partition, target.no, generation);
+            }
+        }
+        Ok(writes)
+    }
+}

@@ -1,0 +1,270 @@
+//! The event ids of those who move, remembered in the partitions that they move to, so that what they send again is found there.
+//!
+//! Nobody asks for them there before the move is decided, so they are put there while everybody goes on; only whose history went on since is looked at again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use futures::FutureExt;
+use ranking::commit::{Event, EventPlace};
+use ranking::id::{MemberId, Partition};
+use ranking::seen::{seen_entry, seen_mark, seen_prefix};
+use ranking::store::write::Writes;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use tokio::time::{Duration, Instant};
+
+use super::{Moving, at_once};
+use crate::deployment::Deployment;
+use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::home::{SeenPages, first_seq_since, seq_there};
+use entity::error::Result;
+use entity::history::{commit, score_event};
+
+/// How many ids one commit sets or forgets.
+const IDS_MAX: usize = 1000;
+
+/// How many members are looked at at once.
+const MEMBERS_MAX: usize = 200;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A bucket of a partition's event ids, and a field and value in it.
+type Seen = (i64, (String, String));
+
+/// Ids that a partition is to remember, or to forget.
+#[derive(Debug, Default)]
+struct Ids {
+    set: Vec<Seen>,
+    forgotten: Vec<(i64, String)>,
+}
+
+impl Ids {
+    fn to_set(set: Vec<Seen>) -> Self {
+        let forgotten = vec![];
+        Self { set, forgotten }
+    }
+}
+
+impl Moving<'_> {
+    /// Has partitions remember the ids of those who come, and no other ones of theirs: one that they were in before may. They get a mark first, which goes
+    /// with the ids where recovery loads the partition meanwhile.
+    pub(super) async fn remember_all(&self, partitions: &[Partition]) -> Result<()> {
+        let deployment = self.deployment;
+        let (store, now_ms) = (&deployment.store, deployment.clock.now_ms());
+        for &partition in partitions {
+            for bucket in deployment.dedup.buckets(now_ms) {
+                let seen = store.seen_of(partition, bucket, self.board.no).await?;
+                let old = seen.into_keys().filter(|field| {
+                    let member = self.member_of(field);
+                    member.is_none_or(|member| self.comes(&member, partition))
+                });
+                let forgotten = old.map(|field| (bucket, field)).collect();
+                self.commit_ids(partition, Ids { set: vec![], forgotten }).await?;
+            }
+            let (bucket, mark) = self.ids_mark();
+            let set = vec![(bucket, (mark, String::new()))];
+            self.commit_ids(partition, Ids::to_set(set)).await?;
+        }
+        let voided = score_event::voided_on(&deployment.db, self.board.no).await?;
+        for home in self.homes() {
+            let since_ms = now_ms - deployment.dedup.window_ms;
+            let mut pages = SeenPages::new(deployment, &self.target, home, &voided, since_ms);
+            while let Some(seen) = pages.next().await? {
+                let mut parts: BTreeMap<Partition, Vec<Seen>> = BTreeMap::new();
+                for seen in seen {
+                    let is_meant = partitions.contains(&seen.there);
+                    if is_meant && self.comes(&seen.member, seen.there) {
+                        let part = parts.entry(seen.there).or_default();
+                        part.push((seen.bucket, seen.entry));
+                    }
+                }
+                for (partition, seen) in parts {
+                    self.commit_ids(partition, Ids::to_set(seen)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::remember_all`], for events that a partition has just accepted, in their order.
+    pub(super) async fn remember_events(
+        &self,
+        home: Partition,
+        events: &[(EventPlace, Event)],
+    ) -> Result<()> {
+        let deployment = self.deployment;
+        let (Some((first, _)), Some((last, _))) = (events.first(), events.last()) else {
+            return Ok(());
+        };
+        let (first, last) = (first.seq as i64, last.seq as i64);
+        let accepted = commit::accepted_at_ms(&deployment.db, home, first, last).await?;
+        let mut parts: BTreeMap<Partition, Vec<Seen>> = BTreeMap::new();
+        for (place, event) in events {
+            let there = deployment.store.partitions().of_member(&self.target, &event.member);
+            let Some(&at_ms) = accepted.get(&(place.seq as i64)) else {
+                continue;
+            };
+            let entry = seen_entry(event, at_ms, seq_there(place.seq, home, there));
+            if let Some(entry) = entry.filter(|_| self.comes(&event.member, there)) {
+                let part = parts.entry(there).or_default();
+                part.push((deployment.dedup.bucket(at_ms), entry));
+            }
+        }
+        let commits = parts.into_iter();
+        let commits =
+            commits.map(|(partition, seen)| self.commit_ids(partition, Ids::to_set(seen)).boxed());
+        at_once(commits.collect()).await
+    }
+
+    /// As [`Self::remember_all`], for some members.
+    pub(super) async fn remember(&self, members: &[MemberId]) -> Result<()> {
+        let deployment = self.deployment;
+        let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
+        let mut first_seqs: HashMap<i32, i64> = HashMap::new();
+        let homes: BTreeSet<Partition> = self.homes().into_iter().map(|(_, home)| home).collect();
+        for home in homes {
+            let first = first_seq_since(&deployment.db, home, since_ms).await?;
+            first_seqs.insert(home.0.into(), first.unwrap_or(i64::MAX));
+        }
+        let mut ids: BTreeMap<Partition, Ids> = BTreeMap::new();
+        for members in members.chunks(MEMBERS_MAX) {
+            for (partition, (bucket, field), value) in
+                self.ids_of(members, &first_seqs, since_ms).await?
+            {
+                let ids = ids.entry(partition).or_default();
+                match value {
+                    Some(value) => ids.set.push((bucket, (field, value))),
+                    None => ids.forgotten.push((bucket, field)),
+                }
+            }
+        }
+        for (partition, ids) in ids {
+            self.commit_ids(partition, ids).await?;
+        }
+        Ok(())
+    }
+
+    /// What is to be remembered of members who come, by partition, bucket and field: nothing of an id whose events are voided.
+    async fn ids_of(
+        &self,
+        members: &[MemberId],
+        first_seqs: &HashMap<i32, i64>,
+        since_ms: i64,
+    ) -> Result<Vec<(Partition, (i64, String), Option<String>)>> {
+        let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
+        let of_members = score_event::Entity::find()
+            .filter(score_event::Column::BoardNo.eq(self.board.no.0))
+            .filter(score_event::Column::Member.is_in(members.iter().map(MemberId::as_str)));
+        let rows = score_event::in_order(of_members, &self.target).all(db).await?;
+        let voided: HashSet<_> = rows.iter().filter_map(score_event::Model::voids).collect();
+        let is_recent = |row: &&score_event::Model| {
+            let first = first_seqs.get(&row.partition);
+            row.event_id.is_some() && first.is_some_and(|&first| row.seq >= first)
+        };
+        let recent: Vec<&score_event::Model> = rows.iter().filter(is_recent).collect();
+        let mut accepted: HashMap<(i32, i64), i64> = HashMap::new();
+        for &home in first_seqs.keys() {
+            let seqs: BTreeSet<i64> =
+                recent.iter().filter(|row| row.partition == home).map(|row| row.seq).collect();
+            let seqs: Vec<i64> = seqs.into_iter().collect();
+            for seqs in seqs.chunks(IDS_MAX) {
+                let commits = commit::Entity::find()
+                    .filter(commit::Column::Partition.eq(home))
+                    .filter(commit::Column::Seq.is_in(seqs.iter().copied()));
+                let commits = commits.all(db).await?.into_iter();
+                accepted.extend(commits.map(|row| ((home, row.seq), row.accepted_at_ms)));
+            }
+        }
+        let mut ids: BTreeMap<(Partition, i64, String), Option<String>> = BTreeMap::new();
+        for row in recent {
+            let at_ms = accepted.get(&(row.partition, row.seq));
+            let Some(&at_ms) = at_ms.filter(|&&at_ms| at_ms > since_ms) else {
+                continue;
+            };
+            let (event, place) = (row.to_ranking()?, row.place()?);
+            let there = partitions.of_member(&self.target, &event.member);
+            let seq = seq_there(row.seq as u64, place.partition, there);
+            let entry = seen_entry(&event, at_ms, seq);
+            let Some((field, value)) = entry.filter(|_| self.comes(&event.member, there)) else {
+                continue;
+            };
+            let known = ids.entry((there, self.deployment.dedup.bucket(at_ms), field)).or_default();
+            if !voided.contains(&place) {
+                *known = Some(value);
+            }
+        }
+        let ids = ids.into_iter();
+        Ok(ids
+            .map(|((partition, bucket, field), value)| (partition, (bucket, field), value))
+            .collect())
+    }
+
+    /// The bucket and field of the mark that the ids were remembered.
+    pub(super) fn ids_mark(&self) -> (i64, String) {
+        let bucket = self.deployment.dedup.bucket(self.began_ms);
+        (bucket, seen_mark(self.board.no, &self.reshard.id))
+    }
+
+    /// Whether a member comes to a partition with the move, or may have been there before.
+    fn comes(&self, member: &MemberId, partition: Partition) -> bool {
+        let partitions = self.deployment.store.partitions();
+        partitions.of_member(&self.board, member) != partition
+    }
+
+    /// The member of a field of a seen hash.
+    fn member_of(&self, field: &str) -> Option<MemberId> {
+        let rest = field.strip_prefix(&seen_prefix(self.board.no))?;
+        MemberId::new(rest.split_once('\n')?.0).ok()
+    }
+
+    /// Where the board's history lies: every layout before the move, and its partitions.
+    fn homes(&self) -> BTreeSet<(usize, Partition)> {
+        let partitions = self.deployment.store.partitions();
+        let of_partition = |partition| partitions.homes(&self.board, partition);
+        let present = partitions.of_board(&self.board);
+        present.into_iter().flat_map(of_partition).collect()
+    }
+
+    /// Has a partition remember ids, and then forget others.
+    async fn commit_ids(&self, partition: Partition, ids: Ids) -> Result<()> {
+        let set = ids.set.chunks(IDS_MAX).map(|set| (set, &[][..]));
+        let forgotten = ids.forgotten.chunks(IDS_MAX);
+        for (set, forgotten) in set.chain(forgotten.map(|forgotten| (&[][..], forgotten))) {
+            let mut remembering = Remembering { moving: self, set, forgotten };
+            let deadline = Instant::now() + COMMIT_TIMEOUT;
+            carry_out(self.deployment, partition, &mut remembering, deadline).await?;
+        }
+        Ok(())
+    }
+}
+
+struct Remembering<'a> {
+    moving: &'a Moving<'a>,
+    set: &'a [Seen],
+    forgotten: &'a [(i64, String)],
+}
+
+impl Change for Remembering<'_> {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let proposal = self.moving.look(partition).await?;
+        let keys = deployment.store.keys();
+        let mut writes = Writes::default();
+        let mut by_bucket: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
+        for (bucket, entry) in self.set {
+            by_bucket.entry(*bucket).or_default().push(entry.clone());
+        }
+        for (bucket, seen) in by_bucket {
+            writes.set_seen(&keys.seen(partition, bucket), &seen, deployment.dedup);
+        }
+        for (bucket, field) in self.forgotten {
+            writes.forget_seen(&keys.seen(partition, *bucket), field);
+        }
+        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+    }
+}

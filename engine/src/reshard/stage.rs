@@ -1,0 +1,184 @@
+//! The standings of a board by its next number of shards, made beside the present ones: folded from the whole history, partition by partition, and kept up to it.
+//!
+//! What comes meanwhile is taken in by `later`.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ranking::board::Board;
+use ranking::commit::EventPlace;
+use ranking::id::{MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::replay::Replay;
+use ranking::roll::Rolls;
+use ranking::store::stage::Stages;
+use ranking::window::Window;
+
+use super::Moving;
+use crate::deployment::Deployment;
+use crate::partition::home;
+use crate::partition::recovery::settle;
+use entity::error::Result;
+use entity::history::score_event;
+
+/// All that is staged, and up to where.
+#[derive(Debug)]
+pub(super) struct Staging {
+    pub(super) parts: BTreeMap<Partition, Part>,
+    /// How far the rolling windows have got in it.
+    pub(super) rolls: Rolls,
+    /// The seqs of the present partitions that it reaches to.
+    pub(super) through: BTreeMap<Partition, i64>,
+}
+
+/// What is staged in one partition.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) stages: Stages,
+    /// The run of Redis that it was staged on.
+    pub(super) run_id: String,
+    /// Where periods start, and the stages; `None` where nothing is left in one.
+    pub(super) standings: BTreeMap<StandingsId, (i64, Option<String>)>,
+}
+
+impl Staging {
+    /// Folds the history of a board that goes on meanwhile.
+    pub(super) async fn make(moving: &Moving<'_>) -> Result<Self> {
+        let deployment = moving.deployment;
+        let rolls = rolls(deployment, &moving.board).await?;
+        // First: what comes after these seqs is caught up with.
+        let through = ends(deployment, &moving.board).await?;
+        let voided = score_event::voided_on(&deployment.db, moving.board.no).await?;
+        let mut parts = BTreeMap::new();
+        for partition in deployment.store.partitions().of_board(&moving.target) {
+            let part =
+                Part::make(deployment, &moving.target, partition, &rolls, &voided, Some(&through));
+            let part = part.await?;
+            parts.insert(partition, part);
+        }
+        Ok(Self { parts, rolls, through })
+    }
+
+    /// Whether the rolling windows have got far enough for an instant: no event of it lies beyond what is prepared.
+    pub(super) fn reaches(&self, board: &Board, now_ms: i64) -> Result<bool> {
+        let rolling = board.rules.windows.iter();
+        for window in rolling.filter(|window| window.rolling().is_some()) {
+            let zone = &board.rules.zone;
+            let begun = window.period_at(self.rolls.now_ms, zone)?;
+            let present = window.period_at(now_ms, zone)?;
+            if begun.end_ms.is_some_and(|end_ms| present.present_from_ms > end_ms) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether Redis has all that was staged still.
+    pub(super) async fn is_whole(&self) -> Result<bool> {
+        for part in self.parts.values() {
+            if !part.stages.is_whole().await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Drops all stages that are not in place.
+    pub(super) async fn discard(&self) {
+        for part in self.parts.values() {
+            part.discard().await;
+        }
+    }
+
+    /// How many standings there are, by shard.
+    pub(super) fn standings(&self) -> usize {
+        let parts = self.parts.values();
+        parts.map(|part| part.standings().count()).sum()
+    }
+}
+
+impl Part {
+    /// Folds the history of those who will be in a partition: of the layout before up to the seqs that are named. Holds a state for each of their entries.
+    pub(super) async fn make(
+        deployment: &Deployment,
+        target: &Board,
+        partition: Partition,
+        rolls: &Rolls,
+        voided: &HashSet<EventPlace>,
+        through: Option<&BTreeMap<Partition, i64>>,
+    ) -> Result<Self> {
+        let store = &deployment.store;
+        let run_id = store.run_id(partition).await?.to_string();
+        let stages = store.stages(partition, entity::random_id()).await?;
+        let mut replay = replay(target, voided.clone(), rolls);
+        let through = |layout: usize, home: Partition| {
+            let named = through.filter(|_| layout + 1 == target.layout());
+            named.and_then(|through| through.get(&home)).map_or(i64::MAX, |&seq| seq)
+        };
+        home::each_event(deployment, target, partition, through, |place, event| {
+            replay.apply(target, place, event)
+        })
+        .await?;
+        let mut standings = BTreeMap::new();
+        for change in replay.changes()? {
+            let entries = change.entries.into_iter();
+            let mut entries: Vec<(RankKey, MemberId)> =
+                entries.filter_map(|(member, key)| Some((key?, member))).collect();
+            entries.sort_unstable();
+            let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
+            let stage = stages.load(&change.id, entries.len(), entry).await?;
+            let stage = (!entries.is_empty()).then_some(stage);
+            standings.insert(change.id, (change.present_from_ms, stage));
+        }
+        Ok(Self { stages, run_id, standings })
+    }
+
+    /// The standings that have entries: where their periods start, and the stages.
+    pub(super) fn standings(&self) -> impl Iterator<Item = (&StandingsId, i64, &str)> {
+        let standings = self.standings.iter();
+        standings.filter_map(|(id, (from_ms, stage))| Some((id, *from_ms, stage.as_deref()?)))
+    }
+
+    /// Drops what is not in place.
+    pub(super) async fn discard(&self) {
+        if let Err(error) = self.stages.discard().await {
+            tracing::debug!(%error, "staged standings will expire");
+        }
+    }
+}
+
+/// How far the rolling windows of a board are made: to the present, or to where they have got ahead of it.
+pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Rolls> {
+    let mut now_ms = deployment.clock.now_ms();
+    for partition in deployment.store.partitions().of_board(board) {
+        // Brings it level where it is not.
+        settle(deployment, partition).await?;
+        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
+        let begun = marks.values().map(|mark| mark.begun_ms);
+        now_ms = begun.fold(now_ms, i64::max);
+    }
+    Ok(Rolls::to(now_ms))
+}
+
+/// A replay of a board's history, but for its sealed periods.
+pub(super) fn replay(board: &Board, voided: HashSet<EventPlace>, rolls: &Rolls) -> Replay {
+    let sealed = |&window: &Window| {
+        let before_ms = board.sealed(window).sealing_before_ms;
+        ((board.no, window), before_ms)
+    };
+    Replay::without(voided, rolls.now_ms)
+        .rolled(board.no, rolls.clone())
+        .skipping_before(board.rules.windows.iter().map(sealed))
+}
+
+/// Up to which seqs SQL has the present partitions of a board.
+pub(super) async fn ends(
+    deployment: &Deployment,
+    board: &Board,
+) -> Result<BTreeMap<Partition, i64>> {
+    let mut ends = BTreeMap::new();
+    for partition in deployment.store.partitions().of_board(board) {
+        ends.insert(partition, settle(deployment, partition).await? as i64);
+    }
+    Ok(ends)
+}

@@ -1,0 +1,265 @@
+//! The final entries of past periods, copied from Redis to SQL page by page.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ranking::commit::EventKind;
+use ranking::id::{BoardNo, Partition};
+use ranking::key::StandingsId;
+use ranking::seal::SealMark;
+use ranking::store::read::Placed;
+use ranking::store::seal::FinalPage;
+use ranking::window::Period;
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, PaginatorTrait,
+    QueryFilter, QuerySelect, TransactionTrait,
+};
+
+use super::{Part, Sealing};
+use crate::partition::recovery::settle;
+use crate::seal::correction;
+use crate::seal::correction::Source;
+use entity::error::{Error, Result};
+use entity::history::{dead_letter, log_cursor, score_event};
+use entity::sql::insert_chunked;
+use entity::sql::{cursor_lock, set_windows};
+use entity::standings::{sealed_entry, sealed_period};
+
+/// How many entries one transaction copies.
+const ENTRIES_MAX: usize = 1000;
+
+/// How often a partition is copied again because Redis was loaded anew, before something else is done first.
+const COPIES_MAX: usize = 5;
+
+impl Part<'_> {
+    /// Copies the entries of the periods that start in a span.
+    pub(super) async fn copy(
+        &self,
+        from_ms: i64,
+        before_ms: i64,
+        sealing: &mut Sealing,
+    ) -> Result<()> {
+        for partition in self.partitions() {
+            let mut copied = None;
+            for _ in 0..COPIES_MAX {
+                copied = self.copy_partition(partition, from_ms, before_ms).await?;
+                if copied.is_some() {
+                    break;
+                }
+                settle(self.deployment, partition).await?;
+            }
+            let (standings, entries) = copied.ok_or_else(|| {
+                ranking::Error::Unavailable(format!(
+                    "partition {partition} is loaded anew all the while; later again"
+                ))
+            })?;
+            sealing.standings += standings;
+            sealing.entries += entries;
+        }
+        Ok(())
+    }
+
+    /// How many standings and entries were copied; `None` where Redis was loaded anew meanwhile.
+    async fn copy_partition(
+        &self,
+        partition: Partition,
+        from_ms: i64,
+        before_ms: i64,
+    ) -> Result<Option<(usize, usize)>> {
+        let standings = self.standings(partition, from_ms, before_ms).await?;
+        let Some(mark) = self.mark_of(partition, before_ms).await? else {
+            return Ok(None);
+        };
+        let mut copied = 0;
+        for (id, period) in &standings {
+            let mut start = 0;
+            loop {
+                let page =
+                    self.deployment.store.final_page(partition, id, start, ENTRIES_MAX).await?;
+                if page.mark != mark {
+                    return Ok(None);
+                }
+                start += page.count;
+                if page.entries.len() < page.count {
+                    tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds what is no entry; it is not sealed");
+                }
+                copied += page.entries.len();
+                let is_last = page.count < ENTRIES_MAX;
+                self.copy_page(partition, id, period, page, is_last).await?;
+                if is_last {
+                    break;
+                }
+            }
+        }
+        // The list of keys may have been read while another one loaded them.
+        let now = self.mark_of(partition, before_ms).await?;
+        let again = self.standings(partition, from_ms, before_ms).await?;
+        Ok((now == Some(mark) && again == standings).then_some((standings.len(), copied)))
+    }
+
+    /// How far a partition says that the window is sealed; `None` where it does not say that it is sealed before that instant.
+    async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
+        let seals = [self.name];
+        let store = &self.deployment.store;
+        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
+        let mark = tail.seals.first().copied();
+        Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
+    }
+
+    /// Copies a page, and checks that SQL then has just that.
+    async fn copy_page(
+        &self,
+        partition: Partition,
+        id: &StandingsId,
+        period: &Period,
+        page: FinalPage,
+        is_last: bool,
+    ) -> Result<()> {
+        let transaction = self.deployment.db.begin().await?;
+        // Whoever changes the windows or deletes the board waits, and no persister corrects meanwhile.
+        let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
+        let locked = cursor_lock(partition).exec(&transaction).await?;
+        if held.rows_affected != 1 || locked.rows_affected != 1 {
+            transaction.rollback().await?;
+            return Err(changed(&self.row.slug));
+        }
+        self.copy_into(&transaction, partition, id, period, page, is_last).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn copy_into(
+        &self,
+        transaction: &DatabaseTransaction,
+        partition: Partition,
+        id: &StandingsId,
+        period: &Period,
+        page: FinalPage,
+        is_last: bool,
+    ) -> Result<()> {
+        let of_one = BTreeMap::from([(id.clone(), period.clone())]);
+        if !page.entries.is_empty() {
+            sealed_period::number(transaction, &of_one, entity::now_ms()).await?;
+        }
+        let Some(no) = sealed_period::numbers(transaction, &of_one).await?.remove(id) else {
+            return Ok(());
+        };
+        let members: Vec<&str> = page.entries.iter().map(|entry| entry.member.as_str()).collect();
+        // What SQL refused is not in history: whom it is of is folded from there.
+        let mut refused = dead_letter::of_board(transaction, partition, self.board.no).await?;
+        refused.retain(|(_, event)| {
+            let is_meant = match event.kind {
+                EventKind::Score { at_ms, .. } => {
+                    period.start_ms <= at_ms && period.end_ms.is_none_or(|end_ms| at_ms < end_ms)
+                }
+                _ => true,
+            };
+            is_meant && members.contains(&event.member.as_str())
+        });
+        let mut late =
+            late(transaction, self.board.no, partition, period, page.mark.seq, &members).await?;
+        late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
+        late.sort_unstable();
+        let rules = &self.board.rules;
+        let row = |entry: &&Placed| sealed_entry::Model {
+            standings_no: no,
+            member: entry.member.to_string(),
+            score: rules.state(id.window, period, entry.key).score,
+            rank_key: entry.key.to_i64(),
+            partition: partition.0.into(),
+            seq: 0,
+        };
+        let in_time = || {
+            let entries = page.entries.iter();
+            entries.filter(|entry| {
+                late.binary_search_by(|late| late.as_str().cmp(entry.member.as_str())).is_err()
+            })
+        };
+        let rows = in_time().map(|entry| row(&entry).into_active_model());
+        insert_chunked::<sealed_entry::Entity, _>(
+            transaction,
+            rows.collect(),
+            Some(sealed_entry::keep()),
+        )
+        .await?;
+        if !refused.is_empty() {
+            let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
+            let boards = HashMap::from([(self.board.no, self.board.clone())]);
+            let source = Source::DeadLetters;
+            correction::correct(transaction, partition, &refused, source, &boards).await?;
+        }
+        let of_page = Condition::all()
+            .add(sealed_entry::Column::StandingsNo.eq(no))
+            .add(sealed_entry::Column::Member.is_in(members));
+        let stored: BTreeMap<String, sealed_entry::Model> = sealed_entry::Entity::find()
+            .filter(of_page)
+            .all(transaction)
+            .await?
+            .into_iter()
+            .map(|row| (row.member.clone(), row))
+            .collect();
+        let is_there = |entry: &&Placed| {
+            let row = stored.get(entry.member.as_str());
+            row.is_some_and(|row| row.seq > 0 || row.rank_key == entry.key.to_i64())
+        };
+        if let Some(entry) = in_time().find(|entry| !is_there(entry)) {
+            return Err(ranking::Error::Corrupt(format!(
+                "the archive has something else of {} in {id} than Redis had",
+                entry.member
+            ))
+            .into());
+        }
+        let of_partition = Condition::all()
+            .add(sealed_entry::Column::StandingsNo.eq(no))
+            .add(sealed_entry::Column::Partition.eq(i32::from(partition.0)))
+            .add(sealed_entry::Column::Seq.eq(0));
+        if is_last
+            && sealed_entry::Entity::find().filter(of_partition).count(transaction).await?
+                > page.size
+        {
+            return Err(ranking::Error::Corrupt(format!(
+                "the archive has more entries of {id} in partition {partition} than Redis had"
+            ))
+            .into());
+        }
+        Ok(())
+    }
+}
+
+/// The members of a list whose history in a period went on after a commit: the persister corrects them.
+async fn late(
+    transaction: &DatabaseTransaction,
+    board: BoardNo,
+    partition: Partition,
+    period: &Period,
+    seq: u64,
+    members: &[&str],
+) -> Result<Vec<String>> {
+    use score_event::Column::{AtMs, BoardNo as No, Kind, Member, Partition as In, Seq};
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(transaction).await?;
+    if cursor.is_some_and(|cursor| cursor.seq as u64 <= seq) {
+        return Ok(vec![]);
+    }
+    let in_period = Condition::all()
+        .add(AtMs.gte(period.start_ms))
+        .add(AtMs.lt(period.end_ms.unwrap_or(i64::MAX)));
+    let after = Condition::all()
+        .add(No.eq(board.0))
+        .add(Member.is_in(members.iter().copied()))
+        .add(In.eq(i32::from(partition.0)))
+        .add(Seq.gt(seq as i64))
+        .add(Condition::any().add(Kind.ne("SCORE")).add(in_period));
+    let late = score_event::Entity::find()
+        .select_only()
+        .column(Member)
+        .distinct()
+        .filter(after)
+        .into_tuple()
+        .all(transaction);
+    Ok(late.await?)
+}
+
+fn changed(slug: &str) -> Error {
+    ranking::Error::Unavailable(format!(
+        "board {slug} was changed while it was sealed; later again"
+    ))
+    .into()
+}

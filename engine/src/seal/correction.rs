@@ -1,0 +1,260 @@
+//! Corrections: sealed entries of members whose history went on. The persister makes them in the transaction that writes the history.
+//!
+//! Nothing is subtracted: the member's history is folded anew for the periods that the event concerns; where a part of it is archived, the event is
+//! folded onto the entry. Whoever persists an event that a
+//! partition took after its seal mark has read the log after the mark, and the board's row after that, so it knows of the seal.
+
+mod onto;
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ranking::board::Board;
+use ranking::commit::{Event, EventKind};
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::replay::Replay;
+use ranking::roll::Rolls;
+use ranking::seal::NEVER_MS;
+use ranking::submission::Periods;
+use ranking::window::{Period, Window};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
+    Select,
+};
+
+use entity::archive::archive_mark;
+use entity::history::score_event;
+use entity::sql::insert_chunked;
+use entity::standings::{sealed_entry, sealed_period};
+
+/// How many rows one statement names.
+const ROWS_MAX: usize = 1000;
+
+/// What of a member's sealed entries is to be folded anew.
+#[derive(Debug, Default)]
+struct Concerned<'a> {
+    /// All of it: something was taken back.
+    all: bool,
+    /// The instants of its scores in sealed periods.
+    at_ms: BTreeSet<i64>,
+    /// The last commit that concerns it.
+    seq: u64,
+    /// The events.
+    events: Vec<&'a Event>,
+    /// Periods that start before it have events that are archived.
+    archived_before_ms: Option<i64>,
+}
+
+impl Concerned<'_> {
+    /// Whether a period may have events that are archived: it cannot be folded anew.
+    fn is_archived(&self, period: &Period) -> bool {
+        let before_ms = self.archived_before_ms;
+        before_ms.is_some_and(|before_ms| period.start_ms < before_ms)
+    }
+}
+
+/// Where events are that concern sealed entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In the history: the transaction has them already.
+    History,
+    /// Among the dead letters: they never count.
+    DeadLetters,
+}
+
+/// Corrects the sealed entries that events concern.
+///
+/// # Errors
+/// What SQL says.
+pub(crate) async fn correct(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    events: &[(u64, &Event)],
+    source: Source,
+    boards: &HashMap<BoardNo, Board>,
+) -> Result<(), DbErr> {
+    let mut by_member: BTreeMap<(BoardNo, &MemberId), Concerned<'_>> = BTreeMap::new();
+    for &(seq, event) in events {
+        let Some(board) = boards.get(&event.board) else {
+            continue;
+        };
+        let until_ms = sealing_until_ms(board);
+        let at_ms = match event.kind {
+            EventKind::Score { at_ms, .. } if at_ms < until_ms => Some(at_ms),
+            EventKind::Score { .. } => continue,
+            _ if until_ms == NEVER_MS => continue,
+            _ => None,
+        };
+        let concerned = by_member.entry((event.board, &event.member)).or_default();
+        concerned.seq = seq;
+        concerned.events.push(event);
+        concerned.all |= at_ms.is_none();
+        concerned.at_ms.extend(at_ms);
+    }
+    let (mut corrected, mut archived) = (BTreeSet::new(), BTreeMap::new());
+    for ((no, member), mut concerned) in by_member {
+        let board = &boards[&no];
+        // The transaction holds the partition's cursor: nothing is archived meanwhile.
+        if let Entry::Vacant(unknown) = archived.entry(no) {
+            unknown.insert(archive_mark::of(transaction, no, partition).await?);
+        }
+        // As the mark says it: the board's row says it before anything is archived, and also where that never came to be.
+        concerned.archived_before_ms = archived[&no].archived_before_ms;
+        if concerned.archived_before_ms.is_some() && source == Source::History {
+            corrected
+                .extend(onto::fold_onto(transaction, partition, board, member, &concerned).await?);
+        }
+        corrected.extend(correct_member(transaction, partition, board, member, &concerned).await?);
+    }
+    let corrected: Vec<i64> = corrected.into_iter().collect();
+    for chunk in corrected.chunks(ROWS_MAX) {
+        use sealed_period::Column::{CorrectedAtMs, Corrections, No};
+        sealed_period::Entity::update_many()
+            .col_expr(Corrections, Expr::col(Corrections).add(1))
+            .col_expr(CorrectedAtMs, Expr::value(entity::now_ms()))
+            .filter(No.is_in(chunk.iter().copied()))
+            .exec(transaction)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The instant before which some window of a board is being sealed.
+fn sealing_until_ms(board: &Board) -> i64 {
+    let windows = board.added.values();
+    let sealing = windows.map(|added| added.sealed.sealing_before_ms);
+    sealing.max().unwrap_or(NEVER_MS)
+}
+
+/// The numbers of the standings that were corrected.
+async fn correct_member(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    board: &Board,
+    member: &MemberId,
+    concerned: &Concerned<'_>,
+) -> Result<Vec<i64>, DbErr> {
+    let folded = match meant(board, concerned) {
+        Ok(meant) => {
+            let rows = history(board, member, concerned, &meant).all(transaction);
+            fold(board, &rows.await?, concerned, &meant)
+        }
+        Err(error) => Err(error),
+    };
+    let (replay, touched) = match folded {
+        Ok(folded) => folded,
+        Err(error) => {
+            tracing::error!(board = %board.no, %member, %error, "a history cannot be folded; look at its rows of score_event");
+            return Ok(vec![]);
+        }
+    };
+    let held: BTreeMap<StandingsId, Period> = touched
+        .iter()
+        .filter(|(id, _)| replay.state_of(id, member).is_some())
+        .map(|(id, period)| (id.clone(), period.clone()))
+        .collect();
+    sealed_period::number(transaction, &held, entity::now_ms()).await?;
+    let numbers = sealed_period::numbers(transaction, &touched).await?;
+    let (mut upserts, mut gone) = (vec![], vec![]);
+    for (id, &no) in &numbers {
+        let Some(state) = replay.state_of(id, member) else {
+            gone.push(no);
+            continue;
+        };
+        let row = sealed_entry::Model {
+            standings_no: no,
+            member: member.to_string(),
+            score: state.score,
+            rank_key: board.rules.nearest_key(id.window, &touched[id], state).to_i64(),
+            partition: partition.0.into(),
+            seq: concerned.seq as i64,
+        };
+        upserts.push(row.into_active_model());
+    }
+    for chunk in gone.chunks(ROWS_MAX) {
+        let of_member = Condition::all()
+            .add(sealed_entry::Column::StandingsNo.is_in(chunk.iter().copied()))
+            .add(sealed_entry::Column::Member.eq(member.as_str()));
+        sealed_entry::Entity::delete_many().filter(of_member).exec(transaction).await?;
+    }
+    insert_chunked::<sealed_entry::Entity, _>(transaction, upserts, Some(sealed_entry::replace()))
+        .await?;
+    Ok(numbers.into_values().collect())
+}
+
+/// The windows and starts of the periods that scores concern.
+fn meant(
+    board: &Board,
+    concerned: &Concerned<'_>,
+) -> ranking::Result<BTreeMap<(Window, i64), Period>> {
+    let mut periods = Periods::default();
+    let mut meant = BTreeMap::new();
+    // Only what was there already is sealed.
+    let rolls = Rolls::to(sealing_until_ms(board));
+    for &at_ms in &concerned.at_ms {
+        for (id, period) in periods.standings(board, &[], at_ms, &rolls)? {
+            if period.present_from_ms < board.sealed(id.window).sealing_before_ms {
+                meant.insert((id.window, period.present_from_ms), period);
+            }
+        }
+    }
+    Ok(meant)
+}
+
+/// What of a member's history counts for the periods concerned: its scores from the first of them to the last, and all that takes back.
+fn history(
+    board: &Board,
+    member: &MemberId,
+    concerned: &Concerned<'_>,
+    meant: &BTreeMap<(Window, i64), Period>,
+) -> Select<score_event::Entity> {
+    use score_event::Column::{AtMs, Kind};
+    let history = score_event::history_of(board, member.as_str());
+    let start_ms = meant.values().map(|period| period.start_ms).min();
+    let end_ms = meant.values().filter_map(|period| period.end_ms).max();
+    match start_ms.zip(end_ms).filter(|_| !concerned.all) {
+        Some((start_ms, end_ms)) => history.filter(
+            Condition::any()
+                .add(Kind.ne("SCORE"))
+                .add(Condition::all().add(AtMs.gte(start_ms)).add(AtMs.lt(end_ms))),
+        ),
+        None => history,
+    }
+}
+
+/// What a member's history adds up to, and the sealed standings that are to be as it says: those that its scores of the periods concerned
+/// ever were in, whether they count or not.
+fn fold(
+    board: &Board,
+    rows: &[score_event::Model],
+    concerned: &Concerned<'_>,
+    meant: &BTreeMap<(Window, i64), Period>,
+) -> ranking::Result<(Replay, BTreeMap<StandingsId, Period>)> {
+    let sealing = |window: Window| board.sealed(window).sealing_before_ms;
+    let windows = board.rules.windows.iter().copied();
+    let windows: Vec<Window> = windows.filter(|&window| sealing(window) > NEVER_MS).collect();
+    let mut periods = Periods::default();
+    // Only what was there already is sealed.
+    let rolls = Rolls::to(sealing_until_ms(board));
+    let voided = rows.iter().filter_map(score_event::Model::voids).collect();
+    let mut replay = Replay::without(voided, rolls.now_ms).only(windows);
+    let mut touched = BTreeMap::new();
+    for row in rows {
+        let event = row.to_ranking()?;
+        replay.apply(board, row.place()?, &event)?;
+        let EventKind::Score { at_ms, .. } = event.kind else {
+            continue;
+        };
+        for (id, period) in periods.standings(board, &event.segments, at_ms, &rolls)? {
+            let is_sealed =
+                period.present_from_ms < sealing(id.window) && !concerned.is_archived(&period);
+            let place = (id.window, period.present_from_ms);
+            if is_sealed && (concerned.all || meant.contains_key(&place)) {
+                touched.insert(id, period);
+            }
+        }
+    }
+    Ok((replay, touched))
+}

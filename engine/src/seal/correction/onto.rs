@@ -1,0 +1,117 @@
+//! Corrections of sealed entries a part of whose events is archived: late scores are folded onto the entry, removals take it away. What would have to
+//! be made anew there is not voided.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ranking::board::Board;
+use ranking::commit::EventKind;
+use ranking::fold::State;
+use ranking::id::{MemberId, Partition};
+use ranking::key::StandingsId;
+use ranking::rank_key::RankKey;
+use ranking::roll::Rolls;
+use ranking::submission::Periods;
+use ranking::window::Period;
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
+    QuerySelect, QueryTrait,
+};
+
+use super::{Concerned, sealing_until_ms};
+use entity::sql::insert_chunked;
+use entity::standings::{sealed_entry, sealed_period};
+
+/// Folds a member's events onto its sealed entries of periods that have archived events. The numbers of the standings that were corrected.
+pub(super) async fn fold_onto(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    board: &Board,
+    member: &MemberId,
+    concerned: &Concerned<'_>,
+) -> Result<Vec<i64>, DbErr> {
+    let mut corrected = BTreeSet::new();
+    let last_removal = concerned.events.iter().rposition(|event| event.kind == EventKind::Removal);
+    if last_removal.is_some() {
+        corrected.extend(remove(transaction, board, member).await?);
+    }
+    let late = &concerned.events[last_removal.map_or(0, |place| place + 1)..];
+    let mut periods = Periods::default();
+    let rolls = Rolls::to(sealing_until_ms(board));
+    let mut touched: BTreeMap<StandingsId, (Period, Vec<(i64, i64)>)> = BTreeMap::new();
+    for event in late {
+        let EventKind::Score { score, at_ms, .. } = event.kind else {
+            continue;
+        };
+        let standings = match periods.standings(board, &event.segments, at_ms, &rolls) {
+            Ok(standings) => standings,
+            Err(error) => {
+                tracing::error!(board = %board.no, %member, %error, "a late score is of no period; look at its row of score_event");
+                continue;
+            }
+        };
+        for (id, period) in standings {
+            let is_sealed = period.present_from_ms < board.sealed(id.window).sealing_before_ms;
+            if is_sealed && concerned.is_archived(&period) {
+                let (_, scores) = touched.entry(id).or_insert_with(|| (period, vec![]));
+                scores.push((score, at_ms));
+            }
+        }
+    }
+    let of_period = |(id, (period, _)): (&StandingsId, &(Period, _))| (id.clone(), period.clone());
+    let held: BTreeMap<StandingsId, Period> = touched.iter().map(of_period).collect();
+    sealed_period::number(transaction, &held, entity::now_ms()).await?;
+    let mut rows = vec![];
+    for (id, no) in sealed_period::numbers(transaction, &held).await? {
+        let (period, scores) = &touched[&id];
+        let row =
+            sealed_entry::Entity::find_by_id((no, member.to_string())).one(transaction).await?;
+        let mut state = row.and_then(|row| {
+            // A key that is the nearest one has not the score.
+            let key = RankKey::from_i64(row.rank_key).ok()?;
+            Some(State { score: row.score, ..board.rules.state(id.window, period, key) })
+        });
+        for &(score, at_ms) in scores {
+            let step = board.rules.first(id.window, score, at_ms);
+            state = Some(board.rules.fold(id.window, state, step));
+        }
+        let Some(state) = state else { continue };
+        let row = sealed_entry::Model {
+            standings_no: no,
+            member: member.to_string(),
+            score: state.score,
+            rank_key: board.rules.nearest_key(id.window, period, state).to_i64(),
+            partition: partition.0.into(),
+            seq: concerned.seq as i64,
+        };
+        rows.push(row.into_active_model());
+        corrected.insert(no);
+    }
+    insert_chunked::<sealed_entry::Entity, _>(transaction, rows, Some(sealed_entry::replace()))
+        .await?;
+    Ok(corrected.into_iter().collect())
+}
+
+/// Takes away all sealed entries of a member: what it has after the removal is put there afterwards. The numbers of the standings that it was in.
+async fn remove(
+    transaction: &DatabaseTransaction,
+    board: &Board,
+    member: &MemberId,
+) -> Result<Vec<i64>, DbErr> {
+    let of_board = sealed_period::Entity::find()
+        .select_only()
+        .column(sealed_period::Column::No)
+        .filter(sealed_period::Column::BoardNo.eq(board.no.0))
+        .into_query();
+    let of_member = Condition::all()
+        .add(sealed_entry::Column::Member.eq(member.as_str()))
+        .add(sealed_entry::Column::StandingsNo.in_subquery(of_board));
+    let numbers: Vec<i64> = sealed_entry::Entity::find()
+        .select_only()
+        .column(sealed_entry::Column::StandingsNo)
+        .filter(of_member.clone())
+        .into_tuple()
+        .all(transaction)
+        .await?;
+    sealed_entry::Entity::delete_many().filter(of_member).exec(transaction).await?;
+    Ok(numbers)
+}

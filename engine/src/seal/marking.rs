@@ -1,0 +1,124 @@
+//! What partitions learn of a seal, by commits: first that nobody writes to a period any more, then that it is gone.
+
+use ranking::board::Board;
+use ranking::id::Partition;
+use ranking::seal::{NEVER_MS, SealName};
+use ranking::store::write::Writes;
+use tokio::time::{Duration, Instant};
+
+use super::Part;
+use crate::deployment::Deployment;
+use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::recovery::settle;
+use entity::error::Result;
+
+/// How many keys, or periods of a list, one commit drops.
+const KEYS_MAX: usize = 500;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl Part<'_> {
+    /// Marks every partition, and waits until SQL has the marks' commits.
+    pub(super) async fn mark(&self, before_ms: i64) -> Result<()> {
+        for partition in self.partitions() {
+            let mut marking =
+                Marking { board: self.board, name: self.name, before_ms, dropping: None };
+            let deadline = Instant::now() + COMMIT_TIMEOUT;
+            carry_out(self.deployment, partition, &mut marking, deadline).await?;
+            settle(self.deployment, partition).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops the keys of sealed periods, and takes them from the lists of periods.
+    pub(super) async fn drop_keys(&self, before_ms: i64) -> Result<()> {
+        let store = &self.deployment.store;
+        for partition in self.partitions() {
+            let mut steps: Vec<Dropping> = vec![];
+            let standings = self.standings(partition, NEVER_MS, before_ms).await?;
+            let keys: Vec<String> =
+                standings.iter().map(|(id, _)| store.keys().standings(partition, id)).collect();
+            steps.extend(keys.chunks(KEYS_MAX).map(|keys| Dropping::Keys(keys.to_vec())));
+            for list in store.periods_keys(partition, self.board.no).await? {
+                let window = store.keys().window_of(partition, &list);
+                if window != Some((self.name.window, self.name.generation)) {
+                    continue;
+                }
+                let labels = store.listed_before(&list, before_ms).await?;
+                let chunks = labels.chunks(KEYS_MAX);
+                steps.extend(chunks.map(|labels| Dropping::Periods(list.clone(), labels.to_vec())));
+            }
+            // Also where there is nothing to drop: whoever reads an old row has to learn of it.
+            if steps.is_empty() {
+                steps.push(Dropping::Keys(vec![]));
+            }
+            for dropping in steps {
+                let mut marking = Marking {
+                    board: self.board,
+                    name: self.name,
+                    before_ms,
+                    dropping: Some(dropping),
+                };
+                let deadline = Instant::now() + COMMIT_TIMEOUT;
+                carry_out(self.deployment, partition, &mut marking, deadline).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a commit drops.
+enum Dropping {
+    /// Keys.
+    Keys(Vec<String>),
+    /// Periods of a list.
+    Periods(String, Vec<String>),
+}
+
+/// Moves a window's mark on, with what is dropped by it.
+struct Marking<'a> {
+    board: &'a Board,
+    name: SealName,
+    before_ms: i64,
+    dropping: Option<Dropping>,
+}
+
+impl Change for Marking<'_> {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let store = &deployment.store;
+        let seals = [self.name];
+        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
+        tail.board.check(self.board)?;
+        let known = tail.seals.first().copied().unwrap_or_default();
+        let mut mark = known;
+        if known.sealing_before_ms < self.before_ms {
+            mark.sealing_before_ms = self.before_ms;
+            mark.seq = tail.head.seq + 1;
+        }
+        let mut writes = Writes::default();
+        let mut drops = false;
+        if let Some(dropping) = &self.dropping {
+            mark.dropped_before_ms = mark.dropped_before_ms.max(self.before_ms);
+            match dropping {
+                Dropping::Keys(keys) => keys.iter().for_each(|key| writes.drop_key(key)),
+                Dropping::Periods(list, labels) => writes.forget_periods(list, labels),
+            }
+            drops = !matches!(dropping, Dropping::Keys(keys) if keys.is_empty());
+        }
+        writes.mark_seal(store.keys(), partition, self.name, mark);
+        let commit = tail.head.next(entity::random_id(), entity::now_ms(), vec![]);
+        Ok(Proposal {
+            head: tail.head,
+            log_len: 0,
+            commit: (mark != known || drops).then_some((commit, writes)),
+            outcome: (),
+        })
+    }
+}

@@ -1,0 +1,371 @@
+//! What was committed after the history that is staged: from SQL up to its cursor, then from the end of the log.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ranking::commit::{Event, EventKind, EventPlace};
+use ranking::fold::State;
+use ranking::id::MemberId;
+use ranking::key::StandingsId;
+use ranking::roll::RollMark;
+use ranking::store::history::Tail;
+use ranking::window::Period;
+use sea_orm::{ColumnTrait, QueryFilter};
+
+use super::{CHANGED_MAX, Staged};
+use crate::amend::replayed;
+use crate::partition::{follow, home};
+use entity::archive::{archive_mark, archived_entry};
+use entity::error::Result;
+use entity::history::{log_cursor, score_event};
+
+/// How many events are read from SQL at once.
+const ROWS_MAX: u64 = 5000;
+
+/// How often the log is looked at again because the persister moved on meanwhile.
+const READS_MAX: usize = 20;
+
+/// From which look on what was found is good enough, though there may be more by now.
+const LOOKS_MAX: usize = 6;
+
+/// How few commits are left to the log when what SQL has is taken.
+const NEAR_COMMITS: i64 = 100;
+
+/// Where a member's history is read from that is folded anew: SQL up to a seq, then these.
+#[derive(Clone, Copy)]
+struct Source<'e> {
+    sql_seq: i64,
+    /// Up to here it is known then.
+    seq: u64,
+    events: &'e [(EventPlace, Event)],
+}
+
+/// One step of a fold.
+enum Fold<'e> {
+    /// An event meets what a member has in a standings.
+    Onto(usize, &'e MemberId, State),
+    /// A member leaves.
+    Removal(&'e MemberId),
+}
+
+impl Staged<'_> {
+    /// Takes in what SQL has got since, and puts it to the stage, until the history is nearly the present one. Whether it could.
+    ///
+    /// # Errors
+    /// What the stores say; it can be asked again.
+    pub async fn catch_up(&mut self) -> Result<bool> {
+        for _ in 0..READS_MAX {
+            let before = self.cursor.seq;
+            if !self.take_from_sql().await? {
+                return Ok(false);
+            }
+            self.write_changed().await?;
+            if self.cursor.seq - before < NEAR_COMMITS {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes in all that was committed: the end of the log, or `None` where it has to be staged again.
+    ///
+    /// To fold what is found takes time in which more may come, so it is looked at again: the shorter the last look, the likelier our commit is the first.
+    pub(super) async fn take_all(&mut self) -> Result<Option<Tail>> {
+        for look in 1..=READS_MAX {
+            if self.is_stale {
+                return Ok(None);
+            }
+            let (deployment, partition) = (self.deployment, self.partition);
+            let no = self.board.no;
+            let tail = match self.last == (self.cursor.seq, i32::MAX) {
+                true => {
+                    let seals = &self.seals;
+                    follow::tail(deployment, partition, &self.cursor, no, seals, None).await?
+                }
+                // A part of what SQL has was taken before it was away.
+                false => None,
+            };
+            let Some(tail) = tail else {
+                if !self.take_from_sql().await? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            tail.board.check(self.board)?;
+            if !self.goes_on(&tail.head.run_id, &tail.rolls) {
+                return Ok(None);
+            }
+            self.note_seals(&tail);
+            let places = |commit| ranking::commit::Commit::places(commit, partition);
+            let events: Vec<(EventPlace, Event)> = tail
+                .commits
+                .iter()
+                .flat_map(places)
+                .map(|(place, event)| (place, event.clone()))
+                .collect();
+            let source = Source { sql_seq: self.cursor.seq, seq: tail.head.seq, events: &events };
+            self.take(&events, source).await?;
+            self.is_at(log_cursor::Model {
+                seq: tail.head.seq as i64,
+                commit_id: tail.head.commit.clone(),
+                ..self.cursor.clone()
+            });
+            if self.changed.len() > CHANGED_MAX {
+                self.write_changed().await?;
+            } else if events.is_empty() || look >= LOOKS_MAX {
+                return Ok(Some(tail));
+            }
+        }
+        Err(ranking::Error::Unavailable(
+            "others write faster than their commits are read; try again".into(),
+        )
+        .into())
+    }
+
+    /// Takes in what SQL has got since; whether the history leads on to there.
+    async fn take_from_sql(&mut self) -> Result<bool> {
+        let (deployment, partition, no) = (self.deployment, self.partition, self.board.no);
+        let Some(now) = follow::later(deployment, partition, &self.cursor).await? else {
+            self.is_stale = true;
+            return Ok(false);
+        };
+        // After the cursor: every series that its events began has a mark.
+        let (head, marks) = deployment.store.rolls(partition, no).await?;
+        if !self.goes_on(&head.run_id, &marks) {
+            return Ok(false);
+        }
+        loop {
+            let page = score_event::page_after(partition, self.last, ROWS_MAX)
+                .filter(score_event::Column::BoardNo.eq(no.0))
+                .filter(score_event::Column::Seq.lte(now.seq));
+            let rows = page.all(&deployment.db).await?;
+            let mark = archive_mark::of(&deployment.db, no, partition).await?;
+            if mark.archived_seq > self.cursor.seq {
+                // Some of what is to be read has left SQL.
+                self.is_stale = true;
+                return Ok(false);
+            }
+            let Some(row) = rows.last() else { break };
+            let last = (row.seq, row.event_index);
+            let mut events = Vec::with_capacity(rows.len());
+            for row in &rows {
+                events.push((row.place()?, row.to_ranking()?));
+            }
+            let source = Source { sql_seq: now.seq, seq: now.seq as u64, events: &[] };
+            self.take(&events, source).await?;
+            self.last = last;
+            if self.changed.len() > CHANGED_MAX {
+                self.write_changed().await?;
+            }
+        }
+        self.is_at(now);
+        Ok(true)
+    }
+
+    fn is_at(&mut self, cursor: log_cursor::Model) {
+        self.last = (cursor.seq, i32::MAX);
+        self.cursor = cursor;
+        let seq = self.cursor.seq as u64;
+        self.refolded.retain(|_, known| *known > seq);
+    }
+
+    pub(super) fn note_seals(&mut self, tail: &Tail) {
+        let marks = self.seals.iter().zip(&tail.seals);
+        let sealing = marks.map(|(name, mark)| (name.window, mark.sealing_before_ms));
+        self.sealing_before_ms = sealing.collect();
+    }
+
+    /// Whether what is staged can be carried on: Redis is the same run, as of an earlier one a part may be lost, and rolling windows have got nowhere
+    /// else. A series that began since is noted.
+    fn goes_on(&mut self, run_id: &str, marks: &HashMap<String, RollMark>) -> bool {
+        let has_moved = |(series, mark): (&String, &RollMark)| {
+            let known = self.rolls.marks.get(series).map(|mark| mark.begun_ms);
+            let known_ms = known.or_else(|| self.unmarked.get(series).copied());
+            self.is_meant(series) && known_ms.is_some_and(|known_ms| known_ms != mark.begun_ms)
+        };
+        if run_id != self.run_id || marks.iter().any(has_moved) {
+            self.is_stale = true;
+            return false;
+        }
+        self.rolls.marks.clone_from(marks);
+        true
+    }
+
+    /// Whether a series is of one of the windows.
+    fn is_meant(&self, series: &str) -> bool {
+        let window = series.rsplit(':').next().map(str::parse);
+        matches!(window, Some(Ok(window)) if self.windows.contains(&window))
+    }
+
+    /// Folds events onto what is staged: all of them, or none where a store does not answer.
+    async fn take(&mut self, events: &[(EventPlace, Event)], source: Source<'_>) -> Result<()> {
+        let (mut folds, mut amended, mut voided) = (vec![], BTreeSet::new(), BTreeSet::new());
+        let mut wanted: BTreeMap<usize, BTreeSet<MemberId>> = BTreeMap::new();
+        let mut taken = 0;
+        for (place, event) in events {
+            let is_known = self.refolded.get(&event.member);
+            if event.board != self.board.no || is_known.is_some_and(|&seq| place.seq <= seq) {
+                continue;
+            }
+            taken += 1;
+            let (score, at_ms) = match event.kind {
+                EventKind::Score { score, at_ms, .. } => (score, at_ms),
+                EventKind::Removal => {
+                    amended.insert(event.member.clone());
+                    folds.push(Fold::Removal(&event.member));
+                    continue;
+                }
+                EventKind::Void { .. } => {
+                    amended.insert(event.member.clone());
+                    voided.insert(event.member.clone());
+                    continue;
+                }
+            };
+            let standings =
+                self.periods.standings(self.board, &event.segments, at_ms, &self.rolls)?;
+            for (id, period) in standings {
+                if !self.windows.contains(&id.window) || self.is_sealed(&id, &period) {
+                    continue;
+                }
+                let state = self.board.rules.first(id.window, score, at_ms);
+                let number = self.number(&id, &period);
+                if number >= self.put {
+                    folds.push(Fold::Onto(number, &event.member, state));
+                    let members = wanted.entry(number).or_default();
+                    members.insert(event.member.clone());
+                }
+            }
+        }
+        if !amended.is_empty() {
+            for number in self.put..self.standings.len() {
+                let members = wanted.entry(number).or_default();
+                members.extend(amended.iter().cloned());
+            }
+        }
+        let mut states = self.read_staged(wanted).await?;
+        if !voided.is_empty() {
+            self.check_in_sql(source.sql_seq).await?;
+        }
+        let mut anew = vec![];
+        for member in voided {
+            anew.push((self.refold(&member, source).await?, member));
+        }
+        self.later += taken;
+        for fold in folds {
+            match fold {
+                Fold::Onto(number, member, state) => {
+                    let place = (number, member.clone());
+                    let known = self.changed.get(&place).or_else(|| states.get(&place));
+                    let window = self.standings[number].id.window;
+                    let state = self.board.rules.fold(window, known.copied().flatten(), state);
+                    self.changed.insert(place, Some(state));
+                }
+                Fold::Removal(member) => self.remove(member, &mut states),
+            }
+        }
+        for (folded, member) in anew {
+            self.remove(&member, &mut states);
+            for (id, period, state) in folded {
+                let number = self.number(&id, &period);
+                if number >= self.put {
+                    self.changed.insert((number, member.clone()), Some(state));
+                }
+            }
+            self.refolded.insert(member, source.seq);
+        }
+        Ok(())
+    }
+
+    /// A member is in no standings any more that is not in place.
+    fn remove(
+        &mut self,
+        member: &MemberId,
+        states: &mut HashMap<(usize, MemberId), Option<State>>,
+    ) {
+        for number in self.put..self.standings.len() {
+            let place = (number, member.clone());
+            let is_staged = states.get(&place).is_some_and(Option::is_some);
+            if is_staged || self.changed.contains_key(&place) {
+                self.changed.insert(place, None);
+            }
+        }
+    }
+
+    /// What members have in the stage.
+    async fn read_staged(
+        &self,
+        wanted: BTreeMap<usize, BTreeSet<MemberId>>,
+    ) -> Result<HashMap<(usize, MemberId), Option<State>>> {
+        let (mut numbers, mut lists) = (vec![], vec![]);
+        for (number, members) in wanted {
+            if let Some(key) = &self.standings[number].key {
+                numbers.push(number);
+                lists.push((key.as_str(), members.into_iter().collect::<Vec<_>>()));
+            }
+        }
+        let found = self.stages.rank_keys(&lists).await?;
+        let mut states = HashMap::new();
+        for ((number, (_, members)), keys) in numbers.into_iter().zip(lists).zip(found) {
+            let standing = &self.standings[number];
+            for (member, key) in members.into_iter().zip(keys) {
+                let state = key.map(|key| self.state(standing, key));
+                states.insert((number, member), state);
+            }
+        }
+        Ok(states)
+    }
+
+    /// Waits until SQL has the history up to a seq: what was taken from the log may not be there yet.
+    async fn check_in_sql(&self, seq: i64) -> Result<()> {
+        let now = follow::present(self.deployment, self.partition).await?;
+        if now.seq < seq {
+            return Err(ranking::Error::Unavailable(
+                "Redis lost commits while standings were made anew; try again".into(),
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// What a member's whole history gives it in the standings that are made anew.
+    async fn refold(
+        &self,
+        member: &MemberId,
+        source: Source<'_>,
+    ) -> Result<Vec<(StandingsId, Period, State)>> {
+        let db = &self.deployment.db;
+        let (no, partition) = (self.board.no, self.partition);
+        let mut mark = archive_mark::of(db, no, partition).await?;
+        let (archived, rows) = loop {
+            let archived = archived_entry::of_members(db, &mark, [member.as_str()]).await?;
+            let rows = score_event::history_of(self.board, member.as_str())
+                .filter(home::up_to(self.board, partition, source.sql_seq))
+                .filter(score_event::Column::Seq.gt(mark.archived_seq))
+                .all(db)
+                .await?;
+            // Rows go only after a mark has moved past them.
+            let now = archive_mark::of(db, no, partition).await?;
+            if now == mark {
+                break (archived, rows);
+            }
+            mark = now;
+        };
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            events.push((row.place()?, row.to_ranking()?));
+        }
+        let later = source.events.iter();
+        events.extend(
+            later.filter(|(_, event)| event.board == no && event.member == *member).cloned(),
+        );
+        let sealed = self.sealing_before_ms.iter();
+        let sealed = sealed.map(|(&window, &before_ms)| ((no, window), before_ms));
+        let archived: Vec<archived_entry::Model> = archived.into_values().collect();
+        let replay = replayed(self.board, member, &archived, &events, &self.rolls, sealed)?;
+        let states = replay.states_of_member(no, member);
+        let meant = states.filter(|(id, _, _)| self.windows.contains(&id.window));
+        let owned = |(id, period, state): (&StandingsId, &Period, State)| {
+            (id.clone(), period.clone(), state)
+        };
+        Ok(meant.map(owned).collect())
+    }
+}

@@ -1,0 +1,324 @@
+//! Staged standings into their places, by commits that name the head that they were folded to.
+
+use std::collections::{HashMap, HashSet};
+
+use ranking::id::Partition;
+use ranking::key::StandingsId;
+use ranking::store::write::Writes;
+use ranking::submission::StandingsChange;
+use tokio::time::{Duration, Instant};
+
+use super::{Staged, Standing};
+use crate::deployment::Deployment;
+use crate::partition::barrier;
+use crate::partition::change::{Change, Proposal, carry_out};
+use crate::roll::mark_rolled;
+use entity::error::Result;
+
+/// How many keys one commit drops.
+const KEYS_MAX: usize = 500;
+
+/// How long one commit is tried for.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How many labels of a list of periods are read at once.
+const LABELS_MAX: usize = 100_000;
+
+/// What a step came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Some standings are in place, and some are not.
+    GoesOn,
+    /// All of them are.
+    Done,
+    /// The log went on without us: what is left has to be staged again.
+    Stale,
+}
+
+/// Something in Redis that may belong to no standings.
+#[derive(Debug, Clone)]
+enum Stray {
+    /// A key that lies where standings do, or lists of periods.
+    Key(String, Option<StandingsId>),
+    /// What a list of periods names.
+    Label {
+        list: String,
+        label: String,
+        /// Whether its period is being sealed, or is.
+        is_sealed: bool,
+    },
+}
+
+impl Staged<'_> {
+    /// Puts the next standings in place, at most so many, by one commit.
+    ///
+    /// # Errors
+    /// What the stores say; where others write so fast that none of our commits was the first for 20 s.
+    pub async fn put(&mut self, count: usize) -> Result<Step> {
+        let (deployment, partition) = (self.deployment, self.partition);
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        let mut putting = Putting { staged: self, count };
+        let end = match carry_out(deployment, partition, &mut putting, deadline).await {
+            Ok(done) => done.outcome,
+            // Redis may have been emptied, or we were asleep for long.
+            Err(_) if !self.stages.is_whole().await? => None,
+            Err(error) => return Err(error),
+        };
+        let Some(end) = end else {
+            return Ok(Step::Stale);
+        };
+        for standing in &mut self.standings[self.put..end] {
+            if let Some(key) = standing.key.take() {
+                self.stages.forget(&key);
+            }
+            if let Some(left) = standing.series.as_ref().and_then(|of| self.left.get_mut(of)) {
+                *left -= 1;
+            }
+        }
+        self.committed += 1;
+        self.changed.retain(|(number, _), _| *number >= end);
+        self.put = end;
+        Ok(match end == self.standings.len() {
+            true => Step::Done,
+            false => Step::GoesOn,
+        })
+    }
+
+    /// Drops what lies where these windows' standings do and is of another kind: nothing could be written there.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn drop_foreign(&self) -> Result<()> {
+        let keys = self.live_keys().await?;
+        let kinds = self.deployment.store.kinds(&keys).await?;
+        let foreign = keys.into_iter().zip(kinds);
+        let foreign: Vec<String> = foreign
+            .filter(|(_, kind)| kind != "zset" && kind != "none")
+            .map(|(key, _)| key)
+            .collect();
+        barrier::drop_listed(self.deployment, self.partition, self.board.no, &foreign).await
+    }
+
+    /// Drops what lies where these windows' standings do and no event of the history brought there: all of them are in place.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn drop_others(&mut self) -> Result<Step> {
+        let store = &self.deployment.store;
+        let keys = self.live_keys().await?;
+        let mut strays = vec![];
+        let mut lists = vec![];
+        for key in keys {
+            let id = store.keys().parse_standings(self.partition, &key);
+            match store.keys().window_of(self.partition, &key) {
+                Some(_) if id.is_none() => lists.push(key),
+                _ => strays.push(Stray::Key(key, id)),
+            }
+        }
+        for list in lists {
+            let window = store.keys().window_of(self.partition, &list);
+            let one = [list];
+            let labels = store.raw_entries(&one, 0, LABELS_MAX).await?.pop();
+            let [list] = one;
+            for (label, _) in labels.flatten().unwrap_or_default() {
+                let label = String::from_utf8_lossy(&label).into_owned();
+                let zone = &self.board.rules.zone;
+                let period = window.and_then(|(window, _)| window.period_named(&label, zone).ok());
+                let before_ms = window.and_then(|(window, _)| self.sealing_before_ms.get(&window));
+                let sealed = period.zip(before_ms);
+                strays.push(Stray::Label {
+                    list: list.clone(),
+                    label,
+                    is_sealed: sealed.is_some_and(|(period, &ms)| period.present_from_ms < ms),
+                });
+            }
+        }
+        self.drop_strays(strays).await
+    }
+
+    async fn drop_strays(&mut self, mut strays: Vec<Stray>) -> Result<Step> {
+        let known = self.known();
+        strays.retain(|stray| self.is_stray(stray, &known));
+        while !strays.is_empty() {
+            let (deployment, partition) = (self.deployment, self.partition);
+            let deadline = Instant::now() + COMMIT_TIMEOUT;
+            let some = strays.split_off(strays.len().saturating_sub(KEYS_MAX));
+            let mut dropping = Dropping { staged: self, strays: &some };
+            let done = carry_out(deployment, partition, &mut dropping, deadline).await?;
+            if !done.outcome {
+                return Ok(Step::Stale);
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// The keys that lie where these windows' standings and their lists of periods do, and those whose name nobody here writes.
+    async fn live_keys(&self) -> Result<Vec<String>> {
+        let (store, partition, no) = (&self.deployment.store, self.partition, self.board.no);
+        let mut keys = store.standings_keys(partition, Some(no)).await?;
+        keys.extend(store.periods_keys(partition, no).await?);
+        keys.retain(|key| {
+            let window = store.keys().window_of(partition, key);
+            window.is_none_or(|(window, generation)| {
+                self.windows.contains(&window) && self.board.generation_of(window) == generation
+            })
+        });
+        Ok(keys)
+    }
+
+    /// The labels that belong to the lists of periods.
+    fn known(&self) -> HashMap<String, HashSet<&str>> {
+        let keys = self.deployment.store.keys();
+        let mut known: HashMap<String, HashSet<&str>> = HashMap::new();
+        for Standing { id, .. } in &self.standings {
+            let labels = known.entry(keys.periods(self.partition, id)).or_default();
+            labels.insert(&id.period);
+        }
+        known
+    }
+
+    fn is_stray(&self, stray: &Stray, known: &HashMap<String, HashSet<&str>>) -> bool {
+        match stray {
+            Stray::Key(_, None) => true,
+            Stray::Key(_, Some(id)) => {
+                let period = id.window.period_named(&id.period, &self.board.rules.zone);
+                let is_sealed = period.is_ok_and(|period| self.is_sealed(id, &period));
+                !self.places.contains_key(id) && !is_sealed
+            }
+            Stray::Label { list, label, is_sealed } => {
+                let labels = known.get(list);
+                !is_sealed && labels.is_none_or(|labels| !labels.contains(label.as_str()))
+            }
+        }
+    }
+
+    /// What puts the next standings in place, and how many then are.
+    fn writes(&self, count: usize) -> ranking::Result<(Writes, usize)> {
+        let keys = self.deployment.store.keys();
+        let mut writes = Writes::default();
+        self.stages.guard(&mut writes);
+        let end = self.standings.len().min(self.put + count);
+        let mut of_series: HashMap<&str, usize> = HashMap::new();
+        let mut changed = self.changed.iter().peekable();
+        for (number, standing) in self.standings[..end].iter().enumerate().skip(self.put) {
+            let mut entries = vec![];
+            while let Some(((_, member), state)) = changed.next_if(|((of, _), _)| *of == number) {
+                let key = state.map(|state| self.key(standing, state)).transpose()?;
+                entries.push((member.clone(), key));
+            }
+            let Standing { id, period, series, key } = standing;
+            let mut is_last = false;
+            if let Some(series) = series {
+                let count = of_series.entry(series).or_default();
+                *count += 1;
+                is_last = Some(&*count) == self.left.get(series);
+            }
+            if self.is_sealed(id, period) {
+                // It was not when it was staged.
+                if let Some(key) = key {
+                    writes.drop_key(key);
+                }
+                continue;
+            }
+            let live = keys.standings(self.partition, id);
+            match key {
+                Some(stage) => {
+                    writes.swap_in(stage, &live);
+                    let from_ms = period.present_from_ms;
+                    writes.note_period(keys, self.partition, id, from_ms);
+                }
+                None => writes.drop_key(&live),
+            }
+            let change = StandingsChange {
+                id: id.clone(),
+                present_from_ms: period.present_from_ms,
+                entries,
+            };
+            writes.change(keys, self.partition, &change);
+            // With the last of its standings a series is all there.
+            if is_last {
+                let (board, rolls) = (self.board, &self.rolls);
+                mark_rolled(&mut writes, keys, self.partition, board, id, rolls)?;
+            }
+        }
+        Ok((writes, end))
+    }
+
+    /// A proposal that changes nothing.
+    async fn nothing<T>(&self, outcome: T) -> Result<Proposal<T>> {
+        let (store, partition) = (&self.deployment.store, self.partition);
+        let head = store.log_after(partition, u64::MAX - 1, 1).await?.head;
+        Ok(Proposal { head, log_len: 0, commit: None, outcome })
+    }
+}
+
+/// The next standings are put in place; up to which, or `None` where what is staged is stale.
+struct Putting<'s, 'a> {
+    staged: &'s mut Staged<'a>,
+    count: usize,
+}
+
+impl Change for Putting<'_, '_> {
+    type Outcome = Option<usize>;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        _: Partition,
+    ) -> Result<Proposal<Option<usize>>> {
+        self.staged.proposed += 1;
+        let Some(tail) = self.staged.take_all().await? else {
+            return self.staged.nothing(None).await;
+        };
+        let (writes, end) = self.staged.writes(self.count)?;
+        if end == self.staged.put {
+            return self.staged.nothing(Some(end)).await;
+        }
+        let now_ms = deployment.clock.now_ms();
+        let commit = tail.head.next(entity::random_id(), now_ms, vec![]);
+        Ok(Proposal {
+            head: tail.head,
+            log_len: tail.commits.len() as u64,
+            commit: Some((commit, writes)),
+            outcome: Some(end),
+        })
+    }
+}
+
+/// Strays are dropped; whether what is staged is good still.
+struct Dropping<'s, 'a> {
+    staged: &'s mut Staged<'a>,
+    strays: &'s [Stray],
+}
+
+impl Change for Dropping<'_, '_> {
+    type Outcome = bool;
+
+    async fn propose(&mut self, deployment: &Deployment, _: Partition) -> Result<Proposal<bool>> {
+        let Some(tail) = self.staged.take_all().await? else {
+            return self.staged.nothing(false).await;
+        };
+        let known = self.staged.known();
+        let mut writes = Writes::default();
+        for stray in self.strays {
+            // Somebody may have begun it since.
+            if !self.staged.is_stray(stray, &known) {
+                continue;
+            }
+            match stray {
+                Stray::Key(key, _) => writes.drop_key(key),
+                Stray::Label { list, label, .. } => {
+                    writes.forget_periods(list, std::slice::from_ref(label));
+                }
+            }
+        }
+        let now_ms = deployment.clock.now_ms();
+        let commit = tail.head.next(entity::random_id(), now_ms, vec![]);
+        Ok(Proposal {
+            head: tail.head,
+            log_len: tail.commits.len() as u64,
+            commit: Some((commit, writes)),
+            outcome: true,
+        })
+    }
+}

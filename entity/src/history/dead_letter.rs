@@ -1,0 +1,103 @@
+//! Events that SQL would not take, kept aside with the reason.
+
+use ranking::commit::{Commit, Event, EventPlace};
+use ranking::id::{BoardNo, Partition};
+use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::Expr;
+
+/// A row of `dead_letter`.
+#[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+#[sea_orm(table_name = "dead_letter")]
+pub struct Model {
+    /// The partition of its commit.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub partition: i32,
+    /// The seq of its commit.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub seq: i64,
+    /// Its place in the commit.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub event_index: i32,
+    /// The event as the log had it.
+    pub payload: String,
+    /// Why it was not taken.
+    pub reason: String,
+    /// PENDING or VOIDED.
+    pub state: String,
+    /// When, in Unix milliseconds.
+    pub created_at_ms: i64,
+}
+
+/// None that are followed.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+impl Model {
+    /// The event, and the place that it has in history.
+    ///
+    /// # Errors
+    /// `Corrupt` where the row holds what the persister does not write.
+    pub fn event(&self) -> ranking::Result<(EventPlace, Event)> {
+        let broken = || ranking::Error::Corrupt("a dead letter is broken".into());
+        let commit = Commit::from_log(self.seq.unsigned_abs(), &self.payload)?;
+        let place = EventPlace {
+            partition: Partition(self.partition.try_into().map_err(|_| broken())?),
+            seq: commit.seq,
+            index: self.event_index.unsigned_abs(),
+        };
+        let event = commit.events.into_iter().next().ok_or_else(broken)?;
+        Ok((place, event))
+    }
+}
+
+/// The events, of one partition or all, that SQL refused and nobody voided yet.
+///
+/// # Errors
+/// What SQL says.
+pub async fn pending(
+    db: &impl ConnectionTrait,
+    partition: Option<Partition>,
+) -> Result<Vec<Model>, DbErr> {
+    let mut pending = Entity::find().filter(Column::State.eq("PENDING"));
+    if let Some(partition) = partition {
+        pending = pending.filter(Column::Partition.eq(i32::from(partition.0)));
+    }
+    pending.all(db).await
+}
+
+/// The events of a board in one partition that SQL refused, voided or not: history has none of them, and Redis may have counted them.
+///
+/// # Errors
+/// `Corrupt`; what SQL says.
+pub async fn of_board(
+    db: &impl ConnectionTrait,
+    partition: Partition,
+    board: BoardNo,
+) -> crate::error::Result<Vec<(EventPlace, Event)>> {
+    let of_partition = Entity::find().filter(Column::Partition.eq(i32::from(partition.0)));
+    let mut events = vec![];
+    for letter in of_partition.all(db).await? {
+        let (place, event) = letter.event()?;
+        if event.board == board {
+            events.push((place, event));
+        }
+    }
+    Ok(events)
+}
+
+/// Notes that an event was voided; whether it was one that SQL refused.
+///
+/// # Errors
+/// What SQL says.
+pub async fn void(db: &impl ConnectionTrait, place: EventPlace) -> Result<bool, DbErr> {
+    let voided = Entity::update_many()
+        .col_expr(Column::State, Expr::value("VOIDED"))
+        .filter(Column::Partition.eq(i32::from(place.partition.0)))
+        .filter(Column::Seq.eq(place.seq as i64))
+        .filter(Column::EventIndex.eq(place.index as i32))
+        .exec(db)
+        .await?;
+    Ok(voided.rows_affected > 0)
+}

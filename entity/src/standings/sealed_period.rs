@@ -1,0 +1,111 @@
+//! Sealed standings: one of a past period that has left Redis.
+
+use std::collections::BTreeMap;
+
+use ranking::key::StandingsId;
+use ranking::window::Period;
+use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{ActiveValue::Set, Condition, NotSet};
+
+use crate::sql::insert_chunked;
+
+/// How many are asked for in one SELECT.
+const ROWS_MAX: usize = 500;
+
+/// A row of `sealed_period`.
+#[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+#[sea_orm(table_name = "sealed_period")]
+pub struct Model {
+    /// Its number, never used again: what its entries are kept under.
+    #[sea_orm(primary_key)]
+    pub no: i64,
+    /// The board.
+    pub board_no: i64,
+    /// The generation in which the board got the window.
+    pub generation: i32,
+    /// The window's name.
+    pub window: String,
+    /// The segment; empty for everyone.
+    pub segment: String,
+    /// Since when the period was the present one, in Unix milliseconds: where it starts, or the last period of a rolling one.
+    pub start_ms: i64,
+    /// The period's label.
+    pub label: String,
+    /// When its first entry was stored, in Unix milliseconds.
+    pub sealed_at_ms: i64,
+    /// How many transactions corrected entries of it.
+    pub corrections: i64,
+    /// When the last one did, in Unix milliseconds.
+    pub corrected_at_ms: Option<i64>,
+}
+
+/// None that are followed.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+/// The condition that a row is of a standings' board, window and segment.
+#[must_use]
+pub fn of_list(id: &StandingsId) -> Condition {
+    Condition::all()
+        .add(Column::BoardNo.eq(id.board.0))
+        .add(Column::Generation.eq(id.generation as i32))
+        .add(Column::Window.eq(id.window.to_string()))
+        .add(Column::Segment.eq(&id.segment))
+}
+
+/// The numbers of those standings that have one.
+///
+/// # Errors
+/// What SQL says.
+pub async fn numbers(
+    db: &impl ConnectionTrait,
+    standings: &BTreeMap<StandingsId, Period>,
+) -> Result<BTreeMap<StandingsId, i64>, DbErr> {
+    let mut lists: BTreeMap<StandingsId, BTreeMap<i64, &StandingsId>> = BTreeMap::new();
+    for (id, period) in standings {
+        let list = StandingsId { period: String::new(), ..id.clone() };
+        lists.entry(list).or_default().insert(period.present_from_ms, id);
+    }
+    let mut numbers = BTreeMap::new();
+    for (list, starts) in lists {
+        let all: Vec<i64> = starts.keys().copied().collect();
+        for chunk in all.chunks(ROWS_MAX) {
+            let of_chunk = of_list(&list).add(Column::StartMs.is_in(chunk.iter().copied()));
+            for row in Entity::find().filter(of_chunk).all(db).await? {
+                numbers.insert(starts[&row.start_ms].clone(), row.no);
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+/// Makes sure that standings have numbers.
+///
+/// # Errors
+/// What SQL says.
+pub async fn number(
+    db: &impl ConnectionTrait,
+    standings: &BTreeMap<StandingsId, Period>,
+    now_ms: i64,
+) -> Result<(), DbErr> {
+    let row = |(id, period): (&StandingsId, &Period)| ActiveModel {
+        no: NotSet,
+        board_no: Set(id.board.0),
+        generation: Set(id.generation as i32),
+        window: Set(id.window.to_string()),
+        segment: Set(id.segment.clone()),
+        start_ms: Set(period.present_from_ms),
+        label: Set(period.label.clone()),
+        sealed_at_ms: Set(now_ms),
+        corrections: Set(0),
+        corrected_at_ms: Set(None),
+    };
+    use Column::{BoardNo, Generation, Segment, StartMs, Window};
+    let known = OnConflict::columns([BoardNo, Generation, Window, Segment, StartMs])
+        .do_nothing_on([BoardNo])
+        .to_owned();
+    insert_chunked::<Entity, _>(db, standings.iter().map(row).collect(), Some(known)).await
+}
