@@ -24,10 +24,11 @@ use ranking::id::MemberId;
 use ranking::shard::shard_of;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
-use crate::events::Events;
-use crate::history::{self, HELD_MAX, Pages};
+use crate::frame::events::Events;
+use crate::frame::history::{self, HELD_MAX, Pages};
+use crate::frame::parquet;
 use crate::job::Job;
-use crate::{crash, find_boards, parquet, shown};
+use crate::{failpoint, find_boards, shown};
 use adding_up::AddingUp;
 
 /// How often a board is archived again because it was changed meanwhile.
@@ -153,10 +154,10 @@ async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
         job.stage("taking rows away", file.events.unsigned_abs() as usize);
         let each = |rows: u64| {
             job.advance(rows as usize);
-            crash::here("rows-dropped");
+            failpoint::hit("rows-dropped");
         };
         archive::drop_events(deployment, &file, each).await?;
-        crash::here("file-dropped");
+        failpoint::hit("file-dropped");
     }
     Ok(())
 }
@@ -196,17 +197,17 @@ async fn archive_planned(
     if !archive::close(deployment, plan).await? {
         return Ok(false);
     }
-    crash::here("closed");
+    failpoint::hit("closed");
     let board = plan.row.to_ranking()?;
     let mut done = Archived::default();
     for span in &plan.spans {
         write_span(deployment, &board, span, &mut done, job).await?;
     }
-    crash::here("staged");
+    failpoint::hit("staged");
     if !archive::decide(deployment, plan).await? {
         return Ok(false);
     }
-    crash::here("decided");
+    failpoint::hit("decided");
     drop_rows(deployment, job).await?;
     archived.boards += 1;
     archived.events += done.events;
@@ -329,7 +330,7 @@ impl Writing<'_> {
             ..Default::default()
         };
         archive_file::Entity::update(written).exec_without_returning(&self.deployment.db).await?;
-        crash::here("file-named");
+        failpoint::hit("file-named");
         self.through_seq = last_seq;
         self.done.events += events;
         self.done.files += 1;

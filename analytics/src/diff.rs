@@ -6,6 +6,7 @@
 
 mod archived;
 mod files;
+pub(crate) mod finding;
 mod findings;
 mod found;
 mod keys;
@@ -34,8 +35,8 @@ use futures::StreamExt;
 use ranking::id::Partition;
 use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 
+use crate::diff::finding::{Finding, What, name_wrong_windows};
 use crate::find_boards;
-use crate::finding::{Finding, What, name_wrong_windows};
 use crate::job::Job;
 use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use findings::Findings;

@@ -2,6 +2,9 @@
 //!
 //! While others write, each page is of its own moment: who moves from one page to the next may be listed twice, or not at all.
 
+pub(crate) mod choice;
+pub(crate) mod listing;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -19,10 +22,10 @@ use ranking::rank_key::RankKey;
 use ranking::score;
 use ranking::store::read::{Placed, Standings};
 
-use crate::choice::Choice;
-use crate::frame_file::{FrameFile, INSTANT};
+use crate::export::choice::Choice;
+use crate::export::listing::Listing;
+use crate::file::frame_file::{FrameFile, INSTANT};
 use crate::job::Job;
-use crate::listing::Listing;
 use crate::shown;
 
 /// How many rows are gathered before they are written; in Parquet, how many a row group has.

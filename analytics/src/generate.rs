@@ -19,7 +19,7 @@ use polars::prelude::{
     StringChunkedBuilder, TimeUnit, TimeZone,
 };
 
-use crate::frame_file::{FrameFile, INSTANT};
+use crate::file::frame_file::{FrameFile, INSTANT};
 use crate::job::Job;
 use crate::shown;
 use activity::Activity;

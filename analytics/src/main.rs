@@ -1,54 +1,35 @@
-//! `analytics`: batch jobs over the whole history, with polars.
+//! `laurel-analytics`: batch jobs over the whole history, with polars.
 //!
 //! | module | has |
 //! |---|---|
-//! | [`history`], [`events`] | the events of a board as a frame, from SQL and the archive |
-//! | [`counted`], [`fold`], [`sorted`] | what of events counts; the fold as polars expressions; the standings that it gives |
-//! | [`balance`], [`awaited`] | whether SQL has the rows that history gives, by a sum; who of them, one by one |
-//! | [`rebuild`] | standings from history, put in the place of those in Redis and SQL |
-//! | [`reshard`] | a board moved to another number of shards |
-//! | [`diff`], [`finding`] | history, SQL and Redis, compared three ways, and repaired |
-//! | [`archive`], [`parquet`] | old events into files, and out of SQL |
-//! | [`restore`] | Redis from SQL and the archive |
-//! | [`import`] | events from a file, into the ordinary path |
-//! | [`generate`] | synthetic events into a file |
-//! | [`export`], [`listing`], [`choice`] | standings into a file; their entries page by page; which are meant |
-//! | [`file_format`], [`frame_file`], [`out_file`] | CSV, NDJSON or Parquet; frames into a file; a file that is there whole or not at all |
-//! | [`what_if`] | standings under other rules |
-//! | [`report`] | a page of pictures about a board |
-//! | [`side_by_side`] | several partitions at once |
-//! | [`job`] | a job's row, its progress bar, its outcome |
+//! | [`frame`] | the history of a board as a frame, from SQL and the archive; the fold as polars expressions |
+//! | [`rebuild`], [`reshard`], [`restore`] | standings from history; a board moved to another number of shards; Redis from SQL |
+//! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
+//! | [`archive`] | old events into files, and out of SQL |
+//! | [`import`], [`export`], [`generate`] | events from a file; standings into one; synthetic events |
+//! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
+//! | [`file`] | CSV, NDJSON or Parquet; files that are there whole or not at all |
+//! | [`job`], [`side_by_side`] | a job's row, its progress bar, its outcome; several partitions at once |
+//! | [`failpoint`] | steps at which a test ends the program |
 
 /// History is many small pieces too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod archive;
-mod awaited;
-mod balance;
-mod choice;
-mod counted;
-mod crash;
 mod diff;
-mod events;
 mod export;
-mod file_format;
-mod finding;
-mod fold;
-mod frame_file;
+mod failpoint;
+mod file;
+mod frame;
 mod generate;
-mod history;
 mod import;
 mod job;
-mod listing;
-mod out_file;
-mod parquet;
 mod rebuild;
 mod report;
 mod reshard;
 mod restore;
 mod side_by_side;
-mod sorted;
 mod what_if;
 
 use std::io::IsTerminal;

@@ -25,12 +25,12 @@ use ranking::window::Window;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::crash;
-use crate::fold;
-use crate::history::{self, History};
+use crate::failpoint;
+use crate::frame::fold;
+use crate::frame::history::{self, History};
+use crate::frame::sorted::Sorted;
 use crate::job::Job;
 use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
-use crate::sorted::Sorted;
 
 /// How often a partition is begun again: Redis restarted, a rolling window's period began, a store was away for a moment.
 const ATTEMPTS_MAX: usize = 8;
@@ -179,7 +179,7 @@ async fn all_partitions(
             rebuilt
         }
     };
-    let at_once = crash::step(PARTITIONS_AT_ONCE).min(partitions.len());
+    let at_once = failpoint::batch_size(PARTITIONS_AT_ONCE).min(partitions.len());
     // One that fails does not cut another one short, which would leave its stages.
     let outcomes: Vec<Result<Rebuilt>> = side_by_side(partitions, at_once, one).collect().await;
     let mut rebuilt = Rebuilt::default();
@@ -209,7 +209,7 @@ async fn one_partition(
         let is_last = attempt == ATTEMPTS_MAX;
         match tried {
             Ok(Some(rebuilt)) => {
-                crash::here("partition-put");
+                failpoint::hit("partition-put");
                 return Ok(rebuilt);
             }
             Ok(None) if is_last => bail!(
@@ -272,7 +272,7 @@ async fn stage_and_put(
     let began = Instant::now();
     let heads = BTreeMap::from([(partition, head.clone())]);
     let history = Arc::new(history::read_to(deployment, board, heads, job).await?);
-    crash::here("history-read");
+    failpoint::hit("history-read");
     let mut rebuilt = Rebuilt {
         events: history.counted.count,
         reading_s: began.elapsed().as_secs_f64(),
@@ -293,18 +293,18 @@ async fn stage_and_put(
         rebuilt.loading_s += began.elapsed().as_secs_f64();
         if staged.windows().contains(&Window::All) && sorted.window() == Window::All {
             rebuilt.mended += rows::mend(deployment, board, partition, head.seq, &sorted).await?;
-            crash::here("rows-written");
+            failpoint::hit("rows-written");
         }
     }
-    crash::here("staged");
+    failpoint::hit("staged");
     let began = Instant::now();
     if !staged.catch_up().await? {
         return Ok(None);
     }
     let mut beaten = 0;
     loop {
-        match staged.put(crash::step(STANDINGS_MAX)).await {
-            Ok(Step::GoesOn) => crash::here("standings-put"),
+        match staged.put(failpoint::batch_size(STANDINGS_MAX)).await {
+            Ok(Step::GoesOn) => failpoint::hit("standings-put"),
             Ok(Step::Done) => break,
             Ok(Step::Stale) => return Ok(None),
             // What is staged is as good as before.
@@ -369,7 +369,7 @@ async fn load(
             let loaded = loaded?;
             job.advance(loaded.count());
             loads.push(loaded);
-            crash::here("standings-loaded");
+            failpoint::hit("standings-loaded");
         }
     }
     for loaded in loads {

@@ -15,14 +15,14 @@ use anyhow::{Result, ensure};
 use engine::deployment::Deployment;
 use entity::board;
 use polars::prelude::{col, lit};
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 
-use crate::counted::in_parts;
-use crate::fold;
-use crate::history;
+use crate::file::out_file::OutFile;
+use crate::frame::counted::in_parts;
+use crate::frame::fold;
+use crate::frame::history;
 use crate::job::Job;
-use crate::out_file::OutFile;
 use crate::shown;
 use figures::Figures;
 

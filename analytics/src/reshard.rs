@@ -5,7 +5,7 @@ use engine::deployment::Deployment;
 use engine::reshard::Resharded;
 use entity::board;
 
-use crate::crash;
+use crate::failpoint;
 use crate::job::Job;
 
 /// Moves a board to another number of shards.
@@ -20,7 +20,7 @@ pub async fn reshard(
     let job = Job::begin(&deployment.db, "REBUILD", Some(row.no)).await?;
     let watch = |step: &str| {
         job.stage(step, 0);
-        crash::here(step);
+        failpoint::hit(step);
     };
     let moved = engine::reshard::reshard(deployment, row.no, shards.into(), &watch).await;
     job.end(moved.map_err(Into::into)).await

@@ -11,16 +11,16 @@ use entity::board;
 use polars::prelude::{col, lit};
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::MemberId;
-use ranking::key::StandingsId;
 use ranking::score;
+use ranking::standings_id::StandingsId;
 use ranking::window::Period;
 
-use crate::choice::Choice;
-use crate::counted::Counted;
-use crate::fold;
-use crate::history;
+use crate::export::choice::Choice;
+use crate::frame::counted::Counted;
+use crate::frame::fold;
+use crate::frame::history;
+use crate::frame::sorted::Entry;
 use crate::job::Job;
-use crate::sorted::Entry;
 
 /// What to try.
 #[derive(Debug, clap::Args)]

@@ -11,13 +11,13 @@ use ranking::store::Store;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::access::Access;
-use crate::boards::Boards;
-use crate::committer::Committers;
+use crate::cache::boards::Boards;
+use crate::cache::friends::Friends;
+use crate::cache::recent_members::RecentMembers;
+use crate::cache::shared::{CacheSettings, Hot};
 use crate::error::{Error, Result};
-use crate::friends::Friends;
-use crate::hot::{CacheSettings, Hot};
-use crate::reading::{HotPages, page_bytes};
-use crate::recent_members::RecentMembers;
+use crate::read::reader::{HotPages, page_bytes};
+use crate::submit::committer::Committers;
 
 /// How long a read waits for a partition to become level again.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,29 +1,16 @@
 //! The GraphQL schema: one file a noun.
 
 pub mod board;
-pub mod board_input;
-pub mod connection;
-pub mod distribution;
-pub mod durable;
-pub mod entries;
-pub mod entry;
-mod entry_page;
 pub mod event;
-pub mod friend;
-pub mod global_id;
 pub mod integrity;
 pub mod job;
 pub mod member;
-pub mod member_input;
-pub mod member_search;
 pub mod mutation;
-pub mod period;
 pub mod query;
 pub mod request;
-pub mod scalar;
-mod segments;
 pub mod standings;
 pub mod submission;
+pub(crate) mod types;
 
 use async_graphql::{EmptySubscription, Schema};
 

@@ -7,6 +7,9 @@ pub(crate) mod preference;
 pub(crate) mod tag;
 
 mod answers;
+pub(crate) mod cost;
+pub(crate) mod field_order;
+pub(crate) mod graphiql;
 mod parameters;
 mod persisted;
 mod response;
@@ -28,13 +31,13 @@ use tokio::time::Instant;
 use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::app::SharedApp;
+use crate::cache::shared::{CacheSettings, GoodUntil};
 use crate::error::{Error, ErrorCode};
 use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
-use crate::hot::{CacheSettings, GoodUntil};
 use crate::loader::Loaders;
+use crate::metrics;
 use crate::metrics::METRICS;
-use crate::{cost, field_order, graphiql, metrics};
 use answers::{Answers, Question};
 use parameters::{Parameters, require_variables};
 use persisted::PersistedQueries;
@@ -76,7 +79,7 @@ pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> R
         schema,
     };
     Router::new()
-        .route("/", get(async || Html(include_str!("index.html"))))
+        .route("/", get(async || Html(include_str!("http/index.html"))))
         .route("/graphql", get(query_by_get).post(query_by_post))
         .merge(graphiql::router())
         .route("/healthz", get(async || "ok\n"))

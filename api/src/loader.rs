@@ -14,14 +14,14 @@ use dataloader::BatchFn;
 use dataloader::cached::Loader;
 use entity::member;
 use ranking::id::MemberId;
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
+use ranking::standings_id::StandingsId;
 use ranking::store::read::{Placed, Standings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::sync::Notify;
 
 use crate::app::SharedApp;
-use crate::boards::KnownBoard;
+use crate::cache::boards::KnownBoard;
 use crate::error::{Error, ErrorCode, Result};
 
 use boards::{BoardBatch, Numbered};
@@ -160,7 +160,7 @@ impl Loaders {
     /// How many distinct scores are better than that of a bound's key.
     ///
     /// # Errors
-    /// `LIMIT_EXCEEDED` for [`DENSE_SCORES_MAX`](crate::dense::DENSE_SCORES_MAX) or more; what the stores say.
+    /// `LIMIT_EXCEEDED` for [`DENSE_SCORES_MAX`](crate::read::dense::DENSE_SCORES_MAX) or more; what the stores say.
     pub async fn better_scores(&self, bound: Bound) -> Result<u64> {
         self.wait_for_reads().await;
         self.better_scores.try_load(bound).await.map_err(|error| no_answer(&error))?

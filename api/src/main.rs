@@ -1,19 +1,16 @@
-//! `api`: GraphQL over HTTP, the background work, and the few commands around them.
+//! `laurel`: GraphQL over HTTP, the background work, and the commands around them.
 //!
 //! | module | has |
 //! |---|---|
-//! | [`serve`] | the processes: start, stop |
-//! | [`http`], [`cost`], [`field_order`] | GraphQL over HTTP, what a query may cost, the order of an answer's fields |
+//! | [`command`] | the commands: serve, worker, demo |
+//! | [`http`] | GraphQL over HTTP: parameters, persisted queries, query cost, answers; GraphiQL |
 //! | [`graphql`] | the schema, one file a noun |
-//! | [`graphiql`] | GraphiQL, embedded in the program |
-//! | [`hot`], [`reading`] | what many ask for at once; reads, and the first pages kept for a moment |
-//! | [`loader`] | the look-ups of one request, gathered |
-//! | [`committer`], [`queue`] | scores on their way into partitions |
-//! | [`worker`], [`schedule`] | the log into SQL, and recovery; the daily diff |
-//! | [`boards`], [`friends`], [`known`], [`recent_members`] | what this process knows of SQL, and what SQL does not know yet |
+//! | [`submit`] | scores on their way into partitions |
+//! | [`read`], [`loader`] | reads of standings; the look-ups of one request, batched |
+//! | [`cache`] | pages, answers, boards, friends and members kept for a moment |
+//! | [`background`] | the log into SQL, recovery, upkeep; the daily diff |
 //! | [`access`] | access tokens |
-//! | [`metrics`] | what is counted and measured |
-//! | [`demo`] | real boards to try |
+//! | [`metrics`] | counters, histograms and gauges |
 
 /// Answers are made of many small pieces.
 #[global_allocator]
@@ -21,27 +18,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod access;
 mod app;
-mod boards;
-mod committer;
-mod cost;
-mod demo;
-mod dense;
+mod background;
+mod cache;
+mod command;
 mod error;
-mod field_order;
-mod friends;
-mod graphiql;
 mod graphql;
-mod hot;
 mod http;
-mod known;
 mod loader;
 mod metrics;
-mod queue;
-mod reading;
-mod recent_members;
-mod schedule;
-mod serve;
-mod worker;
+mod read;
+mod submit;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -105,15 +91,15 @@ struct ServeArguments {
     #[arg(long)]
     no_workers: bool,
     #[command(flatten)]
-    caches: hot::CacheSettings,
+    caches: cache::shared::CacheSettings,
     #[command(flatten)]
-    schedule: schedule::ScheduleSettings,
+    schedule: background::daily_diff::ScheduleSettings,
 }
 
 #[derive(Args)]
 struct WorkerArguments {
     #[command(flatten)]
-    schedule: schedule::ScheduleSettings,
+    schedule: background::daily_diff::ScheduleSettings,
 }
 
 #[derive(Subcommand)]
@@ -155,7 +141,12 @@ async fn run(arguments: Arguments) -> Result<()> {
         return Ok(());
     }
     refuse_unknown_variables(
-        &[&OWN_SETTING_NAMES[..], &hot::SETTING_NAMES, &schedule::SETTING_NAMES].concat(),
+        &[
+            &OWN_SETTING_NAMES[..],
+            &cache::shared::SETTING_NAMES,
+            &background::daily_diff::SETTING_NAMES,
+        ]
+        .concat(),
     )?;
     start_log(&arguments)?;
     let settings = &arguments.settings;
@@ -165,11 +156,19 @@ async fn run(arguments: Arguments) -> Result<()> {
                 true => None,
                 false => Some(serve.schedule.daily(settings)?),
             };
-            serve::serve(settings, serve.listen, serve.public_reads, background, &serve.caches)
-                .await
+            command::serve::serve(
+                settings,
+                serve.listen,
+                serve.public_reads,
+                background,
+                &serve.caches,
+            )
+            .await
         }
-        Command::Worker(worker) => serve::work(settings, worker.schedule.daily(settings)?).await,
-        Command::Demo => serve::demo(settings).await,
+        Command::Worker(worker) => {
+            command::serve::work(settings, worker.schedule.daily(settings)?).await
+        }
+        Command::Demo => command::serve::demo(settings).await,
         Command::Schema => Ok(()),
         Command::Token(command) => tokens(settings, command).await,
     }
@@ -197,7 +196,7 @@ fn start_log(arguments: &Arguments) -> Result<()> {
 }
 
 async fn tokens(settings: &Settings, command: TokenCommand) -> Result<()> {
-    let db = serve::database(settings).await?;
+    let db = command::serve::database(settings).await?;
     match command {
         TokenCommand::Create { scope, member, expires } => {
             if let Some(member) = &member {

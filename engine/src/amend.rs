@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace, Head};
+use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
-use ranking::key::StandingsId;
-use ranking::replay::Replay;
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
+use ranking::standings_id::StandingsId;
 use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::deployment::private_redis::PrivateRedis;
-use ranking::key::KeySpace;
 use ranking::shard::Partitions;
 use ranking::store::Store;
+use ranking::store::key::KeySpace;
 use ranking::store::write::Dedup;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{

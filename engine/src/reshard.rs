@@ -1,7 +1,7 @@
 //! A board's move to another number of shards, while people play.
 //!
 //! A member's partition follows from the number of shards, so with another one members move, and their history lies in one partition for each number that the board ever had
-//! (its *layouts*, [`ranking::layout`]). Events stay where they were accepted; whoever reads the history of those who are in a partition now reads all of their
+//! (its *layouts*, [`ranking::board::layout`]). Events stay where they were accepted; whoever reads the history of those who are in a partition now reads all of their
 //! homes (`home`), in the order of layout, seq, index. A layout's generation is in each event, and a partition tells writers of another generation to
 //! look at the board again, so an event's generation says its layout. A window's keys keep the generation of their window: of the keys, only the partition is another one.
 //!

@@ -5,16 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ranking::batch::part_id;
 use ranking::board::Board;
-use ranking::board_mark::BoardMark;
+use ranking::board::mark::BoardMark;
 use ranking::commit::Head;
 use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
-use ranking::key::{KeySpace, StandingsId, unescape};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Carried, RollMark, Rolls, carry};
+use ranking::standings_id::{StandingsId, unescape};
+use ranking::store::key::KeySpace;
 use ranking::store::write::Writes;
+use ranking::submission::batch::part_id;
 use ranking::submission::{Snapshot, StandingsChange, Wanted};
 use ranking::window::{Period, Rolling, Window};
 use tokio::time::{Duration, Instant};

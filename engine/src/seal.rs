@@ -20,8 +20,8 @@ use std::sync::{LazyLock, Mutex};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
-use ranking::key::StandingsId;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, SealName, kept_from_ms};
+use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 

@@ -13,14 +13,15 @@ use ranking::Error;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::commit::{Commit, Head, ROOT_COMMIT};
 use ranking::id::{BoardNo, MemberId, Partition};
-use ranking::key::{KeySpace, StandingsId};
 use ranking::rank_key::RankKey;
 use ranking::shard::Partitions;
+use ranking::standings_id::StandingsId;
 use ranking::store::Store;
-use ranking::store::merge::Start;
-use ranking::store::payload::{decode, encode};
+use ranking::store::key::KeySpace;
+use ranking::store::read::merge::Start;
 use ranking::store::read::{Placed, Standings};
 use ranking::store::stage::StageChange;
+use ranking::store::stage::payload::{decode, encode};
 use ranking::store::write::{Outcome, Writes};
 use ranking::window::Window;
 

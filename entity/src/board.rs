@@ -5,10 +5,10 @@ pub mod reshard;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ranking::admission::Admission;
+use ranking::board::admission::Admission;
+use ranking::board::layout::Layouts;
 use ranking::board::{Added, Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::BoardNo;
-use ranking::layout::Layouts;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
 use ranking::window::Window;

@@ -1,16 +1,20 @@
 //! A board's rules: fixed at its creation, checked there once, and what follows from them for every window.
 
+pub mod admission;
+pub mod layout;
+pub mod mark;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::admission::Admission;
+use crate::board::admission::Admission;
+use crate::board::layout::Layouts;
 use crate::decay::CODE_MAX;
 use crate::error::{Error, Result};
 use crate::fold::State;
 use crate::id::BoardNo;
-use crate::layout::Layouts;
 use crate::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
 use crate::seal::Sealed;

@@ -1,5 +1,7 @@
 //! The fold: how an event meets the state that a member has in a standings. Used by the live path, by recovery and as an oracle.
 
+pub mod replay;
+
 use crate::board::{Direction, Policy, Rules};
 use crate::window::Window;
 

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use crate::board::{Policy, Rules, TieBreak};
 use crate::error::{Error, Result};
 use crate::fold::State;
-use crate::key::StandingsId;
+use crate::standings_id::StandingsId;
 use crate::window::{Period, Rolling, Window};
 
 /// How far one board, segment and rolling window has got in one partition.

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::id::BoardNo;
-use crate::key::StandingsId;
+use crate::standings_id::StandingsId;
 use crate::window::{Period, Window};
 
 /// The most past periods that a window can be told to keep: in effect all.

@@ -5,19 +5,11 @@
 //! the run id of the server that answers. Every connection belongs to one run of a server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover, a move to another server or a flush is noticed by the first read after it.
 
-pub mod batch;
-mod cluster;
 pub mod history;
-mod ids;
-pub mod integrity;
-pub mod merge;
-mod node;
-pub mod payload;
+pub mod key;
 pub mod read;
 pub mod recovery;
-pub mod roll;
-mod route;
-pub mod seal;
+pub mod scan;
 pub mod server;
 pub mod stage;
 pub mod write;
@@ -28,14 +20,14 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
 
-use self::cluster::Cluster;
-use self::node::Greeting;
+use self::server::cluster::Cluster;
+use self::server::node::Greeting;
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
 use crate::id::Partition;
-use crate::key::KeySpace;
 use crate::shard::Partitions;
+use crate::store::key::KeySpace;
 
 /// Laurel's data in one Redis: a server, or a cluster of them. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]
@@ -66,16 +58,16 @@ struct Scripts {
 impl Scripts {
     fn new() -> Self {
         let with_writes =
-            |body: &str| Script::new(&format!("{}{body}", include_str!("store/write.lua")));
+            |body: &str| Script::new(&format!("{}{body}", include_str!("store/script/write.lua")));
         let with_order =
-            |body: &str| Script::new(&format!("{}{body}", include_str!("store/order.lua")));
+            |body: &str| Script::new(&format!("{}{body}", include_str!("store/script/order.lua")));
         Self {
-            snapshot: Script::new(include_str!("store/snapshot.lua")),
-            commit: with_writes(include_str!("store/commit.lua")),
-            recover: with_writes(include_str!("store/recover.lua")),
-            trim: Script::new(include_str!("store/trim.lua")),
-            count_before: with_order(include_str!("store/count_before.lua")),
-            page: with_order(include_str!("store/page.lua")),
+            snapshot: Script::new(include_str!("store/script/snapshot.lua")),
+            commit: with_writes(include_str!("store/script/commit.lua")),
+            recover: with_writes(include_str!("store/script/recover.lua")),
+            trim: Script::new(include_str!("store/script/trim.lua")),
+            count_before: with_order(include_str!("store/script/count_before.lua")),
+            page: with_order(include_str!("store/script/page.lua")),
         }
     }
 
@@ -201,7 +193,7 @@ impl Store {
 
 /// Why a script that writes gave no answer.
 #[derive(Debug)]
-enum Failed {
+pub(crate) enum Failed {
     /// It was not sent, or the server refused it: nothing was written.
     Refused(Error),
     /// The reply was lost: whether it was written is not known.

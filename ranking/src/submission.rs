@@ -3,19 +3,22 @@
 //! All decisions of the write path are made here, in Rust, from a [`Snapshot`]; Redis only checks that the
 //! partition's head has not moved since and then writes.
 
+pub mod batch;
+pub mod event_ids;
+
 use std::collections::{BTreeMap, HashMap};
 
-use crate::batch::Batch;
 use crate::board::Board;
-use crate::board_mark::BoardMark;
+use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId};
-use crate::key::StandingsId;
 use crate::rank_key::RankKey;
 use crate::roll::{RollMark, Rolls};
 use crate::seal::{SealMark, SealName};
-use crate::seen::{Seen, seen_field};
+use crate::standings_id::StandingsId;
+use crate::submission::batch::Batch;
+use crate::submission::event_ids::{Seen, seen_field};
 use crate::window::{Period, Window};
 
 /// A score on its way in.
@@ -56,7 +59,7 @@ pub enum Verdict {
     },
     /// Its event id was accepted before, in the commit of that number.
     Duplicate {
-        /// The commit's seq; [`ELSEWHERE`](crate::seen::ELSEWHERE) where it is in another partition, and in SQL.
+        /// The commit's seq; [`ELSEWHERE`](crate::submission::event_ids::ELSEWHERE) where it is in another partition, and in SQL.
         seq: u64,
     },
     /// It was refused; nothing of it is written.

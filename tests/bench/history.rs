@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::rank_key::RankKey;
-use ranking::store::payload;
+use ranking::store::stage::payload;
 use ranking::window::{Window, parse_zone};
 use redis::aio::MultiplexedConnection;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};

@@ -12,7 +12,7 @@ use engine::roll::roll;
 use rand::prelude::*;
 use ranking::board::Board;
 use ranking::id::{MemberId, Partition};
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::submission::Submission;
 use ranking::window::Window;
 use tokio::sync::Mutex;

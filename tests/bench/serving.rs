@@ -7,7 +7,7 @@ use axum::routing::get;
 use rand::RngExt;
 use ranking::board::Board;
 use ranking::fold::State;
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 use serde_json::{Value, json};
 

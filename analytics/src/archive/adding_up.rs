@@ -8,9 +8,9 @@ use engine::deployment::Deployment;
 use entity::archive::{archive_mark, archived_entry};
 use entity::history::score_event;
 use ranking::board::Board;
+use ranking::fold::replay::Replay;
 use ranking::id::MemberId;
-use ranking::key::StandingsId;
-use ranking::replay::Replay;
+use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::IntoActiveModel;
 
@@ -21,7 +21,7 @@ const MEMBERS_MAX: usize = 1000;
 const ROWS_MAX: usize = 5000;
 
 /// The members who have events in a span, and what they have. Holds a state for each.
-pub(super) struct AddingUp<'a> {
+pub(crate) struct AddingUp<'a> {
     board: &'a Board,
     span: &'a Span,
     mark: archive_mark::Model,
@@ -32,7 +32,7 @@ pub(super) struct AddingUp<'a> {
 
 impl<'a> AddingUp<'a> {
     /// Nothing of a span yet.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         deployment: &Deployment,
         board: &'a Board,
         span: &'a Span,
@@ -49,7 +49,7 @@ impl<'a> AddingUp<'a> {
     }
 
     /// Takes events, in their order.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         &mut self,
         deployment: &Deployment,
         rows: &[score_event::Model],
@@ -90,7 +90,7 @@ impl<'a> AddingUp<'a> {
     }
 
     /// Stages it.
-    pub(super) async fn stage(self, deployment: &Deployment) -> Result<()> {
+    pub(crate) async fn stage(self, deployment: &Deployment) -> Result<()> {
         let mut rows = Vec::with_capacity(ROWS_MAX);
         // In the order of the key.
         let members: BTreeMap<&String, &(i64, HashSet<String>)> = self.members.iter().collect();

@@ -17,17 +17,17 @@ use super::findings::Findings;
 use super::part::Part;
 use super::second_look::Suspects;
 use super::sums::Sum;
-use crate::awaited::Awaited;
-use crate::balance::Balance;
-use crate::counted::{Counted, in_parts};
-use crate::fold::states;
-use crate::history::History;
+use crate::frame::counted::{Counted, in_parts};
+use crate::frame::expected_rows::Awaited;
+use crate::frame::fold::states;
+use crate::frame::history::History;
+use crate::frame::multiset_hash::Balance;
 
 /// What SQL's error is told of.
 const UNREADABLE: &str = "what archived events add up to cannot be read";
 
 /// What the archived events of a partition add up to, a row for each that `archived_entry` is to have.
-pub(super) struct Archived {
+pub(crate) struct Archived {
     through_seq: i64,
     meant: DataFrame,
 }
@@ -37,7 +37,7 @@ impl Archived {
     ///
     /// # Errors
     /// What polars says.
-    pub(super) async fn of(part: &Part<'_>, history: &Arc<History>) -> Result<Option<Self>> {
+    pub(crate) async fn of(part: &Part<'_>, history: &Arc<History>) -> Result<Option<Self>> {
         let through_seq = history.marks[&part.partition].archived_seq;
         if through_seq == 0 {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Archived {
     ///
     /// # Errors
     /// What polars says.
-    pub(super) fn and_later(&self, board: &Board, events: &Counted) -> Result<Option<Counted>> {
+    pub(crate) fn and_later(&self, board: &Board, events: &Counted) -> Result<Option<Counted>> {
         let states = || self.meant.clone().lazy();
         let later = || events.after(states(), board.rules.tick_ms, self.through_seq);
         events.is_of_scores().then(later).transpose()
@@ -73,7 +73,7 @@ impl Archived {
 ///
 /// # Errors
 /// What SQL says.
-pub(super) async fn compare(
+pub(crate) async fn compare(
     part: &Part<'_>,
     archived: &Archived,
     suspects: &mut Suspects<'_>,

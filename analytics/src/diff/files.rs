@@ -9,14 +9,14 @@ use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::EntityTrait;
 
-use crate::finding::{Finding, Kind, What};
-use crate::parquet;
+use crate::diff::finding::{Finding, Kind, What};
+use crate::frame::parquet;
 
 /// What is wrong with the files of a partition's history of a board, and the lines that say what they are to be.
 ///
 /// # Errors
 /// What SQL says.
-pub(super) async fn check(
+pub(crate) async fn check(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,
@@ -74,7 +74,7 @@ fn wrong(path: &Path, file: &archive_file::Model) -> Option<String> {
 ///
 /// # Errors
 /// Where the archive's directory cannot be written; what SQL says.
-pub(super) async fn put_back(deployment: &Deployment, path: &str) -> Result<bool> {
+pub(crate) async fn put_back(deployment: &Deployment, path: &str) -> Result<bool> {
     let row = archive_file::Entity::find_by_id(path).one(&deployment.db).await?;
     let (Some(row), Some(copies)) = (row, &deployment.archive_copy_dir) else {
         return Ok(false);

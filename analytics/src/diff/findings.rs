@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 
 use ranking::id::Partition;
 
-use crate::finding::{Finding, What};
+use crate::diff::finding::{Finding, What};
 
 /// How many findings a run keeps; beyond it they are counted.
-pub(super) const FINDINGS_MAX: usize = 100_000;
+pub(crate) const FINDINGS_MAX: usize = 100_000;
 
 /// Findings.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     /// The first of them.
-    pub(super) kept: Vec<Finding>,
+    pub(crate) kept: Vec<Finding>,
     /// How many there are.
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 impl Findings {
     /// One more.
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(crate) fn add(&mut self, finding: Finding) {
         self.count += 1;
         if self.kept.len() < FINDINGS_MAX {
             self.kept.push(finding);
@@ -28,14 +28,14 @@ impl Findings {
     }
 
     /// Those of another partition too.
-    pub(super) fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         let room = FINDINGS_MAX - self.kept.len();
         self.count += other.count;
         self.kept.extend(other.kept.into_iter().take(room));
     }
 
     /// Says of some members of a board's partition that their history is doubted.
-    pub(super) fn doubt(
+    pub(crate) fn doubt(
         &mut self,
         board_no: i64,
         partition: Partition,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::proof::Proven;
-use crate::finding::Finding;
+use crate::diff::finding::Finding;
 
 /// How many findings are printed; more of them are kept in SQL.
 const PRINTED_MAX: usize = 50;
@@ -15,17 +15,17 @@ const IN_JSON_MAX: usize = 1000;
 /// What a diff found.
 #[derive(Debug, Default)]
 pub struct Found {
-    pub(super) run_id: i64,
-    pub(super) checked: u64,
+    pub(crate) run_id: i64,
+    pub(crate) checked: u64,
     /// How many differences there were.
-    pub(super) found: usize,
+    pub(crate) found: usize,
     /// Those that are kept.
-    pub(super) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// How many are left after a repair; `None` where none was asked for.
-    pub(super) left: Option<usize>,
-    pub(super) proven: Proven,
-    pub(super) slugs: HashMap<i64, String>,
-    pub(super) seconds: f64,
+    pub(crate) left: Option<usize>,
+    pub(crate) proven: Proven,
+    pub(crate) slugs: HashMap<i64, String>,
+    pub(crate) seconds: f64,
 }
 
 impl Found {
@@ -35,7 +35,7 @@ impl Found {
     }
 
     /// How many differences were put right.
-    pub(super) fn repaired(&self) -> usize {
+    pub(crate) fn repaired(&self) -> usize {
         self.left.map_or(0, |left| self.found.saturating_sub(left))
     }
 

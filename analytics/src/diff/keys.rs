@@ -12,14 +12,14 @@ use ranking::id::{BoardNo, Partition};
 use ranking::window::Window;
 use sea_orm::EntityTrait;
 
-use crate::finding::{Finding, Kind, What};
-use crate::history::check_layout;
+use crate::diff::finding::{Finding, Kind, What};
+use crate::frame::history::check_layout;
 
 /// The keys of boards.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     by_part: BTreeMap<(BoardNo, Partition), Vec<String>>,
     /// Those that are nobody's.
-    pub(super) foreign: Vec<Finding>,
+    pub(crate) foreign: Vec<Finding>,
 }
 
 impl Keys {
@@ -27,7 +27,7 @@ impl Keys {
     ///
     /// # Errors
     /// What the stores say.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         deployment: &Deployment,
         boards: &[(board::Model, Board, Vec<Partition>)],
         is_one: bool,
@@ -77,7 +77,7 @@ impl Keys {
     }
 
     /// The keys of a board's partition, in their order.
-    pub(super) fn of(&mut self, no: BoardNo, partition: Partition) -> Vec<String> {
+    pub(crate) fn of(&mut self, no: BoardNo, partition: Partition) -> Vec<String> {
         self.by_part.remove(&(no, partition)).unwrap_or_default()
     }
 

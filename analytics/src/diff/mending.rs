@@ -10,13 +10,13 @@ use engine::integrity::repair::{
 };
 use entity::board;
 use ranking::id::Partition;
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter};
 
 use super::second_look::{archived_events, chunks};
 use super::{Against, by_part, files, files_of};
-use crate::finding::{Finding, What};
+use crate::diff::finding::{Finding, What};
 use crate::job::Job;
 
 /// How many keys one commit drops, or periods it notes.
@@ -29,7 +29,7 @@ const ATTEMPTS_MAX: usize = 3;
 ///
 /// # Errors
 /// What the stores say; what is put right by then stays so.
-pub(super) async fn mend(
+pub(crate) async fn mend(
     deployment: &Deployment,
     against: Option<Against>,
     rows: &[board::Model],

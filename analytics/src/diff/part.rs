@@ -12,10 +12,10 @@ use engine::integrity::repair::ForeignKey;
 use entity::board;
 use ranking::board::Board;
 use ranking::id::Partition;
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Reach, Rolls};
 use ranking::seal::NEVER_MS;
+use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::EntityTrait;
 use tokio::task::spawn_blocking;
@@ -26,13 +26,13 @@ use super::rows::{Rows, Walk};
 use super::second_look::Suspects;
 use super::sets::{Digest, Part as SetPart, Sets};
 use super::sums::{Hashed, Sum};
-use crate::finding::{Finding, Kind, What};
-use crate::fold::{Which, folded};
-use crate::history::{self, History, through_ms};
+use crate::diff::finding::{Finding, Kind, What};
+use crate::frame::fold::{Which, folded};
+use crate::frame::history::{self, History, through_ms};
 use crate::job::Job;
 
 /// The partitions that a board's entries lie in.
-pub(super) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
+pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
     deployment.store.partitions().of_board(board)
 }
 
@@ -47,29 +47,29 @@ async fn history_of(
 }
 
 /// One partition's part of a board.
-pub(super) struct Part<'a> {
+pub(crate) struct Part<'a> {
     /// The stores.
-    pub(super) deployment: &'a Deployment,
+    pub(crate) deployment: &'a Deployment,
     /// The board's row.
-    pub(super) row: &'a board::Model,
+    pub(crate) row: &'a board::Model,
     /// The board.
-    pub(super) board: &'a Board,
+    pub(crate) board: &'a Board,
     /// The partition.
-    pub(super) partition: Partition,
+    pub(crate) partition: Partition,
     /// The keys there of standings that are compared, in their order.
-    pub(super) keys: &'a [String],
+    pub(crate) keys: &'a [String],
     /// Whether nobody else needs Redis.
-    pub(super) is_exclusive: bool,
+    pub(crate) is_exclusive: bool,
     /// Whose progress it is.
-    pub(super) job: &'a Job,
+    pub(crate) job: &'a Job,
 }
 
 /// What a comparison of a part came to.
-pub(super) struct Compared {
+pub(crate) struct Compared {
     /// How many entries history adds up to.
-    pub(super) entries: usize,
+    pub(crate) entries: usize,
     /// The digest of what Redis had, and the rows in SQL, where all agreed at first sight.
-    pub(super) seen: Option<(String, Hashed)>,
+    pub(crate) seen: Option<(String, Hashed)>,
 }
 
 impl Part<'_> {
@@ -77,7 +77,7 @@ impl Part<'_> {
     ///
     /// # Errors
     /// What the stores say.
-    pub(super) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
+    pub(crate) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
         let (deployment, board, partition) = (self.deployment, self.board, self.partition);
         let history = Arc::new(history_of(deployment, board, partition, self.job).await?);
         let rolls = self.rolls().await?;
@@ -151,7 +151,7 @@ impl Part<'_> {
     ///
     /// # Errors
     /// What Redis says.
-    pub(super) async fn digest(&self) -> Result<Option<String>> {
+    pub(crate) async fn digest(&self) -> Result<Option<String>> {
         let rolls = self.rolls().await?;
         let mut digest = Digest::default();
         let mut sets = Sets::begin(self.deployment, self.keys, self.is_exclusive).await?;

@@ -32,7 +32,7 @@ pub struct Proven {
 
 impl Proven {
     /// Those of another partition too.
-    pub(super) fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         self.by_digest += other.by_digest;
         self.by_history += other.by_history;
         self.unproven += other.unproven;
@@ -47,7 +47,7 @@ impl Proven {
 }
 
 /// What was of a board before it is compared.
-pub(super) struct Proving {
+pub(crate) struct Proving {
     layouts: BTreeMap<Partition, String>,
     sums: BTreeMap<Partition, Sums>,
 }
@@ -58,7 +58,7 @@ impl Proving {
     ///
     /// # Errors
     /// What SQL says.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         deployment: &Deployment,
         row: &board::Model,
         board: &Board,
@@ -78,7 +78,7 @@ impl Proving {
     ///
     /// # Errors
     /// What the stores say.
-    pub(super) async fn look_at(
+    pub(crate) async fn look_at(
         &self,
         part: &Part<'_>,
         may_be_proven: bool,

@@ -6,18 +6,18 @@ use std::ops::Range;
 use anyhow::{Context, Result};
 use polars::prelude::{NewChunkedArray, StringChunked};
 use ranking::board::Board;
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 
-use crate::awaited::Awaited;
-use crate::fold::Folded;
+use crate::frame::expected_rows::Awaited;
+use crate::frame::fold::Folded;
 
 /// Entries in their order, each as member, key and score.
-pub(super) type List = Vec<(String, i64, i64)>;
+pub(crate) type List = Vec<(String, i64, i64)>;
 
 /// Entries, list by list.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     members: StringChunked,
     keys: Vec<i64>,
     scores: Vec<i64>,
@@ -26,7 +26,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Those of a fold.
-    pub(super) fn of_fold(board: &Board, window: Window, folded: Folded) -> Result<Self> {
+    pub(crate) fn of_fold(board: &Board, window: Window, folded: Folded) -> Result<Self> {
         let Folded { periods, frame } = folded;
         let number = |name: &str| -> Result<Vec<i64>> {
             let column = frame.column(name)?.i64()?;
@@ -56,7 +56,7 @@ impl Rows {
     }
 
     /// Those of lists.
-    pub(super) fn of_lists(lists: impl IntoIterator<Item = (StandingsId, List)>) -> Self {
+    pub(crate) fn of_lists(lists: impl IntoIterator<Item = (StandingsId, List)>) -> Self {
         let mut rows = Self::default();
         let mut members = vec![];
         for (id, entries) in lists {
@@ -74,7 +74,7 @@ impl Rows {
     }
 
     /// The entries of lists, each as segment, member, and key and score.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &str, (i64, i64))> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str, (i64, i64))> {
         self.lists.iter().flat_map(move |(id, rows)| {
             let member = |row: usize| self.members.get(row).unwrap_or_default();
             let entry = move |row| (id.segment.as_str(), member(row), self.held(row));
@@ -83,35 +83,35 @@ impl Rows {
     }
 
     /// Who is in lists of one window without periods.
-    pub(super) fn awaited(&self) -> Awaited<'_> {
+    pub(crate) fn awaited(&self) -> Awaited<'_> {
         let segments = self.lists.iter();
         let segments = segments.map(|(id, rows)| (id.segment.as_str(), rows.clone()));
         Awaited::new(self.len(), segments, |row| self.members.get(row).unwrap_or_default())
     }
 
     /// The key and the score in a row.
-    pub(super) fn held(&self, row: usize) -> (i64, i64) {
+    pub(crate) fn held(&self, row: usize) -> (i64, i64) {
         (self.keys[row], self.scores[row])
     }
 
     /// How many entries there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// The lists.
-    pub(super) fn lists(&self) -> impl Iterator<Item = &StandingsId> {
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &StandingsId> {
         self.lists.keys()
     }
 
     /// A walk through a list; through nothing where there is no such list.
-    pub(super) fn walk(&self, id: &StandingsId) -> Walk<'_> {
+    pub(crate) fn walk(&self, id: &StandingsId) -> Walk<'_> {
         Walk { rows: self, left: self.lists.get(id).cloned().unwrap_or(0..0) }
     }
 }
 
 /// A walk through a list beside a store's entries in the same order.
-pub(super) struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     rows: &'a Rows,
     left: Range<usize>,
 }
@@ -119,7 +119,7 @@ pub(super) struct Walk<'a> {
 impl Walk<'_> {
     /// Whether the list has just this entry next, with this score where one is named. Those before it, which the store has not, are given to `lost`.
     /// A store that is written to meanwhile may be out of order: what then seems lost is not, and is looked at again.
-    pub(super) fn meets(
+    pub(crate) fn meets(
         &mut self,
         key: i64,
         score: Option<i64>,
@@ -142,7 +142,7 @@ impl Walk<'_> {
     }
 
     /// Gives the rest to `lost`.
-    pub(super) fn end(self, mut lost: impl FnMut(&str)) {
+    pub(crate) fn end(self, mut lost: impl FnMut(&str)) {
         for row in self.left {
             lost(self.rows.members.get(row).unwrap_or_default());
         }

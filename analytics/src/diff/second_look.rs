@@ -13,28 +13,28 @@ use ranking::id::Partition;
 use sea_orm::DatabaseConnection;
 
 use super::findings::Findings;
-use crate::finding::Finding;
-use crate::history::{archived_with, keys};
+use crate::diff::finding::Finding;
+use crate::frame::history::{archived_with, keys};
 
 /// How many places wait before they are looked at again: archived events of all of them are found by one pass over the files.
 const WAITING_MAX: usize = 20_000;
 
 /// Places of a board's partition that are to be looked at again.
-pub(super) struct Suspects<'a> {
+pub(crate) struct Suspects<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     partition: Partition,
     places: Places,
     count: usize,
     /// Whether there ever were any.
-    pub(super) has_had_some: bool,
+    pub(crate) has_had_some: bool,
     /// Members whose history stands alone against SQL and Redis.
     doubted: BTreeSet<Vec<u8>>,
 }
 
 impl<'a> Suspects<'a> {
     /// None yet.
-    pub(super) fn new(deployment: &'a Deployment, board: &'a Board, partition: Partition) -> Self {
+    pub(crate) fn new(deployment: &'a Deployment, board: &'a Board, partition: Partition) -> Self {
         Self {
             deployment,
             board,
@@ -47,14 +47,14 @@ impl<'a> Suspects<'a> {
     }
 
     /// One more.
-    pub(super) fn add(&mut self, member: &[u8], spot: Spot) {
+    pub(crate) fn add(&mut self, member: &[u8], spot: Spot) {
         let spots = self.places.entry(member.to_vec()).or_default();
         self.count += usize::from(spots.insert(spot));
         self.has_had_some = true;
     }
 
     /// Looks at them again where so many wait that they would take too much memory.
-    pub(super) async fn look_again_if_many(&mut self, findings: &mut Findings) -> Result<()> {
+    pub(crate) async fn look_again_if_many(&mut self, findings: &mut Findings) -> Result<()> {
         match self.count >= WAITING_MAX {
             true => self.look_again(findings).await,
             false => Ok(()),
@@ -82,7 +82,7 @@ impl<'a> Suspects<'a> {
     }
 
     /// Looks at the last of them again, and says of whom the history is doubted in one place that it is in all.
-    pub(super) async fn end(mut self, findings: &mut Findings) -> Result<()> {
+    pub(crate) async fn end(mut self, findings: &mut Findings) -> Result<()> {
         self.look_again(findings).await?;
         findings.doubt(self.board.no.0, self.partition, &self.doubted);
         Ok(())
@@ -90,7 +90,7 @@ impl<'a> Suspects<'a> {
 }
 
 /// Places in parts of at most [`PLACES_MAX`].
-pub(super) fn chunks(places: Places) -> Vec<Places> {
+pub(crate) fn chunks(places: Places) -> Vec<Places> {
     let (mut chunks, mut count) = (vec![], PLACES_MAX);
     for (member, spots) in places {
         for spot in spots {
@@ -108,7 +108,7 @@ pub(super) fn chunks(places: Places) -> Vec<Places> {
 }
 
 /// How far a partition's history of a board is archived, and the archived events of the members of places.
-pub(super) async fn archived_events(
+pub(crate) async fn archived_events(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use anyhow::{Context, Result};
 use engine::deployment::Deployment;
-use ranking::store::batch::RawEntries;
-use ranking::store::payload;
+use ranking::store::scan::raw::RawEntries;
+use ranking::store::stage::payload;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// How many entries are read from a sorted set by one command.
@@ -25,7 +25,7 @@ const SMALL_KEYS_MAX: usize = 100;
 const SIZES_MAX: usize = 1000;
 
 /// A part of a sorted set.
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Some of its entries, in their order.
     Entries(RawEntries),
     /// There are no more.
@@ -35,7 +35,7 @@ pub(super) enum Part {
 }
 
 /// Reads sorted sets in their order.
-pub(super) struct Sets<'a> {
+pub(crate) struct Sets<'a> {
     deployment: &'a Deployment,
     keys: &'a [String],
     sizes: Vec<Option<u64>>,
@@ -48,7 +48,7 @@ pub(super) struct Sets<'a> {
 
 impl<'a> Sets<'a> {
     /// Reads nothing yet but their sizes.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         deployment: &'a Deployment,
         keys: &'a [String],
         is_exclusive: bool,
@@ -61,7 +61,7 @@ impl<'a> Sets<'a> {
     }
 
     /// The next part, and the place of its key; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<(usize, Part)>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(usize, Part)>> {
         while self.ready.is_empty() {
             match self.sizes.get(self.at).copied() {
                 None => return Ok(None),
@@ -128,11 +128,11 @@ impl<'a> Sets<'a> {
 
 /// A digest of sorted sets that depends on what they hold alone: not on how Redis stores it, nor on the order in which it was read.
 #[derive(Default)]
-pub(super) struct Digest(BTreeMap<String, (u64, u128)>);
+pub(crate) struct Digest(BTreeMap<String, (u64, u128)>);
 
 impl Digest {
     /// Takes entries of a key into account.
-    pub(super) fn add(&mut self, key: &str, entries: &RawEntries) {
+    pub(crate) fn add(&mut self, key: &str, entries: &RawEntries) {
         let (count, sum) = match self.0.get_mut(key) {
             Some(of_key) => of_key,
             None => self.0.entry(key.to_owned()).or_default(),
@@ -148,7 +148,7 @@ impl Digest {
     }
 
     /// The digest, with whatever else belongs to it.
-    pub(super) fn finish(&self, besides: &[String]) -> String {
+    pub(crate) fn finish(&self, besides: &[String]) -> String {
         let sets = self.0.iter().filter(|(_, (count, _))| *count > 0);
         let mut lines: Vec<String> =
             sets.map(|(key, (count, sum))| format!("{key} {count} {sum:032x}")).collect();
@@ -158,6 +158,6 @@ impl Digest {
 }
 
 /// A digest of lines.
-pub(super) fn digest(lines: &[String]) -> String {
+pub(crate) fn digest(lines: &[String]) -> String {
     format!("{:032x}", xxh3_128(lines.join("\n").as_bytes()))
 }

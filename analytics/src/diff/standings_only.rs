@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use engine::integrity::look::{Held, Places, Spot, look_at_standings};
 use entity::blocks::Columns;
 use futures::StreamExt;
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
+use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 
 use super::findings::Findings;
@@ -15,14 +15,14 @@ use super::part::Part;
 use super::rows::{List, Rows};
 use super::second_look::chunks;
 use super::sets::{Part as SetPart, Sets};
-use crate::finding::{Finding, Kind, What};
+use crate::diff::finding::{Finding, Kind, What};
 use engine::integrity::repair::ForeignKey;
 
 /// Compares a part; how many entries SQL has of it.
 ///
 /// # Errors
 /// What the stores say.
-pub(super) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<u64> {
+pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<u64> {
     let (deployment, board, partition) = (part.deployment, part.board, part.partition);
     part.job
         .stage(&format!("{}: reading SQL's standings of partition {partition}", part.row.slug), 0);

@@ -22,32 +22,32 @@ use super::sets::digest;
 
 /// What SQL had of a board in one partition, at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Sums {
+pub(crate) struct Sums {
     /// SQL's cursor of the partition.
-    pub(super) cursor: log_cursor::Model,
+    pub(crate) cursor: log_cursor::Model,
     /// What its rows of sealed standings and of events add up to.
     lines: Vec<String>,
 }
 
 /// What rows add up to.
 #[derive(Debug, Default)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     count: usize,
     /// The sum of the blocks' hashes.
     hashes: u128,
 }
 
 /// What is kept of the rows that are read one by one.
-pub(super) struct Hashed {
+pub(crate) struct Hashed {
     /// Of `standing`.
-    pub(super) standing: Sum,
+    pub(crate) standing: Sum,
     /// Of `archived_entry`.
-    pub(super) archived: Sum,
+    pub(crate) archived: Sum,
 }
 
 impl Hashed {
     /// Reads the rows of a board in a partition.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         deployment: &Deployment,
         board: &Board,
         partition: Partition,
@@ -74,7 +74,7 @@ impl Sum {
     ///
     /// # Errors
     /// As [`Block::hash`].
-    pub(super) fn add(&mut self, block: &Block) -> Result<()> {
+    pub(crate) fn add(&mut self, block: &Block) -> Result<()> {
         self.hashes = self.hashes.wrapping_add(block.hash()?);
         self.count += block.len();
         Ok(())
@@ -89,7 +89,7 @@ impl fmt::Display for Sum {
 
 impl Sums {
     /// A digest of all of it.
-    pub(super) fn digest(&self, hashed: &Hashed) -> String {
+    pub(crate) fn digest(&self, hashed: &Hashed) -> String {
         let Hashed { standing, archived } = hashed;
         let mut lines = self.lines.clone();
         lines.extend([standing.to_string(), archived.to_string()]);
@@ -101,7 +101,7 @@ impl Sums {
 ///
 /// # Errors
 /// What SQL says.
-pub(super) async fn sums(
+pub(crate) async fn sums(
     deployment: &Deployment,
     board: &Board,
     partitions: &[Partition],

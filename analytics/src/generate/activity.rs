@@ -15,7 +15,7 @@ const BURST: u64 = 12;
 const HOUR_MS: u128 = 3_600_000;
 
 /// The instants at which events arrive, one after the other.
-pub(super) struct Activity {
+pub(crate) struct Activity {
     /// How busy each hour is.
     hours: Vec<u64>,
     total: u64,
@@ -28,7 +28,7 @@ pub(super) struct Activity {
 
 impl Activity {
     /// So many events over so many days.
-    pub(super) fn new(random: &mut Random, days: u32, events: u64) -> Self {
+    pub(crate) fn new(random: &mut Random, days: u32, events: u64) -> Self {
         let mut hour = |busy: u64| match random.below(BURSTS) {
             0 => busy * BURST,
             _ => busy,
@@ -38,7 +38,7 @@ impl Activity {
     }
 
     /// When the next event arrives, in milliseconds since the first day began. Of `events` calls none is before the one before it.
-    pub(super) fn next_ms(&mut self) -> i64 {
+    pub(crate) fn next_ms(&mut self) -> i64 {
         // How much has passed, times the number of events: exact.
         let passed = u128::from(self.next) * u128::from(self.total);
         let events = u128::from(self.events);

@@ -5,7 +5,7 @@
 use super::random::Random;
 
 /// The law for a number of members.
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     members: u64,
     /// The integral of 1 / x up to where the law ends, and where it begins.
     high: f64,
@@ -16,7 +16,7 @@ pub(super) struct Zipf {
 
 impl Zipf {
     /// The law for so many members, at least one.
-    pub(super) fn new(members: u64) -> Self {
+    pub(crate) fn new(members: u64) -> Self {
         Self {
             members,
             high: libm::log(members as f64 + 0.5),
@@ -26,7 +26,7 @@ impl Zipf {
     }
 
     /// A member's number, from 1.
-    pub(super) fn sample(&self, random: &mut Random) -> u64 {
+    pub(crate) fn sample(&self, random: &mut Random) -> u64 {
         loop {
             let area = self.high + random.unit() * (self.low - self.high);
             let x = libm::exp(area);

@@ -9,7 +9,7 @@ use crate::shown;
 ///
 /// # Errors
 /// Where the file cannot be read, or lacks a column.
-pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
+pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     let file = shown(rows.path());
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)

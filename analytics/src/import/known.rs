@@ -13,16 +13,16 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::MEMBERS_MAX;
 use super::rows::Row;
-use crate::history::{archived_with, keys, marks};
+use crate::frame::history::{archived_with, keys, marks};
 
 /// A board, a member, and the id of an event.
-pub(super) type Id = (BoardNo, String, String);
+pub(crate) type Id = (BoardNo, String, String);
 
 /// Members and ids of events, of one board.
 type Named<'a> = BTreeSet<(&'a str, &'a str)>;
 
 /// The scores and times, by id, of the events that the history holds under ids of rows. None that was voided, as its id may be used again.
-pub(super) async fn known_events(
+pub(crate) async fn known_events(
     deployment: &Deployment,
     rows: &[Row],
 ) -> Result<HashMap<Id, (i64, i64)>> {

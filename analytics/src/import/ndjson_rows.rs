@@ -11,7 +11,7 @@ use super::rows::{At, Fields, RowChecker};
 use crate::shown;
 
 /// The most digits of a score that comes as a number: more would not survive a writer that holds numbers as doubles.
-pub(super) const NUMBER_DIGITS_MAX: usize = 15;
+pub(crate) const NUMBER_DIGITS_MAX: usize = 15;
 
 /// An object, its values as they are written: a number is never rounded on its way.
 type Object<'a> = BTreeMap<String, &'a RawValue>;
@@ -20,7 +20,7 @@ type Object<'a> = BTreeMap<String, &'a RawValue>;
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
+pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     let cannot = format!("{} cannot be read", shown(rows.path()));
     let file = File::open(rows.path()).with_context(|| cannot.clone())?;
     let (mut reader, mut bytes) = (BufReader::new(file), vec![]);
@@ -46,7 +46,7 @@ pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
 ///
 /// # Errors
 /// Where it has more.
-pub(super) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
+pub(crate) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
     let digits = number.bytes().filter(u8::is_ascii_digit).skip_while(|&digit| digit == b'0');
     ensure!(
         digits.count() <= digits_max,

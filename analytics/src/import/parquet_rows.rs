@@ -17,7 +17,7 @@ const FLOAT32_DIGITS_MAX: usize = 6;
 ///
 /// # Errors
 /// Where the file cannot be read, or lacks a column; where a column has a type that is not taken.
-pub(super) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
+pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     let cannot = format!("{} cannot be read", shown(rows.path()));
     let file = File::open(rows.path()).with_context(|| cannot.clone())?;
     let mut reader = ParquetReader::new(file.try_clone()?);

@@ -12,43 +12,43 @@ use ranking::submission::Submission;
 use sha2::{Digest, Sha256};
 
 use super::{Arguments, csv_rows, ndjson_rows, parquet_rows};
-use crate::file_format::FileFormat;
+use crate::file::format::FileFormat;
 use crate::shown;
 
 /// The longest region, in characters.
 const REGION_CHARS_MAX: usize = 200;
 
 /// A row that is not taken, and why.
-pub(super) struct BadRow {
-    pub(super) line: u64,
-    pub(super) reason: String,
+pub(crate) struct BadRow {
+    pub(crate) line: u64,
+    pub(crate) reason: String,
 }
 
 /// A row that may be taken.
-pub(super) struct Row {
-    pub(super) line: u64,
-    pub(super) submission: Submission,
-    pub(super) region: Option<String>,
+pub(crate) struct Row {
+    pub(crate) line: u64,
+    pub(crate) submission: Submission,
+    pub(crate) region: Option<String>,
 }
 
 /// The rows of a file: those that may be taken, and those that are bad.
-pub(super) struct Rows {
-    pub(super) good: Vec<Row>,
-    pub(super) bad: Vec<BadRow>,
+pub(crate) struct Rows {
+    pub(crate) good: Vec<Row>,
+    pub(crate) bad: Vec<BadRow>,
 }
 
 /// What a row says, not yet checked.
-pub(super) struct Fields<'a> {
-    pub(super) member: &'a str,
-    pub(super) score: &'a str,
-    pub(super) at: At<'a>,
-    pub(super) board: Option<&'a str>,
-    pub(super) event_id: Option<&'a str>,
-    pub(super) region: Option<&'a str>,
+pub(crate) struct Fields<'a> {
+    pub(crate) member: &'a str,
+    pub(crate) score: &'a str,
+    pub(crate) at: At<'a>,
+    pub(crate) board: Option<&'a str>,
+    pub(crate) event_id: Option<&'a str>,
+    pub(crate) region: Option<&'a str>,
 }
 
 /// When a score was earned, as a row says it.
-pub(super) enum At<'a> {
+pub(crate) enum At<'a> {
     /// RFC 3339, or Unix seconds.
     Text(&'a str),
     /// Unix milliseconds.
@@ -56,7 +56,7 @@ pub(super) enum At<'a> {
 }
 
 /// Takes the rows of a file one by one.
-pub(super) struct RowChecker<'a> {
+pub(crate) struct RowChecker<'a> {
     arguments: &'a Arguments,
     boards: &'a HashMap<String, Board>,
     now_ms: i64,
@@ -69,7 +69,7 @@ pub(super) struct RowChecker<'a> {
 ///
 /// # Errors
 /// Where the file as a whole is none that can be imported.
-pub(super) fn read_rows(
+pub(crate) fn read_rows(
     arguments: &Arguments,
     boards: &HashMap<String, Board>,
     now_ms: i64,
@@ -112,17 +112,17 @@ fn hash_of(path: &Path) -> Result<String> {
 
 impl RowChecker<'_> {
     /// The file.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.arguments.file
     }
 
     /// The column that has the score.
-    pub(super) fn score_column(&self) -> &str {
+    pub(crate) fn score_column(&self) -> &str {
         &self.arguments.score_column
     }
 
     /// The columns that are read: member, score, at, and those that a file need not have, board, event_id, region.
-    pub(super) fn columns(&self) -> [&str; 6] {
+    pub(crate) fn columns(&self) -> [&str; 6] {
         let score = self.score_column();
         ["member", score, "at", "board", "event_id", "region"]
     }
@@ -131,7 +131,7 @@ impl RowChecker<'_> {
     ///
     /// # Errors
     /// Where one is missing, naming it.
-    pub(super) fn check_columns(&self, has: impl Fn(&str) -> bool) -> Result<()> {
+    pub(crate) fn check_columns(&self, has: impl Fn(&str) -> bool) -> Result<()> {
         let file = shown(self.path());
         for name in ["member", self.score_column(), "at"] {
             if !has(name) {
@@ -148,7 +148,7 @@ impl RowChecker<'_> {
     }
 
     /// Takes the next row, or what is wrong with it already.
-    pub(super) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) {
+    pub(crate) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) {
         match fields.and_then(|fields| self.check(line, &fields)) {
             Ok(row) => self.rows.good.push(row),
             Err(error) => self.rows.bad.push(BadRow { line, reason: format!("{error:#}") }),

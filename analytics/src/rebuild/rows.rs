@@ -23,7 +23,7 @@ use sea_orm::{
     QuerySelect, TransactionTrait,
 };
 
-use crate::sorted::{Run, Sorted};
+use crate::frame::sorted::{Run, Sorted};
 
 /// How many rows are read at once.
 const ROWS_MAX: u64 = 20_000;

@@ -88,7 +88,7 @@ struct Room {
 }
 
 /// How many members have which score.
-pub(super) fn distribution(figures: &Figures) -> Result<String> {
+pub(crate) fn distribution(figures: &Figures) -> Result<String> {
     let buckets = &figures.scores.buckets;
     let bounds = buckets.iter().map(|bucket| &bucket.from);
     let bounds = bounds.chain(buckets.last().map(|bucket| &bucket.to));
@@ -100,14 +100,14 @@ pub(super) fn distribution(figures: &Figures) -> Result<String> {
 }
 
 /// How many events each period had.
-pub(super) fn activity(figures: &Figures) -> Result<String> {
+pub(crate) fn activity(figures: &Figures) -> Result<String> {
     let periods = &figures.activity.periods;
     let counts: Vec<usize> = periods.iter().map(|period| period.events).collect();
     bars(&time(figures), &counts, "events")
 }
 
 /// How many members there were at the end of each period, and how many were active in it.
-pub(super) fn growth(figures: &Figures) -> Result<String> {
+pub(crate) fn growth(figures: &Figures) -> Result<String> {
     let periods = &figures.activity.periods;
     let points = |count: &dyn Fn(usize) -> usize| -> Vec<(f64, f64)> {
         (0..periods.len()).map(|index| (index as f64 + 0.5, count(index) as f64)).collect()
@@ -139,7 +139,7 @@ pub(super) fn growth(figures: &Figures) -> Result<String> {
 }
 
 /// Where those who lead now stood.
-pub(super) fn movement(figures: &Figures) -> Result<String> {
+pub(crate) fn movement(figures: &Figures) -> Result<String> {
     let movement = &figures.movement;
     let ranks = movement.members.iter().flat_map(|moved| &moved.ranks);
     let worst = ranks.flatten().copied().max().unwrap_or(1);
@@ -175,7 +175,7 @@ pub(super) fn movement(figures: &Figures) -> Result<String> {
 }
 
 /// The scores that most members share.
-pub(super) fn ties(figures: &Figures) -> Result<String> {
+pub(crate) fn ties(figures: &Figures) -> Result<String> {
     let largest = &figures.ties.largest;
     let most = largest.iter().map(|tie| tie.members).max().unwrap_or(1);
     let y = Axis {
@@ -203,7 +203,7 @@ pub(super) fn ties(figures: &Figures) -> Result<String> {
 }
 
 /// What part of all belongs to how many.
-pub(super) fn share(figures: &Figures) -> Result<String> {
+pub(crate) fn share(figures: &Figures) -> Result<String> {
     let share = &figures.share;
     let lowest = (100.0 / figures.members as f64).clamp(0.001, 10.0);
     let across = |percentage: f64| percentage.max(lowest).log10();

@@ -8,10 +8,10 @@ use ranking::score;
 use serde::Serialize;
 
 use super::timeline::{Activity, Movement, Timeline};
-use crate::sorted::Entry;
+use crate::frame::sorted::Entry;
 
 /// How many ranks are followed.
-pub(super) const TOP: usize = 10;
+pub(crate) const TOP: usize = 10;
 
 /// How many buckets scores are counted in.
 const BUCKETS: i64 = 30;
@@ -28,99 +28,99 @@ const POINTS: usize = 200;
 /// The numbers of a report. Scores are exact decimals.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Figures {
-    pub(super) slug: String,
-    pub(super) title: String,
-    pub(super) policy: String,
-    pub(super) direction: String,
-    pub(super) tie_break: String,
-    pub(super) time_zone: String,
+pub(crate) struct Figures {
+    pub(crate) slug: String,
+    pub(crate) title: String,
+    pub(crate) policy: String,
+    pub(crate) direction: String,
+    pub(crate) tie_break: String,
+    pub(crate) time_zone: String,
     /// When the report was made.
-    pub(super) made_at: String,
+    pub(crate) made_at: String,
     /// How many members have an entry.
-    pub(super) members: usize,
+    pub(crate) members: usize,
     /// How many events count: those that were neither voided nor came before a removal.
-    pub(super) events: usize,
-    pub(super) top: Vec<Placed>,
-    pub(super) scores: Scores,
-    pub(super) ties: Ties,
-    pub(super) share: Share,
-    pub(super) activity: Activity,
-    pub(super) movement: Movement,
+    pub(crate) events: usize,
+    pub(crate) top: Vec<Placed>,
+    pub(crate) scores: Scores,
+    pub(crate) ties: Ties,
+    pub(crate) share: Share,
+    pub(crate) activity: Activity,
+    pub(crate) movement: Movement,
 }
 
 /// A member at the top.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Placed {
-    pub(super) rank: usize,
-    pub(super) member: String,
-    pub(super) score: String,
-    pub(super) events: usize,
+pub(crate) struct Placed {
+    pub(crate) rank: usize,
+    pub(crate) member: String,
+    pub(crate) score: String,
+    pub(crate) events: usize,
 }
 
 /// How scores are spread.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Scores {
-    pub(super) lowest: String,
-    pub(super) median: String,
-    pub(super) highest: String,
+pub(crate) struct Scores {
+    pub(crate) lowest: String,
+    pub(crate) median: String,
+    pub(crate) highest: String,
     /// Whether each bucket is wider than the one before it.
-    pub(super) buckets_grow: bool,
-    pub(super) buckets: Vec<Bucket>,
+    pub(crate) buckets_grow: bool,
+    pub(crate) buckets: Vec<Bucket>,
 }
 
 /// So many members have a score from (inclusive) to (exclusive, of the last one inclusive).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Bucket {
-    pub(super) from: String,
-    pub(super) to: String,
-    pub(super) count: usize,
+pub(crate) struct Bucket {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) count: usize,
 }
 
 /// Who has the same score as somebody else.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Ties {
+pub(crate) struct Ties {
     /// Members who share their score.
-    pub(super) members: usize,
+    pub(crate) members: usize,
     /// Scores that several have.
-    pub(super) scores: usize,
+    pub(crate) scores: usize,
     /// Members who are told apart by their names alone.
-    pub(super) by_name: usize,
+    pub(crate) by_name: usize,
     /// The scores that most have.
-    pub(super) largest: Vec<Tie>,
+    pub(crate) largest: Vec<Tie>,
 }
 
 /// So many members have a score.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Tie {
-    pub(super) score: String,
-    pub(super) members: usize,
+pub(crate) struct Tie {
+    pub(crate) score: String,
+    pub(crate) members: usize,
 }
 
 /// What part of all belongs to how many.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Share {
+pub(crate) struct Share {
     /// How many members the top 1 % are, at least one.
-    pub(super) members: usize,
+    pub(crate) members: usize,
     /// The percentage of all points that they have; none where points do not add up: scores below 0, or the lowest first.
-    pub(super) scores: Option<f64>,
+    pub(crate) scores: Option<f64>,
     /// The percentage of all events that the most active 1 % sent.
-    pub(super) events: f64,
+    pub(crate) events: f64,
     /// For so many percent of the members, the best first, the percentage of all points.
-    pub(super) scores_curve: Vec<(f64, f64)>,
+    pub(crate) scores_curve: Vec<(f64, f64)>,
     /// For so many percent of the members, the most active first, the percentage of all events.
-    pub(super) events_curve: Vec<(f64, f64)>,
+    pub(crate) events_curve: Vec<(f64, f64)>,
 }
 
 impl Figures {
     /// Of a board's all-time standings of everyone, and the events that they come from.
-    pub(super) fn new(
+    pub(crate) fn new(
         row: &board::Model,
         board: &Board,
         events: &DataFrame,

@@ -30,7 +30,7 @@ footer { margin-top: 20px; font-size: 13px }
 ///
 /// # Errors
 /// Where a picture cannot be drawn.
-pub(super) fn page(figures: &Figures) -> Result<String> {
+pub(crate) fn page(figures: &Figures) -> Result<String> {
     let title = escaped(&figures.title);
     let sections = [
         leaders(figures),
@@ -75,7 +75,7 @@ pub(super) fn page(figures: &Figures) -> Result<String> {
 }
 
 /// A number in few characters: 9,999, 12k, 3.4M.
-pub(super) fn compact(number: &str) -> String {
+pub(crate) fn compact(number: &str) -> String {
     let Ok(value) = number.parse::<f64>() else {
         return number.to_owned();
     };
@@ -100,7 +100,7 @@ pub(super) fn compact(number: &str) -> String {
 }
 
 /// A decimal with its digits in groups: 1,234,567.50.
-pub(super) fn grouped(number: &str) -> String {
+pub(crate) fn grouped(number: &str) -> String {
     let (sign, rest) = match number.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", number),
@@ -117,7 +117,7 @@ pub(super) fn grouped(number: &str) -> String {
 }
 
 /// A name in at most so many characters.
-pub(super) fn shortened(name: &str, chars_max: usize) -> String {
+pub(crate) fn shortened(name: &str, chars_max: usize) -> String {
     if name.chars().count() <= chars_max {
         return name.to_owned();
     }

@@ -10,7 +10,7 @@ use ranking::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use serde::Serialize;
 
-use crate::counted::unremoved;
+use crate::frame::counted::unremoved;
 
 /// How many periods are shown at most, unless there are more months.
 const PERIODS_MAX: i64 = 400;
@@ -21,49 +21,49 @@ const COUNTS_MAX: usize = 60;
 const DAY_MS: i64 = 24 * 3_600_000;
 
 /// What events say, in the order of their times. Events that were voided, or came before their member's removal, do not count.
-pub(super) struct Timeline {
-    pub(super) events: usize,
-    pub(super) activity: Activity,
-    pub(super) movement: Movement,
+pub(crate) struct Timeline {
+    pub(crate) events: usize,
+    pub(crate) activity: Activity,
+    pub(crate) movement: Movement,
     members: Members,
 }
 
 /// What happened in each period, the empty ones between the first and the last among them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Activity {
+pub(crate) struct Activity {
     /// daily; weekly or monthly where there would be very many.
-    pub(super) window: String,
-    pub(super) periods: Vec<Active>,
+    pub(crate) window: String,
+    pub(crate) periods: Vec<Active>,
 }
 
 /// What happened in a period.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Active {
-    pub(super) period: String,
-    pub(super) events: usize,
+pub(crate) struct Active {
+    pub(crate) period: String,
+    pub(crate) events: usize,
     /// Members with an event in it.
-    pub(super) active: usize,
+    pub(crate) active: usize,
     /// Members with an event in it or before it.
-    pub(super) members: usize,
+    pub(crate) members: usize,
 }
 
 /// Where those who lead now stood at the end of some periods, by the events up to there.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Movement {
+pub(crate) struct Movement {
     /// Indices of periods of the activity.
-    pub(super) periods: Vec<usize>,
-    pub(super) members: Vec<Moved>,
+    pub(crate) periods: Vec<usize>,
+    pub(crate) members: Vec<Moved>,
 }
 
 /// Where one of them stood: its ranks, and none before its first event.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Moved {
-    pub(super) member: String,
-    pub(super) ranks: Vec<Option<usize>>,
+pub(crate) struct Moved {
+    pub(crate) member: String,
+    pub(crate) ranks: Vec<Option<usize>>,
 }
 
 /// The members, numbered in the order of their first events.
@@ -82,7 +82,7 @@ impl Timeline {
     ///
     /// # Errors
     /// What polars says; where an event's time is in no period.
-    pub(super) fn new(board: &Board, events: &DataFrame, top: &[&str]) -> Result<Self> {
+    pub(crate) fn new(board: &Board, events: &DataFrame, top: &[&str]) -> Result<Self> {
         let by_time = SortMultipleOptions::default();
         let events = unremoved(events.clone().lazy()).sort(["at_ms"], by_time);
         let events = events.collect()?;
@@ -126,13 +126,13 @@ impl Timeline {
     }
 
     /// How many events a member has.
-    pub(super) fn events_of(&self, member: &str) -> usize {
+    pub(crate) fn events_of(&self, member: &str) -> usize {
         let number = self.members.numbers.get(member);
         number.map_or(0, |&number| self.members.events[number])
     }
 
     /// How many events each member has, in no order that matters.
-    pub(super) fn events_each(&self) -> Vec<usize> {
+    pub(crate) fn events_each(&self) -> Vec<usize> {
         self.members.events.clone()
     }
 }

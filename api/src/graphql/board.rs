@@ -1,5 +1,8 @@
 //! Boards and their windows.
 
+pub mod input;
+pub(crate) mod segments;
+
 use std::sync::Arc;
 
 use async_graphql::connection::Edge;
@@ -9,15 +12,15 @@ use entity::board::{WindowRow, WindowState};
 use ranking::seal::RETAIN_MAX;
 use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
-use super::board_input::no_board;
-use super::connection::{Connection, Page, PageCursor, first_rows};
-use super::global_id::GlobalId;
-use super::period::{Period, PeriodTotal, periods_page};
+use super::board::input::no_board;
 use super::request::{RequestState, app, state};
-use super::scalar::{DateTime, Decimal, int};
+use super::standings::period::{Period, PeriodTotal, periods_page};
 use super::standings::{Choice, Standings};
+use super::types::connection::{Connection, Page, PageCursor, first_rows};
+use super::types::global_id::GlobalId;
+use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
-use crate::boards::KnownBoard;
+use crate::cache::boards::KnownBoard;
 use crate::error::Error;
 
 /// Which scores are better.
@@ -83,7 +86,7 @@ pub enum WindowKind {
 }
 
 impl Visibility {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Public => "PUBLIC",
             Self::Private => "PRIVATE",
@@ -92,12 +95,12 @@ impl Visibility {
 }
 
 /// An explicit null means the default, as leaving it out does.
-pub(super) fn window_or_all(window: Option<String>) -> String {
+pub(crate) fn window_or_all(window: Option<String>) -> String {
     window.unwrap_or_else(|| "all".to_owned())
 }
 
 /// The board of a slug that whoever asks may see.
-pub(super) async fn find(
+pub(crate) async fn find(
     app: &App,
     state: &RequestState,
     slug: &str,
@@ -114,13 +117,13 @@ pub(super) async fn find(
 ///
 /// # Errors
 /// `NOT_FOUND` where there is none that whoever asks may see.
-pub(super) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<KnownBoard>> {
+pub(crate) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<KnownBoard>> {
     let board = find(app(ctx), state(ctx), slug).await?;
     board.ok_or_else(|| no_board(slug))
 }
 
 /// The board of a number; none where there is no number, or the board was deleted. For whoever may see every board.
-pub(super) async fn of_number(
+pub(crate) async fn of_number(
     ctx: &Context<'_>,
     no: Option<i64>,
 ) -> crate::error::Result<Option<Board>> {
@@ -133,7 +136,7 @@ pub(super) async fn of_number(
 }
 
 /// A page of the boards that whoever asks may see, by slug.
-pub(super) async fn list(
+pub(crate) async fn list(
     ctx: &Context<'_>,
     page: Page,
 ) -> crate::error::Result<Connection<Board, BoardTotal>> {
@@ -207,13 +210,13 @@ impl BoardTotal {
 
 /// A ranking with fixed rules.
 #[derive(Clone)]
-pub struct Board(pub(super) Arc<KnownBoard>);
+pub struct Board(pub(crate) Arc<KnownBoard>);
 
 /// A ranking with fixed rules.
 #[Object]
 impl Board {
     /// Its global id: "board:<slug>".
-    pub(super) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Board(self.0.row.slug.clone()).to_text().into()
     }
 
@@ -356,7 +359,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub(super) fn new(board: &Arc<KnownBoard>, window: ranking::window::Window) -> Self {
+    pub(crate) fn new(board: &Arc<KnownBoard>, window: ranking::window::Window) -> Self {
         Self { board: board.clone(), window }
     }
 }

@@ -20,14 +20,14 @@ use sea_orm::{ColumnTrait, Condition, EntityTrait, Order, QueryFilter, QueryOrde
 use tokio::time::Instant;
 
 use super::board::{self, Board};
-use super::connection::{Connection, Page, PageCursor, first_rows};
-use super::entry::Entry;
-use super::global_id::GlobalId;
 use super::member::Member;
 use super::request::{app, state};
-use super::scalar::{DateTime, Decimal};
+use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
-use crate::boards::KnownBoard;
+use super::types::connection::{Connection, Page, PageCursor, first_rows};
+use super::types::global_id::GlobalId;
+use super::types::scalar::{DateTime, Decimal};
+use crate::cache::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
 
 pub use total::EventTotal;
@@ -82,7 +82,7 @@ pub struct VoidEventPayload {
 #[Object]
 impl ScoreEvent {
     /// Its global id: "event:<partition>:<seq>:<index>".
-    pub(super) async fn id(&self) -> Result<ID> {
+    pub(crate) async fn id(&self) -> Result<ID> {
         Ok(id_of(self.row.place().map_err(Error::from)?))
     }
 
@@ -142,7 +142,7 @@ fn id_of(place: EventPlace) -> ID {
 }
 
 /// A page of a member's history on a board, newest first; `None` where there is no such board.
-pub(super) async fn events_page(
+pub(crate) async fn events_page(
     ctx: &Context<'_>,
     slug: &str,
     member: &str,
@@ -195,7 +195,7 @@ pub(super) async fn events_page(
 }
 
 /// The event of a place, where whoever asks may see it.
-pub(super) async fn find(
+pub(crate) async fn find(
     ctx: &Context<'_>,
     place: EventPlace,
 ) -> crate::error::Result<Option<ScoreEvent>> {
@@ -299,7 +299,7 @@ fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Re
 }
 
 /// Takes a member off a board.
-pub(super) async fn remove_entry(
+pub(crate) async fn remove_entry(
     ctx: &Context<'_>,
     slug: &str,
     key: &str,
@@ -316,7 +316,7 @@ pub(super) async fn remove_entry(
 }
 
 /// Voids an event.
-pub(super) async fn void_event(
+pub(crate) async fn void_event(
     ctx: &Context<'_>,
     id: &str,
 ) -> crate::error::Result<VoidEventPayload> {

@@ -8,13 +8,13 @@ use entity::integrity::{integrity_finding as finding_row, integrity_run as row};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::{self, Board};
-use super::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
-use super::global_id::GlobalId;
 use super::job::JOBS_DEFAULT;
 use super::request::{app, state};
-use super::scalar::{DateTime, Decimal, int};
+use super::types::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
+use super::types::global_id::GlobalId;
+use super::types::scalar::{DateTime, Decimal, int};
 use crate::access::Scope;
-use crate::boards::KnownBoard;
+use crate::cache::boards::KnownBoard;
 use crate::error::Error;
 
 /// How long a page of findings is that does not say.
@@ -63,7 +63,7 @@ pub struct IntegrityRun(row::Model);
 #[Object]
 impl IntegrityRun {
     /// Its global id: "integrityRun:<number>".
-    pub(super) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::IntegrityRun(self.0.id).to_text().into()
     }
 
@@ -205,14 +205,14 @@ impl Finding {
 }
 
 /// The run of a number.
-pub(super) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<IntegrityRun>> {
+pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<IntegrityRun>> {
     state(ctx).require(Scope::Admin)?;
     let row = row::Entity::find_by_id(id);
     Ok(row.one(&app(ctx).deployment.db).await?.map(IntegrityRun))
 }
 
 /// The run of a global id, or of its number alone, as `analytics diff` prints it.
-pub(super) async fn find_named(
+pub(crate) async fn find_named(
     ctx: &Context<'_>,
     text: &str,
 ) -> crate::error::Result<Option<IntegrityRun>> {
@@ -228,7 +228,7 @@ pub(super) async fn find_named(
 }
 
 /// A page of the runs over a board alone, or of all runs; newest first.
-pub(super) async fn list(
+pub(crate) async fn list(
     ctx: &Context<'_>,
     slug: Option<&str>,
     first: Option<i32>,

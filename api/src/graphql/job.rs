@@ -6,10 +6,10 @@ use entity::job as row;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::{self, Board};
-use super::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
-use super::global_id::GlobalId;
 use super::request::{app, state};
-use super::scalar::{DateTime, int};
+use super::types::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
+use super::types::global_id::GlobalId;
+use super::types::scalar::{DateTime, int};
 use crate::access::Scope;
 use crate::error::Error;
 
@@ -81,7 +81,7 @@ pub struct Job(row::Model);
 #[Object]
 impl Job {
     /// Its global id: "job:<number>".
-    pub(super) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Job(self.0.id).to_text().into()
     }
 
@@ -126,14 +126,14 @@ impl Job {
 }
 
 /// The job of a number.
-pub(super) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
+pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
     state(ctx).require(Scope::Admin)?;
     let row = row::Entity::find_by_id(id);
     Ok(row.one(&app(ctx).deployment.db).await?.map(Job))
 }
 
 /// A page of the jobs of a board, or of all; of a kind, or of all; newest first.
-pub(super) async fn list(
+pub(crate) async fn list(
     ctx: &Context<'_>,
     slug: Option<&str>,
     kind: Option<JobKind>,

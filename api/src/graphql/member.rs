@@ -1,19 +1,23 @@
 //! Members: whoever is ranked.
 
+pub mod friend;
+pub mod input;
+pub mod search;
+
 use async_graphql::connection::Edge;
 use async_graphql::{Context, ID, Object, Result};
 use entity::member as row;
 use ranking::id::MemberId;
 
 use super::board;
-use super::connection::{Connection, Page, PageCursor};
-use super::entry::Entry;
 use super::event::{EventTotal, ScoreEvent, events_page};
-use super::global_id::GlobalId;
-use super::member_search::MemberTotal;
+use super::member::search::MemberTotal;
 use super::request::{app, state};
-use super::scalar::DateTime;
+use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
+use super::types::connection::{Connection, Page, PageCursor};
+use super::types::global_id::GlobalId;
+use super::types::scalar::DateTime;
 use crate::error::{Error, ErrorCode};
 
 /// How many boards one request may ask a member's ranks of.
@@ -28,16 +32,16 @@ pub struct Member {
 
 impl Member {
     /// The member of a key that is known to exist; its row is looked up when something of it is asked for.
-    pub(super) fn named(key: &str) -> Self {
+    pub(crate) fn named(key: &str) -> Self {
         Self { key: key.to_owned(), row: None }
     }
 
-    pub(super) fn of_row(row: row::Model) -> Self {
+    pub(crate) fn of_row(row: row::Model) -> Self {
         Self { key: row.key.clone(), row: Some(row) }
     }
 
     /// The members of keys, in the order asked; `None` for those who do not exist.
-    pub(super) async fn find(
+    pub(crate) async fn find(
         ctx: &Context<'_>,
         keys: &[String],
     ) -> crate::error::Result<Vec<Option<Self>>> {
@@ -114,7 +118,7 @@ impl Member {
 #[Object]
 impl Member {
     /// Its global id: "member:<key>".
-    pub(super) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Member(self.key.clone()).to_text().into()
     }
 

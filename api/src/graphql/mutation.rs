@@ -3,12 +3,12 @@
 use async_graphql::{Context, ID, Object, Result};
 
 use super::board::Board;
-use super::board_input::{
+use super::board::input::{
     BoardPayload, CreateBoardInput, DeleteBoardPayload, UpdateBoardInput, create, delete, update,
 };
 use super::event::{RemoveEntryPayload, VoidEventPayload, remove_entry, void_event};
-use super::friend::{FriendPayload, add_friend, remove_friend};
-use super::member_input::{MemberInput, MembersPayload, upsert};
+use super::member::friend::{FriendPayload, add_friend, remove_friend};
+use super::member::input::{MemberInput, MembersPayload, upsert};
 use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use crate::access::Scope;

@@ -3,16 +3,16 @@
 use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
 
 use super::board::{self, Board, BoardTotal};
-use super::connection::{Connection, Page};
-use super::entry::Entry;
 use super::event::{self, ScoreEvent};
-use super::global_id::{GlobalId, StandingsName};
 use super::integrity::{self, IntegrityRun, IntegrityRunTotal};
 use super::job::{self, Job, JobKind, JobTotal};
 use super::member::Member;
-use super::member_search::{MemberTotal, search};
+use super::member::search::{MemberTotal, search};
 use super::request::{app, state};
+use super::standings::entry::Entry;
 use super::standings::{Choice, Standings, member_ids};
+use super::types::connection::{Connection, Page};
+use super::types::global_id::{GlobalId, StandingsName};
 use crate::error::Error;
 
 /// Anything with a global id.

@@ -6,8 +6,8 @@ use async_graphql::Context;
 
 use crate::access::{Principal, Scope};
 use crate::app::{App, SharedApp};
+use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode, Result};
-use crate::hot::GoodUntil;
 use crate::loader::Loaders;
 
 /// The state of one request.

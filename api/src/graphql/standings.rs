@@ -1,25 +1,31 @@
 //! A standings: all entries of a board in one period of one window.
 
+pub mod distribution;
+pub mod entries;
+pub mod entry;
+pub(crate) mod entry_page;
+pub mod period;
+
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result};
 use ranking::id::MemberId;
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::store::read::{Placed, Standings as Read};
 use ranking::window::Window as RankingWindow;
 
 use super::board::{Board, Window};
-use super::connection::{EntryCursor, PAGE_MAX, Page, limit};
-use super::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
-use super::entries::{Entries, EntryConnection};
-use super::entry::Entry;
-use super::friend::{FriendEntryConnection, FriendsPage, friends_page};
-use super::global_id::{GlobalId, StandingsName};
-use super::period::Period;
+use super::member::friend::{FriendEntryConnection, FriendsPage, friends_page};
 use super::request::{app, state};
-use super::scalar::{Decimal, int};
+use super::standings::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
+use super::standings::entries::{Entries, EntryConnection};
+use super::standings::entry::Entry;
+use super::standings::period::Period;
+use super::types::connection::{EntryCursor, PAGE_MAX, Page, limit};
+use super::types::global_id::{GlobalId, StandingsName};
+use super::types::scalar::{Decimal, int};
 use crate::app::App;
-use crate::boards::KnownBoard;
+use crate::cache::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
 use crate::loader::{Bound, Found, Place};
 
@@ -51,15 +57,15 @@ pub struct Choice {
 /// All entries of a board in one period of one window.
 #[derive(Clone)]
 pub struct Standings {
-    pub(super) board: Arc<KnownBoard>,
-    pub(super) read: Arc<Read>,
+    pub(crate) board: Arc<KnownBoard>,
+    pub(crate) read: Arc<Read>,
     /// Whether the request said which period; else it is the present one, and a page cursor of an earlier one goes on in its own.
     period_chosen: bool,
 }
 
 impl Standings {
     /// The standings that a choice means.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         app: &App,
         board: &Arc<KnownBoard>,
         choice: Choice,
@@ -124,7 +130,7 @@ impl Standings {
         Self { board: board.clone(), read, period_chosen }
     }
 
-    pub(super) fn name(&self) -> StandingsName {
+    pub(crate) fn name(&self) -> StandingsName {
         let id = &self.read.id;
         StandingsName {
             board: self.board.row.slug.clone(),
@@ -135,7 +141,7 @@ impl Standings {
     }
 
     /// The standings as they were at the end of the last period of a window: those of the period before this one. `None` where there is none.
-    pub(super) fn last_period(&self, app: &App, since: &str) -> crate::error::Result<Option<Self>> {
+    pub(crate) fn last_period(&self, app: &App, since: &str) -> crate::error::Result<Option<Self>> {
         let (window, rules) = (self.read.id.window, &self.read.rules);
         let of = window.rolling().map_or(window, |rolling| rolling.base());
         if !window.has_periods() {
@@ -159,7 +165,7 @@ impl Standings {
     }
 
     /// A member's entry, by the request's loader.
-    pub(super) async fn entry_of(
+    pub(crate) async fn entry_of(
         &self,
         ctx: &Context<'_>,
         member: MemberId,
@@ -170,13 +176,13 @@ impl Standings {
     }
 
     /// The place of a page cursor, and the standings that it goes on in.
-    pub(super) fn resume(&self, app: &App, cursor: &str) -> crate::error::Result<(Self, Placed)> {
+    pub(crate) fn resume(&self, app: &App, cursor: &str) -> crate::error::Result<(Self, Placed)> {
         let (list, cursor) = self.list_of(app, cursor)?;
         Ok((list, cursor.place()?))
     }
 
     /// A page cursor, and the standings that it goes on in.
-    pub(super) fn list_of(
+    pub(crate) fn list_of(
         &self,
         app: &App,
         cursor: &str,
@@ -209,7 +215,7 @@ impl Standings {
 #[Object]
 impl Standings {
     /// Its global id: "standings:<board>:<window>:<period>:<segment>".
-    pub(super) async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         GlobalId::Standings(self.name()).to_text().into()
     }
 
@@ -391,7 +397,7 @@ impl Standings {
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED` for more than 1,000; `BAD_USER_INPUT` for a key that can be nobody's.
-pub(super) fn member_ids(keys: &[String]) -> crate::error::Result<Vec<MemberId>> {
+pub(crate) fn member_ids(keys: &[String]) -> crate::error::Result<Vec<MemberId>> {
     if keys.len() > PAGE_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,

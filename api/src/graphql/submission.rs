@@ -1,5 +1,7 @@
 //! Scores on their way in, and what is said of each.
 
+mod durable;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +12,15 @@ use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
-use super::board_input::no_board;
-use super::durable;
-use super::entry::Entry;
+use super::board::input::no_board;
+use super::board::segments::Segments;
 use super::request::{RequestState, app, state};
-use super::scalar::{DateTime, Decimal, int};
-use super::segments::Segments;
+use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
+use super::types::scalar::{DateTime, Decimal, int};
 use crate::access::{Principal, Scope};
 use crate::app::App;
-use crate::boards::KnownBoard;
+use crate::cache::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
 
@@ -60,7 +61,7 @@ pub struct SubmitScoresInput {
 #[derive(InputObject)]
 pub struct ScoreInput {
     /// Who: 1 to 128 bytes, no control characters. A member unknown so far comes into being with its first accepted score.
-    pub(super) member: String,
+    pub(crate) member: String,
     /// SUM: what is added, may be negative. BEST, LATEST: the value.
     score: Decimal,
     /// When it was earned; now by default. Not in the future, not before 1970.
@@ -165,7 +166,7 @@ impl SubmitResult {
 }
 
 /// Submits scores.
-pub(super) async fn submit(
+pub(crate) async fn submit(
     ctx: &Context<'_>,
     input: SubmitScoresInput,
 ) -> crate::error::Result<SubmitScoresPayload> {

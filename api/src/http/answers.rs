@@ -11,7 +11,7 @@ use ranking::store::Store;
 use tokio::time::Instant;
 
 use super::response::Answer;
-use crate::hot::{CacheSettings, GoodUntil, Hot};
+use crate::cache::shared::{CacheSettings, GoodUntil, Hot};
 
 /// The answers.
 pub struct Answers(Hot<Question, Answer>);

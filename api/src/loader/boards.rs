@@ -8,16 +8,16 @@ use entity::board;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::app::SharedApp;
-use crate::boards::KnownBoard;
+use crate::cache::boards::KnownBoard;
 use crate::error::{Error, Result};
 
 use super::ROWS_MAX;
 
 /// A board, also one that was deleted; `None` where there never was one of that number.
-pub(super) type Numbered = Result<Option<Arc<KnownBoard>>>;
+pub(crate) type Numbered = Result<Option<Arc<KnownBoard>>>;
 
 /// Loads boards by their numbers.
-pub(super) struct BoardBatch(pub(super) SharedApp);
+pub(crate) struct BoardBatch(pub(crate) SharedApp);
 
 impl BatchFn<i64, Numbered> for BoardBatch {
     async fn load(&mut self, numbers: &[i64]) -> HashMap<i64, Numbered> {

@@ -42,7 +42,7 @@ type ByPartition = Family<[(&'static str, u16); 1], Gauge>;
 type Instants = Gauge<f64, AtomicU64>;
 
 /// What the stores said last. What a store that is away would have said stays as it was.
-pub(super) struct Stores {
+pub(crate) struct Stores {
     asked: Mutex<Option<Instant>>,
     up: Family<Label, Gauge>,
     log_commits: ByPartition,
@@ -56,7 +56,7 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
         let stores = Self {
             asked: Mutex::new(None),
             up: Family::default(),
@@ -114,7 +114,7 @@ impl Stores {
     }
 
     /// Asks the stores, unless somebody did a moment ago; nobody asks while the answer is held.
-    pub(super) async fn ask(&self, deployment: &Deployment) -> MutexGuard<'_, Option<Instant>> {
+    pub(crate) async fn ask(&self, deployment: &Deployment) -> MutexGuard<'_, Option<Instant>> {
         let mut asked = self.asked.lock().await;
         if asked.is_none_or(|at| at.elapsed() >= AGE_MAX) {
             let (sql, redis) = tokio::join!(

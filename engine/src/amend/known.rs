@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventPlace};
 use ranking::id::{MemberId, Partition};
-use ranking::seen::{ELSEWHERE, seen_field, seen_is_of};
+use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
 use super::{Amending, Amendment};

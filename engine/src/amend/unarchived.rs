@@ -1,8 +1,8 @@
 //! Which events cannot be voided because of others that are archived: what they count in could not be folded anew.
 
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::key::StandingsId;
 use ranking::roll::Rolls;
+use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::Period;
 

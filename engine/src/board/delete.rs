@@ -2,7 +2,7 @@
 //! learns of it by a commit, from which on no score is accepted for it; once SQL has that commit, nothing of the board can follow, and its
 //! history, its standings and its keys go. Each step can be taken again; the row stays, as the number is never used again.
 
-use ranking::board_mark::BoardMark;
+use ranking::board::mark::BoardMark;
 use ranking::commit::Commit;
 use ranking::id::BoardNo;
 use sea_orm::sea_query::Expr;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use ranking::board::Board;
+use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
-use ranking::replay::Replay;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;
 

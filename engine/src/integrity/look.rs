@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{BoardNo, MemberId, Partition};
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Reach, Rolls};
 use ranking::seal::NEVER_MS;
-use ranking::store::integrity::Asked;
+use ranking::standings_id::StandingsId;
+use ranking::store::scan::integrity::Asked;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
-use ranking::key::StandingsId;
 use ranking::seal::SealName;
+use ranking::standings_id::StandingsId;
 use ranking::store::history::Tail;
 use ranking::store::write::Writes;
 use sea_orm::{ColumnTrait, QueryFilter, TransactionTrait};

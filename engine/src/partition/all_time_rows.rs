@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind};
 use ranking::fold::State;
+use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;
-use ranking::replay::Replay;
 use ranking::window::{Period, Window};
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,

@@ -1,7 +1,7 @@
 //! The two ends of a change to a board: a partition learns of it by a commit, and keys that nobody reads any more go by commits.
 
 use ranking::board::Board;
-use ranking::board_mark::BoardMark;
+use ranking::board::mark::BoardMark;
 use ranking::id::{BoardNo, Partition};
 use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};

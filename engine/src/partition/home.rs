@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, Partition};
-use ranking::seen::{ELSEWHERE, seen_entry};
+use ranking::submission::event_ids::{ELSEWHERE, seen_entry};
 use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use crate::deployment::Deployment;

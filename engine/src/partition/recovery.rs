@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use ranking::board::Board;
-use ranking::board_mark::BoardMark;
+use ranking::board::mark::BoardMark;
 use ranking::commit::ROOT_COMMIT;
+use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
-use ranking::replay::Replay;
 use ranking::roll::RollMark;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
-use ranking::seen::seen_entry;
+use ranking::standings_id::StandingsId;
 use ranking::store::recovery::{Found, Recovery};
 use ranking::store::stage::Stages;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
+use ranking::submission::event_ids::seen_entry;
 use ranking::window::{Period, Window};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,

@@ -1,7 +1,7 @@
 //! A batch of scores into a partition.
 
-use ranking::batch::Batch;
 use ranking::id::Partition;
+use ranking::submission::batch::Batch;
 use ranking::submission::{Fold, Snapshot, Submission, Verdict};
 use tokio::time::{Instant, timeout_at};
 

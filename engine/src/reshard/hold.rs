@@ -1,7 +1,7 @@
 //! A board held in its partitions by a commit each, and let go.
 
 use futures::FutureExt;
-use ranking::board_mark::BoardMark;
+use ranking::board::mark::BoardMark;
 use ranking::id::Partition;
 use ranking::roll::Rolls;
 use ranking::store::write::Writes;

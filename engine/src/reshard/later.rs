@@ -7,7 +7,7 @@ use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::store::stage::StageChange;
 use ranking::submission::Periods;
 use ranking::window::Period;

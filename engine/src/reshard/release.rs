@@ -2,11 +2,11 @@
 //!
 //! The first commit of a partition already says which layout it has, so that nobody takes what is half in place for all of it; the last one lets it go.
 
-use ranking::board_mark::BoardMark;
+use ranking::board::mark::BoardMark;
 use ranking::id::Partition;
-use ranking::key::StandingsId;
 use ranking::roll::Rolls;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
+use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 

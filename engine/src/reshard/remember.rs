@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use futures::FutureExt;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, Partition};
-use ranking::seen::{seen_entry, seen_mark, seen_prefix};
 use ranking::store::write::Writes;
+use ranking::submission::event_ids::{seen_entry, seen_mark, seen_prefix};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 

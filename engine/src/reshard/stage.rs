@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use ranking::board::Board;
 use ranking::commit::EventPlace;
+use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, Partition};
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
-use ranking::replay::Replay;
 use ranking::roll::Rolls;
+use ranking::standings_id::StandingsId;
 use ranking::store::stage::Stages;
 use ranking::window::Window;
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use ranking::commit::EventKind;
 use ranking::id::{BoardNo, Partition};
-use ranking::key::StandingsId;
 use ranking::seal::SealMark;
+use ranking::standings_id::StandingsId;
 use ranking::store::read::Placed;
-use ranking::store::seal::FinalPage;
+use ranking::store::scan::sealing::FinalPage;
 use ranking::window::Period;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, PaginatorTrait,

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind};
+use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
-use ranking::key::StandingsId;
-use ranking::replay::Replay;
 use ranking::roll::Rolls;
 use ranking::seal::NEVER_MS;
+use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::{Period, Window};
 use sea_orm::sea_query::{Expr, ExprTrait};

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ranking::id::Partition;
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
 use tokio::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::window::Period;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;

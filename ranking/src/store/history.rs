@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use futures::future::join_all;
 
 use super::read::Standings;
-use super::roll::marks_of;
+use super::scan::rolling::marks_of;
 use super::write::entries_of;
 use super::{Store, decode};
-use crate::board_mark::BoardMark;
+use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};

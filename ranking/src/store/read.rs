@@ -7,22 +7,24 @@
 //! so that none is taken for empty: such reads say `Sealed`. Last of all each partition is asked which layout of the board it has: where that is not the
 //! reader's, what was read may be a part of it, and the read says `BoardMoved`. No reader knows of a layout before all partitions have it.
 
+pub mod merge;
+
 use std::sync::Arc;
 
 use redis::{FromRedisValue, Pipeline};
 
 use super::history::Range;
-use super::merge::{Start, Way};
+use super::read::merge::{Start, Way};
 use super::write::{keys_of, layout_field};
 use super::{Store, decode};
 use crate::board::{Board, Rules};
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
-use crate::key::StandingsId;
 use crate::rank_key::RankKey;
 use crate::roll::{Reach, RollMark, Rolls};
 use crate::seal::{SealMark, SealName};
 use crate::shard::shard_of;
+use crate::standings_id::StandingsId;
 use crate::window::Period;
 
 /// How many members one `ZMSCORE` asks for: all friends of a member.

@@ -1,5 +1,9 @@
 //! The servers of a deployment, and how a command finds the right one.
 
+pub(crate) mod cluster;
+pub(crate) mod node;
+pub(crate) mod route;
+
 use redis::RedisResult;
 
 use super::what_it_means;

@@ -3,6 +3,8 @@
 //! What is loaded goes over connections of its own, so that nobody's commit waits behind it, and so much at once that the server need not wait
 //! for us. A standings in order of rank goes in by one `RESTORE` where that does not keep others waiting for long, else by variadic `ZADD`s.
 
+pub mod payload;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,12 +14,12 @@ use redis::{Pipeline, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::Store;
 use super::write::{PAIRS_MAX, Writes, keys_of};
-use super::{Store, payload};
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
-use crate::key::StandingsId;
 use crate::rank_key::RankKey;
+use crate::standings_id::StandingsId;
 
 /// The most entries that one `RESTORE` brings beside live traffic: the server does nothing else for some 40 ms.
 pub const RESTORE_ENTRIES_MAX: usize = 50_000;

@@ -6,14 +6,15 @@ use futures::future::join_all;
 use redis::FromRedisValue;
 
 use super::{Failed, Store, decode};
-use crate::board_mark::BoardMark;
+use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, Partition};
-use crate::key::{KeySpace, StandingsId};
 use crate::rank_key::RankKey;
 use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
+use crate::standings_id::StandingsId;
+use crate::store::key::KeySpace;
 use crate::submission::{Folded, Snapshot, StandingsChange, Wanted};
 
 /// The most pairs in one variadic command: no command runs for long.

@@ -7,16 +7,16 @@ use engine::integrity::look::{Held, Spot};
 use entity::blocks::Columns;
 use entity::standings::{sealed_entry, sealed_period};
 use futures::StreamExt;
-use ranking::key::StandingsId;
+use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Statement, Value};
 
 use super::Part;
-use crate::balance::Balance;
 use crate::diff::findings::Findings;
 use crate::diff::rows::{Rows, Walk};
 use crate::diff::second_look::Suspects;
 use crate::diff::sums::Sum;
+use crate::frame::multiset_hash::Balance;
 
 impl Part<'_> {
     /// What the table of standings adds up to, where it has just the rows that history says.
@@ -43,7 +43,7 @@ impl Part<'_> {
     }
 
     /// Compares the table of standings; what was compared of it.
-    pub(super) async fn compare_standing(
+    pub(crate) async fn compare_standing(
         &self,
         rows: &Rows,
         suspects: &mut Suspects<'_>,
@@ -81,7 +81,7 @@ impl Part<'_> {
     }
 
     /// Compares a window's sealed standings.
-    pub(super) async fn compare_sealed(
+    pub(crate) async fn compare_sealed(
         &self,
         window: Window,
         rows: &Rows,

@@ -12,15 +12,15 @@ use ranking::window::{Period, Window};
 use sea_orm::{ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{ROWS_MAX, Rows};
-use crate::balance::Balance;
-use crate::sorted::Run;
+use crate::frame::multiset_hash::Balance;
+use crate::frame::sorted::Run;
 
 /// Scores and keys of members, by segment.
 type ByMember = HashMap<String, BTreeMap<String, (i64, i64)>>;
 
 impl Rows<'_> {
     /// Who has another row of a segment than history says, or none, or one too many.
-    pub(super) async fn look(&self) -> Result<BTreeSet<String>> {
+    pub(crate) async fn look(&self) -> Result<BTreeSet<String>> {
         let view = self.deployment.view().await?;
         let later: HashSet<String> = score_event::Entity::find()
             .select_only()

@@ -8,15 +8,15 @@ use entity::history::score_event;
 use ranking::id::MemberId;
 use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter};
 
-use crate::boards::KnownBoard;
+use crate::cache::boards::KnownBoard;
 use crate::error::Error;
 use crate::graphql::request::app;
-use crate::graphql::scalar::int;
+use crate::graphql::types::scalar::int;
 
 /// How many events there are, counted when it is asked for.
 pub struct EventTotal {
-    pub(super) board: Arc<KnownBoard>,
-    pub(super) member: String,
+    pub(crate) board: Arc<KnownBoard>,
+    pub(crate) member: String,
 }
 
 #[Object]
@@ -39,7 +39,7 @@ impl EventTotal {
 }
 
 /// How far the part of a board's history that a member is in is archived.
-pub(super) async fn mark_of(
+pub(crate) async fn mark_of(
     ctx: &Context<'_>,
     board: &KnownBoard,
     member: &str,

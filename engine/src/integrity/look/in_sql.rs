@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::State;
+use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, Partition};
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
-use ranking::replay::Replay;
 use ranking::roll::Rolls;
+use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, EntityTrait, QueryFilter,

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, Partition};
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
+use ranking::standings_id::StandingsId;
 use ranking::store::history::Tail;
-use ranking::store::integrity::Asked;
+use ranking::store::scan::integrity::Asked;
 use ranking::store::write::Writes;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 

@@ -7,9 +7,9 @@ use ranking::board::Board;
 use ranking::commit::EventKind;
 use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
-use ranking::key::StandingsId;
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
+use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::Period;
 use sea_orm::{

@@ -1,0 +1,281 @@
+//! What can differ between history, SQL and Redis, and of which kind it is.
+
+use std::collections::BTreeSet;
+
+use engine::integrity::look::{Held, Seen, Spot};
+use engine::integrity::repair::ForeignKey;
+use entity::integrity::integrity_finding;
+use ranking::board::Board;
+use ranking::id::{MemberId, Partition};
+use ranking::standings_id::StandingsId;
+use ranking::window::Window;
+
+/// The kind of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// History has the entry; a store does not.
+    Missing,
+    /// A store has the entry; history does not.
+    Phantom,
+    /// The score is another one.
+    WrongScore,
+    /// The score is right, its time is another one.
+    WrongTieBreak,
+    /// The entry stands in a period that it does not belong to, and not where it does.
+    WrongWindow,
+}
+
+/// One difference.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// Its kind.
+    pub kind: Kind,
+    /// The board's number.
+    pub board_no: i64,
+    /// Whose entry.
+    pub member: String,
+    /// The window's name.
+    pub window: String,
+    /// The period's label.
+    pub period: String,
+    /// The segment; empty for everyone.
+    pub segment: String,
+    /// The raw score by history.
+    pub history: Option<i64>,
+    /// The raw score in SQL.
+    pub sql: Option<i64>,
+    /// The raw score in Redis.
+    pub redis: Option<i64>,
+    /// The partition it lies in.
+    pub partition: Partition,
+    /// What it is about.
+    pub what: What,
+    /// Whether SQL and Redis agree with each other against history, here or in "all" of the same member.
+    pub is_against_both: bool,
+    /// Whether it was put right.
+    pub is_repaired: bool,
+    /// What else there is to say.
+    pub note: Option<String>,
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// An entry or a row of a member, named by its bytes.
+    Place(Vec<u8>, Spot),
+    /// A key in Redis that is none of ours.
+    Key(ForeignKey),
+    /// A standings whose period is not in its list.
+    Unlisted(StandingsId),
+    /// A file of the archive.
+    File(String),
+}
+
+/// What is said where history stands alone.
+const AGAINST_BOTH: &str = "SQL and Redis agree with each other against the history, which may have been altered: put it right from a backup, or say --against history to have both follow it";
+
+impl Kind {
+    /// Its name, as SQL and GraphQL have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "MISSING",
+            Self::Phantom => "PHANTOM",
+            Self::WrongScore => "WRONG_SCORE",
+            Self::WrongTieBreak => "WRONG_TIE_BREAK",
+            Self::WrongWindow => "WRONG_WINDOW",
+        }
+    }
+
+    /// The kind of a difference between history and one store; `None` where they agree.
+    pub fn between(history: Option<Held>, store: Option<Held>) -> Option<Self> {
+        match (history, store) {
+            (None, None) => None,
+            (Some(_), None) => Some(Self::Missing),
+            (None, Some(_)) => Some(Self::Phantom),
+            (Some(Held::Key(key, score)), Some(Held::Key(other_key, other_score))) => {
+                if score != other_score {
+                    return Some(Self::WrongScore);
+                }
+                (key != other_key).then_some(Self::WrongTieBreak)
+            }
+            (Some(a @ Held::Archived { .. }), Some(b @ Held::Archived { .. })) => {
+                if a.score() != b.score() {
+                    return Some(Self::WrongScore);
+                }
+                (a != b).then_some(Self::WrongTieBreak)
+            }
+            (Some(_), Some(_)) => Some(Self::WrongScore),
+        }
+    }
+}
+
+impl Finding {
+    /// The difference at a place that was looked at, if there is one: that of Redis, or else that of SQL. Scores that decay are shown as of an instant, rounded.
+    pub fn of(board: &Board, partition: Partition, seen: &Seen, now_ms: i64) -> Option<Self> {
+        let Seen { member, spot, history, sql, redis } = seen;
+        let has_row = !matches!(spot, Spot::Entry(id) if id.window != Window::All);
+        let is_in_redis = matches!(spot, Spot::Entry(_));
+        let by_redis = is_in_redis.then(|| Kind::between(*history, *redis)).flatten();
+        let by_sql = || has_row.then(|| Kind::between(*history, *sql)).flatten();
+        let kind = by_redis.or_else(by_sql)?;
+        let id = match spot {
+            Spot::Entry(id) | Spot::Sealed(id) => id.clone(),
+            Spot::Archived(segment) => StandingsId::all_time(board, segment.clone()),
+        };
+        let score = |held: Option<Held>| {
+            let score = held.and_then(Held::score)?;
+            let half_life = id.window.half_life();
+            let left = half_life.map(|half_life| half_life.value(score, now_ms).round() as i64);
+            Some(left.unwrap_or(score))
+        };
+        let is_against_both = is_in_redis && has_row && sql == redis && history != sql;
+        Some(Self {
+            kind,
+            board_no: board.no.0,
+            // As text that every database takes.
+            member: match std::str::from_utf8(member) {
+                Ok(text) if MemberId::new(text).is_ok() => text.to_owned(),
+                _ => String::from_utf8_lossy(member).escape_debug().to_string(),
+            },
+            window: id.window.to_string(),
+            period: id.period.clone(),
+            segment: id.segment.clone(),
+            history: score(*history),
+            sql: score(sql.filter(|_| has_row)),
+            redis: score(redis.filter(|_| is_in_redis)),
+            partition,
+            what: What::Place(member.clone(), spot.clone()),
+            is_against_both,
+            is_repaired: false,
+            note: is_against_both.then(|| AGAINST_BOTH.to_owned()),
+        })
+    }
+
+    /// Something that is of no member.
+    pub fn of_no_member(kind: Kind, board_no: i64, partition: Partition, what: What) -> Self {
+        let mut finding = Self {
+            kind,
+            board_no,
+            member: "*".to_owned(),
+            window: String::new(),
+            period: String::new(),
+            segment: String::new(),
+            history: None,
+            sql: None,
+            redis: None,
+            partition,
+            what,
+            is_against_both: false,
+            is_repaired: false,
+            note: None,
+        };
+        match &finding.what {
+            What::Key(foreign) => finding.window.clone_from(&foreign.key),
+            What::File(path) => finding.window.clone_from(path),
+            What::Unlisted(id) => {
+                finding.window = id.window.to_string();
+                finding.period.clone_from(&id.period);
+                finding.segment.clone_from(&id.segment);
+            }
+            What::Place(..) => {}
+        }
+        finding
+    }
+
+    /// The finding with something to say.
+    pub fn noted(self, note: impl Into<String>) -> Self {
+        Self { note: Some(note.into()), ..self }
+    }
+
+    /// Says that its member's history is doubted: SQL and Redis agree with each other against it.
+    pub fn doubt(&mut self) {
+        self.is_against_both = true;
+        self.note.get_or_insert_with(|| AGAINST_BOTH.to_owned());
+    }
+
+    /// What tells it from others.
+    pub fn identity(&self) -> (i64, Partition, What) {
+        (self.board_no, self.partition, self.what.clone())
+    }
+
+    /// Its row.
+    pub fn to_row(&self, run_id: i64, index: usize) -> integrity_finding::Model {
+        integrity_finding::Model {
+            run_id,
+            finding_index: index as i32,
+            board_no: self.board_no,
+            kind: self.kind.name().to_owned(),
+            member: self.member.clone(),
+            window: self.window.clone(),
+            period: self.period.clone(),
+            segment: self.segment.clone(),
+            history: self.history,
+            sql: self.sql,
+            redis: self.redis,
+            repaired: self.is_repaired,
+            place: self.what.name().to_owned(),
+            note: self.note.clone(),
+        }
+    }
+}
+
+impl What {
+    /// Its name, as SQL has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Place(_, Spot::Entry(_)) => "ENTRY",
+            Self::Place(_, Spot::Sealed(_)) => "SEALED",
+            Self::Place(_, Spot::Archived(_)) => "ARCHIVED",
+            Self::Key(_) => "KEY",
+            Self::Unlisted(_) => "PERIODS",
+            Self::File(_) => "FILE",
+        }
+    }
+}
+
+/// A phantom whose member is missing from another period of the same window, with the same score, was put into the wrong one.
+pub fn name_wrong_windows(findings: &mut [Finding]) {
+    let place = |finding: &Finding, score| {
+        (
+            finding.board_no,
+            finding.segment.clone(),
+            finding.window.clone(),
+            finding.member.clone(),
+            score,
+        )
+    };
+    let is_entry = |finding: &Finding| matches!(finding.what, What::Place(_, Spot::Entry(_)));
+    let missing: BTreeSet<_> = findings
+        .iter()
+        .filter(|finding| finding.kind == Kind::Missing && is_entry(finding))
+        .map(|finding| place(finding, finding.history))
+        .collect();
+    for finding in
+        findings.iter_mut().filter(|finding| finding.kind == Kind::Phantom && is_entry(finding))
+    {
+        if missing.contains(&place(finding, finding.redis)) {
+            finding.kind = Kind::WrongWindow;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ranking::rank_key::RankKey;
+
+    fn held(key: i64, score: i64) -> Option<Held> {
+        Some(Held::Key(RankKey::from_i64(key).unwrap(), score))
+    }
+
+    #[test]
+    fn a_difference_has_the_kind_of_what_differs() {
+        assert_eq!(Kind::between(held(1, 1), held(1, 1)), None);
+        assert_eq!(Kind::between(None, None), None);
+        assert_eq!(Kind::between(held(1, 1), None), Some(Kind::Missing));
+        assert_eq!(Kind::between(None, held(1, 1)), Some(Kind::Phantom));
+        assert_eq!(Kind::between(held(1, 1), held(2, 2)), Some(Kind::WrongScore));
+        assert_eq!(Kind::between(held(1, 1), held(2, 1)), Some(Kind::WrongTieBreak));
+        assert_eq!(Kind::between(held(1, 1), Some(Held::Foreign)), Some(Kind::WrongScore));
+    }
+}

@@ -1,0 +1,503 @@
+//! The fold as polars expressions: the events of a board → the standings of a window. It says what `ranking`'s fold says; a property
+//! test at the foot of this file holds the two equal. Period boundaries come from `ranking`: no zone arithmetic here.
+
+use anyhow::{Context, Result};
+use polars::prelude::{
+    Column, DataFrame, DataType, Expr, Field, IdxCa, IdxSize, Int64Chunked, IntoColumn, IntoLazy,
+    LazyFrame, NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, UnionArgs, col,
+    concat, len, lit, when,
+};
+use ranking::board::{Board, Direction, Policy, TieBreak};
+use ranking::window::{HalfLife, Period, Window};
+
+use crate::frame::counted::{Counted, in_parts};
+use crate::frame::sorted::{Entries, Sorted};
+
+/// The standings of one window of a board, of every segment and period that has entries and is not sealed. Of a rolling window, whose standings
+/// there are as time passes, those up to the period after the one that is present at `through_ms`.
+///
+/// # Errors
+/// What polars says; where an event's time is in no period.
+pub fn standings(
+    board: &Board,
+    window: Window,
+    events: &Counted,
+    through_ms: i64,
+) -> Result<Entries> {
+    sorted(board, window, events, through_ms)?.entries()
+}
+
+/// As [`standings`], as columns.
+///
+/// # Errors
+/// As [`standings`].
+pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) -> Result<Sorted> {
+    let folded = folded(board, window, events, through_ms, Which::Open)?;
+    Sorted::of(board, window, &folded)
+}
+
+/// Which periods of a window are folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those that are not sealed, nor being sealed.
+    Open,
+    /// All of them. Entries of those that are sealed have the nearest key that there is, where their score has none.
+    Every,
+}
+
+/// The standings of a window as one frame.
+pub struct Folded {
+    /// Every period that there may be entries of, in their order.
+    pub periods: Vec<Period>,
+    /// A row an entry: `member`, `segment`, `period` (a place in the list), `key`, `score`, `seq` of its member's last event; sorted by segment, period,
+    /// key and member.
+    pub frame: DataFrame,
+}
+
+/// As [`standings`], as a frame.
+///
+/// # Errors
+/// As [`standings`].
+pub fn folded(
+    board: &Board,
+    window: Window,
+    events: &Counted,
+    through_ms: i64,
+    which: Which,
+) -> Result<Folded> {
+    let base = window.rolling().map_or(window, |rolling| rolling.base());
+    let mut periods = periods(board, base, events.span_ms)?;
+    let mut with_period = in_periods(with_tick(events.scores(), board), &periods);
+    let sealed_ms = board.sealed(window).sealing_before_ms;
+    let kept_from = |periods: &[Period]| {
+        let kept = periods.partition_point(|period| period.present_from_ms < sealed_ms);
+        col("period").gt_eq(lit(kept as i64))
+    };
+    if which == Which::Open && window.has_periods() && window.rolling().is_none() {
+        // What is sealed is not even folded.
+        with_period = with_period.filter(kept_from(&periods));
+    }
+    let mut by = told_apart_by(events, &periods);
+    let mut folded = match window.half_life() {
+        Some(half_life) => decayed(with_period, half_life)?,
+        None => fold(with_period, board, &by),
+    };
+    if let Some(rolling) = window.rolling() {
+        periods = rolling_periods(board, window, &periods, through_ms)?;
+        let parts: Vec<LazyFrame> = (0..i64::from(rolling.count()))
+            .map(|later| folded.clone().with_column(col("period") + lit(later)))
+            .collect();
+        let inside = concat(parts, UnionArgs::default())?;
+        let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
+        by = told_apart_by(events, &periods);
+        folded = fold(inside, board, &by);
+    }
+    if which == Which::Open {
+        folded = folded.filter(kept_from(&periods));
+    }
+    let first_ticks = periods.iter().map(|period| board.rules.first_tick(period));
+    let first_ticks: Vec<i64> = first_ticks.collect();
+    let first_tick = of_each(move |place| first_ticks.get(usize::try_from(place).ok()?).copied());
+    let folded = folded.with_column(col("period").map(first_tick, as_it_is).alias("first_tick"));
+    let key = match which {
+        Which::Open => key(board, window, col("score"), col("tick") - col("first_tick")),
+        Which::Every => nearest_key(board, window),
+    };
+    let wanted = ["member", "segment", "period", "key", "score", "seq"].map(col);
+    by.retain(|name| *name != "member");
+    by.push("key");
+    let sorted = folded
+        .with_column(key.alias("key"))
+        .select(wanted)
+        .sort(by, SortMultipleOptions::default());
+    let mut frame = in_parts(sorted)?;
+    frame.rechunk_mut();
+    Ok(Folded { frame: in_order_of_members(frame)?, periods })
+}
+
+/// Puts entries of one standings that have the same key in the order of their members. Few have in most standings, and to sort all of them by key and
+/// member takes several times as long as by the key alone.
+fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
+    let (segments, members) = (frame.column("segment")?.str()?, frame.column("member")?.str()?);
+    let (places, keys) = (frame.column("period")?.i64()?, frame.column("key")?.i64()?);
+    let height = frame.height();
+    let is_tied = |one: usize, other: usize| {
+        keys.get(one) == keys.get(other)
+            && places.get(one) == places.get(other)
+            && segments.get(one) == segments.get(other)
+    };
+    let mut order: Vec<IdxSize> = (0..u32::try_from(height)?).collect();
+    let (mut start, mut is_sorted) = (0, true);
+    for end in 1..=height {
+        if end < height && is_tied(start, end) {
+            continue;
+        }
+        let ties = &mut order[start..end];
+        let member = |row: IdxSize| members.get(row as usize);
+        if !ties.is_sorted_by_key(|&row| member(row)) {
+            ties.sort_unstable_by_key(|&row| member(row));
+            is_sorted = false;
+        }
+        start = end;
+    }
+    match is_sorted {
+        true => Ok(frame),
+        false => Ok(frame.take(&IdxCa::from_vec("order".into(), order))?),
+    }
+}
+
+/// What events add up to in "all", as states: `member`, `segment`, `score`, `tick`, `seq` of the last, and of how many `events` (i64), in no order.
+///
+/// # Errors
+/// As [`standings`].
+pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
+    let periods = periods(board, Window::All, events.span_ms)?;
+    let counted = in_periods(with_tick(events.scores(), board), &periods);
+    let wanted = ["member", "segment", "score", "tick", "seq", "events"].map(col);
+    Ok(fold(counted, board, &told_apart_by(events, &periods)).select(wanted))
+}
+
+fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
+    // Times are not negative: integer division is the floor.
+    let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
+    events.with_column(tick.alias("tick"))
+}
+
+/// Every period from the first event's to the last one's, in their order.
+fn periods(board: &Board, window: Window, span_ms: Option<(i64, i64)>) -> Result<Vec<Period>> {
+    let Some((first, last)) = span_ms else {
+        return Ok(vec![]);
+    };
+    let mut periods = vec![window.period_at(first, &board.rules.zone)?];
+    while let Some(end_ms) =
+        periods.last().and_then(|period| period.end_ms).filter(|&end_ms| end_ms <= last)
+    {
+        periods.push(window.period_at(end_ms, &board.rules.zone)?);
+    }
+    Ok(periods)
+}
+
+/// The periods of a rolling window: for each of its base window the one that ends with it, up to the one after that of `through_ms`.
+fn rolling_periods(
+    board: &Board,
+    window: Window,
+    bases: &[Period],
+    through_ms: i64,
+) -> Result<Vec<Period>> {
+    let zone = &board.rules.zone;
+    let through = window.period_at(through_ms, zone)?.end_ms;
+    let mut periods = vec![];
+    let mut next_ms = bases.first().map(|period| period.start_ms);
+    while let Some(at_ms) = next_ms.filter(|&at_ms| Some(at_ms) <= through) {
+        let period = window.period_at(at_ms, zone)?;
+        next_ms = period.end_ms;
+        periods.push(period);
+    }
+    Ok(periods)
+}
+
+fn column(name: &str, values: Vec<i64>) -> Column {
+    Series::new(name.into(), values).into()
+}
+
+/// What is worked out of each number of a column.
+fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> PolarsResult<Column> {
+    move |numbers: Column| {
+        let found = numbers.i64()?.iter();
+        let found: Int64Chunked = found.map(|number| of(number?)).collect();
+        Ok(found.with_name(numbers.name().clone()).into_column())
+    }
+}
+
+fn as_it_is(_: &Schema, field: &Field) -> PolarsResult<Field> {
+    Ok(field.clone())
+}
+
+/// Adds each event's period: its place in the list. By bisection, as a join would have to sort all events.
+fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
+    let starts: Vec<i64> = periods.iter().map(|period| period.start_ms).collect();
+    let place = match starts.len() {
+        0 | 1 => first_place(),
+        _ => {
+            let place = of_each(move |at_ms| {
+                Some(starts.partition_point(|&start_ms| start_ms <= at_ms) as i64 - 1)
+            });
+            col("at_ms").map(place, as_it_is)
+        }
+    };
+    events.with_column(place.alias("period"))
+}
+
+/// The place of the one period that there is: polars takes a small number for one of 32 bits.
+fn first_place() -> Expr {
+    lit(0_i64).cast(DataType::Int64)
+}
+
+/// What states are told apart by: where there is but one segment, or one period, nobody has to look at it.
+fn told_apart_by(events: &Counted, periods: &[Period]) -> Vec<&'static str> {
+    let segment = events.has_segments.then_some("segment");
+    let period = (periods.len() > 1).then_some("period");
+    [segment, period, Some("member")].into_iter().flatten().collect()
+}
+
+/// One row a member, segment and period: its state. States are folded as events are.
+fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
+    let rules = &board.rules;
+    let best = |scores: Expr| match rules.direction {
+        Direction::HighFirst => scores.max(),
+        Direction::LowFirst => scores.min(),
+    };
+    let (score, tick) = (col("score"), col("tick"));
+    let (state_score, state_tick) = match rules.policy {
+        Policy::Sum => (score.sum(), tick.max()),
+        Policy::Best => {
+            let best_score = best(score.clone());
+            (best_score.clone(), tick.filter(score.eq(best_score)).min())
+        }
+        Policy::Latest => (best(score.filter(tick.clone().eq(tick.clone().max()))), tick.max()),
+    };
+    let states = events.group_by(by.iter().copied().map(col).collect::<Vec<_>>()).agg([
+        state_score.alias("score"),
+        state_tick.alias("tick"),
+        col("seq").max(),
+        len().cast(DataType::Int64).alias("events"),
+    ]);
+    let the_one = [("segment", lit("")), ("period", first_place())];
+    let the_one = the_one.into_iter().filter(|(name, _)| !by.contains(name));
+    states.with_columns(the_one.map(|(name, one)| one.alias(name)).collect::<Vec<_>>())
+}
+
+/// As [`fold`], where scores decay: row by row in the order of acceptance, as everybody adds them up, since sums are rounded.
+fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
+    let order = ["member", "segment", "order"];
+    let mut events = in_parts(events.sort(order, SortMultipleOptions::default()))?;
+    events.rechunk_mut();
+    let number = |name: &str| -> Result<_> { Ok(events.column(name)?.i64()?.clone()) };
+    let (score, at_ms) = (number("score")?, number("at_ms")?);
+    let (member, segment) = (events.column("member")?.str()?, events.column("segment")?.str()?);
+    let mut sums: Vec<i64> = vec![];
+    for row in 0..events.height() {
+        let (score, at_ms) = score.get(row).zip(at_ms.get(row)).context("a score has no value")?;
+        let code = half_life.code(score as f64, at_ms);
+        let place = |row: usize| (member.get(row), segment.get(row));
+        let before = row.checked_sub(1).filter(|&before| place(before) == place(row));
+        sums.push(before.map_or(code, |before| half_life.add(sums[before], code)));
+    }
+    events.with_column(column("sum", sums))?;
+    // The last row of each has all of its events in it.
+    Ok(events.lazy().group_by_stable([col("member"), col("segment"), col("period")]).agg([
+        col("sum").last().alias("score"),
+        lit(0_i64).alias("tick"),
+        col("seq").max(),
+    ]))
+}
+
+/// The rank key of a score and its ticks since the period's first: `score field << T | time field`.
+fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Expr {
+    let rules = &board.rules;
+    let (low, high) = rules.range(window);
+    let unit = 1_i64 << rules.layout(window).time_bits();
+    let score_field = match rules.direction {
+        Direction::HighFirst => lit(high) - score,
+        Direction::LowFirst => score - lit(low),
+    };
+    let time_field = match rules.ties(window) {
+        TieBreak::Member => lit(0_i64),
+        TieBreak::Earliest => ticks,
+        TieBreak::Latest => lit(unit - 1) - ticks,
+    };
+    score_field * lit(unit) + time_field
+}
+
+/// As [`key`], of the nearest score and time that the window has a key for.
+fn nearest_key(board: &Board, window: Window) -> Expr {
+    let (low, high) = board.rules.range(window);
+    let ticks_max = (1_i64 << board.rules.layout(window).time_bits()) - 1;
+    let within = |value: Expr, low: i64, high: i64| {
+        when(value.clone().lt(lit(low)))
+            .then(lit(low))
+            .when(value.clone().gt(lit(high)))
+            .then(lit(high))
+            .otherwise(value)
+    };
+    let ticks = within(col("tick") - col("first_tick"), 0, ticks_max);
+    key(board, window, within(col("score"), low, high), ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::events::Events;
+    use entity::history::score_event;
+    use proptest::prelude::*;
+    use ranking::board::{Rules, RulesInput};
+    use ranking::fold::State;
+    use ranking::fold::replay::Replay;
+    use ranking::id::{BoardNo, MemberId};
+    use ranking::rank_key::RankKey;
+    use ranking::standings_id::StandingsId;
+    use std::collections::{BTreeMap, HashSet};
+    use std::sync::Arc;
+
+    fn boards() -> impl Strategy<Value = Board> {
+        let zones =
+            ["UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Europe/London"];
+        let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
+        let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
+        let ties =
+            prop_oneof![Just(TieBreak::Earliest), Just(TieBreak::Latest), Just(TieBreak::Member)];
+        (directions, policies, ties, proptest::sample::select(zones.to_vec())).prop_filter_map(
+            "LATEST needs a time",
+            |(direction, policy, tie_break, zone)| {
+                let zone = ranking::window::parse_zone(zone).unwrap();
+                let rolling = ["1d", "3h", "2d", "4d", "2w", "2mo"];
+                let rolling = rolling.map(|name| name.parse().unwrap());
+                let decaying = ["decay:1h", "decay:3d"].map(|name| name.parse().unwrap());
+                let sums = policy == Policy::Sum && direction == Direction::HighFirst;
+                let decaying = decaying.into_iter().filter(|_| sums);
+                let windows = Window::EVERY[1..].iter().copied();
+                let windows = windows.chain(rolling).chain(decaying).collect();
+                let rules = Rules::new(RulesInput {
+                    direction,
+                    policy,
+                    tie_break,
+                    tick_ms: None,
+                    decimals: 0,
+                    min: -500,
+                    max: 500,
+                    zone,
+                    shards: 1,
+                    windows,
+                })
+                .ok()?;
+                Some(Board {
+                    no: BoardNo(1),
+                    generation: 1,
+                    admission: Default::default(),
+                    added: Default::default(),
+                    layouts: Default::default(),
+                    rules: Arc::new(rules),
+                })
+            },
+        )
+    }
+
+    /// What came of a member.
+    #[derive(Debug, Clone, Copy)]
+    enum Happened {
+        /// A raw score at Unix milliseconds.
+        Score(i64, i64),
+        Removal,
+        /// Of one of the events before it, counted round.
+        Void(usize),
+    }
+
+    /// Few members, scores and times, around the days on which clocks change, so that ties and boundaries abound.
+    fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
+        let turns_ms =
+            [1_743_210_000_000_i64, 1_743_865_200_000, 1_762_034_460_000, 1_761_438_600_000];
+        let at_ms = (proptest::sample::select(turns_ms.to_vec()), -6_i64..6, 0_i64..3)
+            .prop_map(|(turn, hours, seconds)| turn + hours * 1_799_999 + seconds * 1000);
+        let event = (
+            proptest::sample::select(&["a", "b", "ü", "Z"][..]),
+            proptest::sample::select(&["[]", r#"["region:eu"]"#, r#"["region:ü:%"]"#][..]),
+            prop_oneof![
+                16 => (-3_i64..=3, at_ms).prop_map(|(score, at_ms)| Happened::Score(score, at_ms)),
+                2 => Just(Happened::Removal),
+                2 => (0_usize..40).prop_map(Happened::Void),
+            ],
+        );
+        proptest::collection::vec(event, 0..40).prop_map(|events| {
+            let mut rows: Vec<score_event::Model> = vec![];
+            for (index, (member, segments, happened)) in events.into_iter().enumerate() {
+                let (kind, score, target) = match happened {
+                    Happened::Score(score, at_ms) => ("SCORE", Some((score, at_ms)), None),
+                    Happened::Void(before) if index > 0 => {
+                        ("VOID", None, Some(&rows[before % index]))
+                    }
+                    _ => ("REMOVAL", None, None),
+                };
+                rows.push(score_event::Model {
+                    partition: 0,
+                    seq: 1 + index as i64 / 3,
+                    event_index: index as i32 % 3,
+                    board_no: 1,
+                    generation: 1,
+                    member: target.map_or(member, |target| &target.member).to_owned(),
+                    kind: kind.to_owned(),
+                    score: score.map(|(score, _)| score),
+                    at_ms: score.map(|(_, at_ms)| at_ms),
+                    at_sent: false,
+                    event_id: None,
+                    segments: if kind == "SCORE" { segments } else { "[]" }.to_owned(),
+                    void_partition: target.map(|target| target.partition),
+                    void_seq: target.map(|target| target.seq),
+                    void_index: target.map(|target| target.event_index),
+                });
+            }
+            rows
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows(), later_ms in -9_000_000_000_i64..900_000_000, in_parts in 0..8) {
+            let through_ms = 1_762_100_000_000 + later_ms;
+            let voided: HashSet<_> = rows.iter().filter_map(score_event::Model::voids).collect();
+            let mut replay = Replay::without(voided.clone(), through_ms);
+            let mut events = Events::default();
+            for row in &rows {
+                replay.apply(&board, row.place().unwrap(), &row.to_ranking().unwrap()).unwrap();
+                events.push(row.clone(), 0, None);
+            }
+            let events = Counted::of(events.into_frame().unwrap().lazy(), &board.layouts, if in_parts == 0 { 0 } else { 100 }).unwrap();
+            let mut by_polars: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
+            for &window in &board.rules.windows {
+                let open = standings(&board, window, &events, through_ms).unwrap();
+                if window.rolling().is_none() {
+                    // Where nothing is sealed and all is in range, every period is an open one.
+                    let every = folded(&board, window, &events, through_ms, Which::Every).unwrap();
+                    let every = Sorted::of(&board, window, &every).unwrap();
+                    prop_assert_eq!(&every.entries().unwrap(), &open);
+                }
+                for (id, entries) in open {
+                    // As Redis has them.
+                    prop_assert!(entries.is_sorted_by_key(|entry| (entry.key, entry.member.as_str())), "{:?}", entries);
+                    let mut pairs: Vec<_> = entries.into_iter().map(|entry| (entry.member, entry.key)).collect();
+                    pairs.sort_unstable();
+                    by_polars.insert(id, pairs);
+                }
+            }
+            prop_assert_eq!(by_polars, replay.entries().unwrap());
+            let mut all_time = BTreeMap::new();
+            let states = crate::frame::counted::in_parts(states(&board, &events).unwrap()).unwrap();
+            let (members, segments) = (states.column("member").unwrap().str().unwrap(), states.column("segment").unwrap().str().unwrap());
+            let number = |name: &str, row: usize| states.column(name).unwrap().i64().unwrap().get(row).unwrap();
+            for row in 0..states.height() {
+                let id = StandingsId::all_time(&board, segments.get(row).unwrap().to_owned());
+                let member = MemberId::new(members.get(row).unwrap()).unwrap();
+                let state = State { score: number("score", row), tick: number("tick", row) };
+                prop_assert_eq!(Some(state), replay.state_of(&id, &member));
+                all_time.insert((id, member), state);
+            }
+            let held = replay.entries().unwrap();
+            let held = held.iter().filter(|(id, _)| id.window == Window::All).map(|(_, entries)| entries.len());
+            prop_assert_eq!(all_time.len(), held.sum::<usize>());
+        }
+
+        #[test]
+        fn all_goes_on_from_what_archived_events_add_up_to(board in boards(), rows in rows(), through_seq in 0..14_i64) {
+            let mut events = Events::default();
+            for row in rows.into_iter().filter(|row| row.kind == "SCORE") {
+                events.push(row, 0, None);
+            }
+            let events = Counted::of(events.into_frame().unwrap().lazy(), &board.layouts, 100).unwrap();
+            let archived = events.only(col("seq").lt_eq(lit(through_seq)));
+            let begun = states(&board, &archived).unwrap();
+            let later = events.after(begun, board.rules.tick_ms, through_seq).unwrap();
+            let all = |events: &Counted| standings(&board, Window::All, events, 0).unwrap();
+            prop_assert_eq!(all(&later), all(&events));
+        }
+    }
+}

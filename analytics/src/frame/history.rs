@@ -1,0 +1,322 @@
+//! The history of a board as a frame that is read when it is asked for, up to where SQL is level with the partitions' heads: the archive's files, and
+//! what comes after them in SQL. Of more events than fit into memory at once (`AT_ONCE_MAX`) nothing is held but the last part.
+
+mod copy;
+mod span;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail, ensure};
+use engine::deployment::Deployment;
+use engine::partition::recovery::{settle, settle_to};
+use entity::archive::{archive_file, archive_mark};
+use entity::history::score_event;
+use entity::{Error, board};
+use polars::prelude::{
+    DataFrame, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame, NamedFrom, Series, UnionArgs, col,
+    concat, lit,
+};
+use ranking::board::Board;
+use ranking::commit::Head;
+use ranking::id::{MemberId, Partition};
+use ranking::roll::Rolls;
+use ranking::shard::{Partitions, shard_of};
+use sea_orm::{DatabaseConnection, DbBackend, EntityTrait};
+use tempfile::TempDir;
+use tokio::task::block_in_place;
+
+use crate::frame::counted::{AT_ONCE_MAX, Counted, in_parts, is_kind};
+use crate::frame::events::{self, Events};
+use crate::frame::parquet;
+use crate::job::Job;
+use crate::shown;
+use span::spans;
+pub use span::{Pages, Span};
+
+/// How many events are held in memory; more of them go to a file.
+pub const HELD_MAX: usize = 200_000;
+
+/// How often a history is read again because its board was archived meanwhile.
+const ATTEMPTS_MAX: usize = 5;
+
+/// The history of a board.
+pub struct History {
+    /// What of it is folded.
+    pub counted: Counted,
+    /// How far the partitions are archived.
+    pub marks: BTreeMap<Partition, archive_mark::Model>,
+    /// The archive's files up to those marks.
+    pub archived: Vec<LazyFrame>,
+    /// Where what is not held in memory lies, as long as this is there.
+    _spool: TempDir,
+}
+
+/// Waits until SQL is level with the heads of the board's partitions, persisting what is left in their logs, and reads the events up to there.
+///
+/// # Errors
+/// What the stores say; where a file of the archive is not there, or not as it was.
+pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
+    let partitions = deployment.store.partitions().of_board(board);
+    read_in(deployment, board, &partitions, job).await
+}
+
+/// As [`read`], of some of the board's partitions.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_in(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: &[Partition],
+    job: &Job,
+) -> Result<History> {
+    let mut heads = BTreeMap::new();
+    for &partition in partitions {
+        let seq = settle(deployment, partition).await?;
+        let head = deployment.store.log_after(partition, seq, 1).await?.head;
+        heads.insert(partition, head);
+    }
+    for (&partition, head) in &heads {
+        // Whatever is committed from here on is past the history that is read.
+        settle_to(deployment, partition, head.seq).await?;
+    }
+    read_to(deployment, board, heads, job).await
+}
+
+/// Reads the events of some of a board's partitions, up to commits that SQL has.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_to(
+    deployment: &Deployment,
+    board: &Board,
+    heads: BTreeMap<Partition, Head>,
+    job: &Job,
+) -> Result<History> {
+    let spool = tempfile::Builder::new()
+        .prefix("laurel-history-")
+        .tempdir()
+        .context("there is no room for temporary files")?;
+    for _ in 0..ATTEMPTS_MAX {
+        let marks = marks_of(deployment, board, heads.keys()).await?;
+        let (mut parts, mut files) = (vec![], vec![]);
+        for (partition, mark) in &marks {
+            job.stage("checking the archive", 0);
+            let through_seq = heads[partition].seq as i64;
+            for file in archived(deployment, board, mark).await? {
+                parts.push(match mark.archived_seq > through_seq {
+                    // It was archived past there since.
+                    true => file.clone().filter(col("seq").lt_eq(lit(through_seq))),
+                    false => file.clone(),
+                });
+                files.push(file);
+            }
+        }
+        job.stage("reading history", 0);
+        let mut reading = Reading {
+            spool: &spool,
+            held: Events::default(),
+            parts,
+            board,
+            partitions: deployment.store.partitions(),
+            meant: heads.keys().copied().collect(),
+        };
+        for span in spans(deployment, board, &heads, &marks) {
+            reading.read(deployment, &span, job).await?;
+        }
+        check_layout(&deployment.db, board).await?;
+        // Rows go only after a mark has moved past them.
+        if marks_of(deployment, board, heads.keys()).await? == marks {
+            return Ok(History {
+                counted: block_in_place(|| {
+                    Counted::of(reading.finish()?, &board.layouts, AT_ONCE_MAX)
+                })?,
+                marks,
+                archived: files,
+                _spool: spool,
+            });
+        }
+    }
+    bail!("the board is archived all the while; try again later")
+}
+
+/// Makes sure that a board has the numbers of shards still that are known of.
+///
+/// # Errors
+/// `Overtaken` where it has not; what SQL says.
+pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> {
+    let row = board::Entity::find_by_id(board.no.0).one(db).await?;
+    let layouts = row.map(|row| row.to_ranking()).transpose()?;
+    ensure!(
+        layouts.is_none_or(|later| later.layouts.former == board.layouts.former),
+        Error::Overtaken(format!("board {} moved to another number of shards", board.no))
+    );
+    Ok(())
+}
+
+/// How far the partitions of a board are archived.
+///
+/// # Errors
+/// What SQL says.
+pub async fn marks(
+    deployment: &Deployment,
+    board: &Board,
+) -> Result<BTreeMap<Partition, archive_mark::Model>> {
+    let partitions = deployment.store.partitions().of_board(board);
+    marks_of(deployment, board, &partitions).await
+}
+
+async fn marks_of(
+    deployment: &Deployment,
+    board: &Board,
+    partitions: impl IntoIterator<Item = &Partition>,
+) -> Result<BTreeMap<Partition, archive_mark::Model>> {
+    let mut marks = BTreeMap::new();
+    for &partition in partitions {
+        let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
+        marks.insert(partition, mark);
+    }
+    Ok(marks)
+}
+
+/// The archive's files of a partition's history of a board, up to a mark. They are checked: every byte of them is as it was, and no seq is
+/// missing between them or twice there.
+///
+/// # Errors
+/// Names the file that is not there, or not as it was.
+pub async fn archived(
+    deployment: &Deployment,
+    board: &Board,
+    mark: &archive_mark::Model,
+) -> Result<Vec<LazyFrame>> {
+    let partition = Partition(mark.partition.try_into()?);
+    let files = archive_file::of_partition(&deployment.db, board.no, partition).await?;
+    let (mut parts, mut through_seq) = (vec![], 0);
+    for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
+        let path = deployment.archive_dir.join(&file.path);
+        let sum = parquet::sum(&path).context(
+            "a file of the archive is missing; put it back from a backup. Its partition was not changed",
+        )?;
+        ensure!(
+            (sum.bytes, &sum.sha256) == (file.bytes.unsigned_abs(), &file.sha256),
+            "the archive file {} is not as it was written: {} bytes with SHA-256 {} are accepted; put it back from a backup. Its partition was not changed",
+            shown(&path),
+            file.bytes,
+            file.sha256
+        );
+        ensure!(
+            file.first_seq == through_seq + 1,
+            "the archive of board {} has nothing of partition {partition} from seq {} to {}; put the rows of archive_file back from a backup. That partition was not changed",
+            board.no,
+            through_seq + 1,
+            file.first_seq - 1
+        );
+        through_seq = file.last_seq;
+        parts.push(parquet::scan(&path)?);
+    }
+    ensure!(
+        through_seq == mark.archived_seq,
+        "the archive of board {} ends at seq {through_seq} in partition {partition}, and is to reach to {}; put the rows of archive_file back from a backup. That partition was not changed",
+        board.no,
+        mark.archived_seq
+    );
+    Ok(parts)
+}
+
+/// The archived events of a board that have the same as a row of `keys` in all of its columns, and all archived voids, in no order.
+///
+/// # Errors
+/// As [`archived`].
+pub async fn archived_with(
+    deployment: &Deployment,
+    board: &Board,
+    marks: &BTreeMap<Partition, archive_mark::Model>,
+    keys: &DataFrame,
+) -> Result<Vec<score_event::Model>> {
+    let names = keys.get_column_names();
+    let on: Vec<Expr> = names.into_iter().map(|name| col(name.clone())).collect();
+    let mut rows = vec![];
+    for mark in marks.values() {
+        for part in archived(deployment, board, mark).await? {
+            let is_void = is_kind("VOID");
+            let voids = in_parts(part.clone().filter(is_void.clone()))?;
+            let semi = JoinArgs::new(JoinType::Semi);
+            let others = part.filter(is_void.not());
+            let others = others.join(keys.clone().lazy(), &on, &on, semi);
+            rows.extend(events::rows(&voids)?);
+            rows.extend(events::rows(&in_parts(others)?)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// A frame of texts.
+///
+/// # Errors
+/// What polars says.
+pub fn keys(columns: Vec<(&str, Vec<String>)>) -> Result<DataFrame> {
+    let column = |(name, values): (&str, Vec<String>)| Series::new(name.into(), values).into();
+    Ok(DataFrame::new_infer_height(columns.into_iter().map(column).collect())?)
+}
+
+/// A history, being read from SQL.
+struct Reading<'a> {
+    spool: &'a TempDir,
+    held: Events,
+    parts: Vec<LazyFrame>,
+    board: &'a Board,
+    partitions: Partitions,
+    /// Who is in these.
+    meant: BTreeSet<Partition>,
+}
+
+impl Reading<'_> {
+    async fn read(&mut self, deployment: &Deployment, span: &Span, job: &Job) -> Result<()> {
+        if deployment.db.get_database_backend() == DbBackend::Postgres {
+            return copy::copy(&deployment.db, span, |row| {
+                job.advance(1);
+                self.push(row)
+            })
+            .await;
+        }
+        let mut pages = Pages::new(span);
+        while let Some(rows) = pages.next(deployment).await? {
+            job.advance(rows.len());
+            for row in rows {
+                self.push(row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: score_event::Model) -> Result<()> {
+        let (board, member) = (self.board, MemberId::new(&row.member)?);
+        // Others were in the same partition before.
+        let is_meant = || self.meant.contains(&self.partitions.of_member(board, &member));
+        if board.has_moved() && !is_meant() {
+            return Ok(());
+        }
+        let shard = shard_of(&member, board.rules.shards);
+        self.held.push(row, shard, None);
+        if self.held.len() < HELD_MAX {
+            return Ok(());
+        }
+        let mut frame = std::mem::take(&mut self.held).into_frame()?;
+        let path = self.spool.path().join(format!("{}.parquet", self.parts.len()));
+        parquet::write(&std::fs::File::create(&path)?, &mut frame)
+            .with_context(|| format!("{} cannot be written", shown(&path)))?;
+        self.parts.push(parquet::scan(&path)?);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<LazyFrame> {
+        self.parts.push(self.held.into_frame()?.lazy());
+        Ok(concat(self.parts, UnionArgs::default())?)
+    }
+}
+
+/// The latest instant that any of them has got to.
+pub fn through_ms(rolls: &BTreeMap<Partition, Rolls>, now_ms: i64) -> i64 {
+    let marks = rolls.values().flat_map(|rolls| rolls.marks.values());
+    marks.map(|mark| mark.begun_ms).fold(now_ms, i64::max)
+}

@@ -1,0 +1,206 @@
+//! The background work: the log of every partition into SQL, recovery where a partition is not level, rolling windows moved on, what others began, and
+//! the daily diff.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::deployment::Deployment;
+use engine::job::{self, Begun};
+use engine::partition::recovery::settle;
+use entity::Result;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::background::daily_diff::Daily;
+
+/// How long nothing may happen before the heads are looked at again: other processes commit too.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// How long what is committed is gathered for one transaction, unless somebody waits for it: small transactions cost many times as much, and
+/// each has the disk to itself while Redis wants to write.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// How long to wait after a store failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether something that a request began is to be finished.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long ago a board was deleted whose data the request that deleted it left.
+const PURGE_AFTER_MS: i64 = 20_000;
+
+/// How long after sealing failed it is tried again, in milliseconds.
+const SEAL_AGAIN_MS: i64 = 10_000;
+
+/// How long a last round may take when the process stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the persister of this process is told.
+#[derive(Debug, Default)]
+pub struct Signals {
+    /// There is something to persist.
+    pub committed: Notify,
+    /// Somebody waits for SQL to have it.
+    pub awaited: Notify,
+}
+
+/// Works until it is told to stop, then persists what is left, as far as the stores answer.
+pub async fn work(
+    deployment: Deployment,
+    signals: Arc<Signals>,
+    daily: Daily,
+    stop: watch::Receiver<bool>,
+) {
+    tokio::join!(
+        daily.work(&deployment, stop.clone()),
+        persist(&deployment, &signals, stop.clone()),
+        upkeep(&deployment, stop.clone(), |deployment| {
+            finish_what_was_begun(deployment).boxed()
+        }),
+        upkeep(&deployment, stop, |deployment| roll(deployment).boxed()),
+    );
+    if let Err(error) = job::end_own(&deployment.db, "its server was stopped").await {
+        tracing::warn!(%error, "what was begun is taken for dead after a while");
+    }
+}
+
+async fn persist(deployment: &Deployment, signals: &Signals, mut stop: watch::Receiver<bool>) {
+    let mut seqs = vec![None; usize::from(deployment.store.partitions().count())];
+    let mut well = true;
+    while !*stop.borrow() {
+        match round(deployment, &mut seqs).await {
+            Ok(()) => {
+                if !std::mem::replace(&mut well, true) {
+                    tracing::info!("the stores answer again");
+                }
+                tokio::select! {
+                    () = signals.committed.notified() => {}
+                    () = sleep(IDLE) => {}
+                    _ = stop.changed() => continue,
+                }
+                tokio::select! {
+                    () = signals.awaited.notified() => {}
+                    () = sleep(GATHER) => {}
+                    _ = stop.changed() => {}
+                }
+            }
+            Err(error) => {
+                if std::mem::replace(&mut well, false) {
+                    tracing::warn!(%error, "the background work waits for the stores");
+                }
+                deployment.revive_redis().await;
+                tokio::select! {
+                    () = sleep(PAUSE) => {}
+                    _ = stop.changed() => {}
+                }
+            }
+        }
+    }
+    let deadline = Instant::now() + DRAIN_TIMEOUT;
+    while Instant::now() < deadline && well {
+        match timeout(DRAIN_TIMEOUT, round(deployment, &mut seqs)).await {
+            Ok(Ok(())) => return,
+            _ => sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Does something again and again, until it is told to stop.
+async fn upkeep(
+    deployment: &Deployment,
+    mut stop: watch::Receiver<bool>,
+    work: impl for<'a> Fn(&'a Deployment) -> BoxFuture<'a, Result<()>>,
+) {
+    let mut well = true;
+    while !*stop.borrow() {
+        tokio::select! {
+            finished = work(deployment) => {
+                let was_well = std::mem::replace(&mut well, finished.is_ok());
+                if let Err(error) = finished && was_well {
+                    tracing::warn!(%error, "what was begun cannot be finished yet");
+                }
+            }
+            _ = stop.changed() => return,
+        }
+        tokio::select! {
+            () = sleep(UPKEEP_INTERVAL) => {}
+            _ = stop.changed() => {}
+        }
+    }
+}
+
+async fn roll(deployment: &Deployment) -> Result<()> {
+    engine::roll::roll(deployment, deployment.clock.now_ms()).await?;
+    Ok(())
+}
+
+/// Finishes what others began: boards' windows that are to be filled or dropped, moves to another number of shards that were
+/// left, past periods that are to be sealed, what deleted boards had,
+/// and what SQL refused and Redis still counts.
+async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
+    engine::amend::void_dead_letters(deployment).await?;
+    // One board's trouble is not the others'.
+    let mut failed = None;
+    for board in engine::board::windows::unfinished(deployment).await? {
+        if let Err(error) = engine::board::windows::finish(deployment, &board).await {
+            failed = Some(error);
+        }
+    }
+    if let Err(error) = engine::reshard::look_after(deployment).await {
+        failed = Some(error);
+    }
+    if let Err(error) = seal(deployment).await {
+        failed = Some(error);
+    }
+    job::bury_dead(&deployment.db).await?;
+    let before_ms = entity::now_ms() - PURGE_AFTER_MS;
+    for board in engine::board::delete::left_over(deployment).await? {
+        if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)
+            && let Err(error) = engine::board::delete::purge(deployment, &board).await
+        {
+            failed = Some(error);
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Seals what is due, as a job; nothing where another process is at it, or failed a moment ago.
+async fn seal(deployment: &Deployment) -> Result<()> {
+    let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
+    if !engine::seal::is_due(deployment, now_ms).await? {
+        return Ok(());
+    }
+    if job::failed_since(db, "SEAL", None, entity::now_ms() - SEAL_AGAIN_MS).await? {
+        return Ok(());
+    }
+    let Begun::Running(job) = job::begin(db, "SEAL", None).await? else {
+        return Ok(());
+    };
+    let sealed = engine::seal::seal(deployment, now_ms).await;
+    let outcome = match &sealed {
+        Ok(sealing) => Ok(sealing.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    job.end(outcome.as_deref().map_err(String::as_str)).await?;
+    sealed.map(drop)
+}
+
+/// Persists every partition whose head is not where SQL was last seen; recovers those that are not level.
+async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
+    let heads = deployment.store.heads().await?;
+    let mut failed = None;
+    for (partition, head) in deployment.store.partitions().each().zip(heads) {
+        let seq = &mut seqs[usize::from(partition.0)];
+        if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
+            continue;
+        }
+        match settle(deployment, partition).await {
+            Ok(settled) => *seq = Some(settled),
+            // One partition's trouble is not the others'.
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}

@@ -1,0 +1,7 @@
+//! What a process keeps in memory for a moment: pages, answers, boards, friends, members.
+
+pub(crate) mod boards;
+pub(crate) mod friends;
+pub(crate) mod recent_members;
+pub(crate) mod shared;
+pub(crate) mod sql;

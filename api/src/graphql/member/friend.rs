@@ -1,0 +1,247 @@
+//! Friends: who they are, and how a member stands among them.
+
+use async_graphql::connection::{CursorType, PageInfo};
+use async_graphql::{Context, Object, Result, SimpleObject};
+use ranking::id::MemberId;
+use ranking::store::read::Placed;
+
+use super::Member;
+use crate::access::Scope;
+use crate::cache::friends::ensure_row;
+use crate::error::{Error, ErrorCode};
+use crate::graphql::request::{app, state};
+use crate::graphql::standings::Standings;
+use crate::graphql::standings::entry::Entry;
+use crate::graphql::types::connection::{EntryCursor, limit};
+use crate::graphql::types::scalar::int;
+use crate::loader::Found;
+
+/// A member among its friends.
+#[derive(SimpleObject)]
+pub struct FriendEntry {
+    /// Its place among the friends, from 1.
+    position: i32,
+    /// Its entry, with its rank among everybody.
+    entry: Entry,
+    /// Whether it is the member whose friends these are.
+    is_self: bool,
+}
+
+/// A friend's entry in a page.
+#[derive(SimpleObject)]
+pub struct FriendEntryEdge {
+    /// A page cursor.
+    cursor: String,
+    /// The entry.
+    node: FriendEntry,
+}
+
+/// A page of friends in rank order.
+pub struct FriendEntryConnection {
+    edges: Vec<FriendEntryEdge>,
+    missing: Vec<Member>,
+    page_info: PageInfo,
+    total: usize,
+}
+
+/// Two members whose friendship was made or ended.
+#[derive(SimpleObject)]
+pub struct FriendPayload {
+    /// The one.
+    member: Member,
+    /// The other one.
+    friend: Member,
+}
+
+/// A page of friends in rank order.
+#[Object]
+impl FriendEntryConnection {
+    /// Information about this page; its cursors count those without a score too, where they were asked for.
+    async fn page_info(&self) -> &PageInfo {
+        &self.page_info
+    }
+
+    /// The entries with their cursors.
+    async fn edges(&self) -> &[FriendEntryEdge] {
+        &self.edges
+    }
+
+    /// The entries.
+    async fn nodes(&self) -> Vec<&FriendEntry> {
+        self.edges.iter().map(|edge| &edge.node).collect()
+    }
+
+    /// Those of this page who have no score in these standings, by key, after all who have; empty unless includeMissing is true.
+    async fn missing(&self) -> &[Member] {
+        &self.missing
+    }
+
+    /// How many there are on all pages.
+    async fn total_count(&self) -> Result<i32> {
+        Ok(int(self.total as u64)?)
+    }
+}
+
+/// Which friends are meant.
+pub(crate) struct FriendsPage {
+    pub(crate) first: Option<i32>,
+    pub(crate) after: Option<String>,
+    pub(crate) include_self: bool,
+    pub(crate) include_missing: bool,
+}
+
+/// A place in the list of friends: those with an entry in rank order, then the others by key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Ranked(Placed),
+    Missing(MemberId),
+}
+
+/// A page of a member's friends in a standings: a `ZMSCORE` a shard for all of them, then one pipeline that counts the ranks of the page.
+pub(crate) async fn friends_page(
+    ctx: &Context<'_>,
+    standings: &Standings,
+    member: &str,
+    page: FriendsPage,
+) -> crate::error::Result<FriendEntryConnection> {
+    let _reading = state(ctx).loaders.reading();
+    let app = app(ctx);
+    let member = MemberId::new(member)?;
+    let limit = limit("first", page.first)?;
+    let (list, after) = match &page.after {
+        Some(cursor) => {
+            let (list, cursor) = standings.list_of(app, cursor)?;
+            let after = match cursor.without_score()? {
+                Some(member) => Place::Missing(member),
+                None => Place::Ranked(cursor.place()?),
+            };
+            (list, Some(after))
+        }
+        None => (standings.clone(), None),
+    };
+    let (friends, good_until) = app.friends.of(&app.deployment.db, &member).await?;
+    state(ctx).good_until.limit(good_until);
+    let mut members = friends.to_vec();
+    if page.include_self {
+        members.push(member.clone());
+    }
+    let keys = app.rank_keys(&list.read, &members).await?;
+    let place = |(member, key): (MemberId, _)| match key {
+        Some(key) => Some(Place::Ranked(Placed { key, member })),
+        None => page.include_missing.then_some(Place::Missing(member)),
+    };
+    let mut places: Vec<Place> = members.into_iter().zip(keys).filter_map(place).collect();
+    places.sort_unstable();
+    let start = after.map_or(0, |after| places.partition_point(|place| *place <= after));
+    let total = places.len();
+    let page = &places[start..total.min(start + limit)];
+    let mut connection = FriendEntryConnection {
+        edges: vec![],
+        missing: vec![],
+        page_info: PageInfo {
+            has_previous_page: start > 0,
+            has_next_page: start + page.len() < total,
+            start_cursor: page.first().map(|place| cursor_of(&list, place)),
+            end_cursor: page.last().map(|place| cursor_of(&list, place)),
+        },
+        total,
+    };
+    let ranked = page.iter().filter_map(|place| match place {
+        Place::Ranked(placed) => Some(placed.clone()),
+        Place::Missing(_) => None,
+    });
+    let ranked: Vec<Placed> = ranked.collect();
+    let mut positions = app.positions(&list.read, &ranked).await?.into_iter();
+    for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
+        let placed = match place {
+            Place::Ranked(placed) => placed,
+            Place::Missing(member) => {
+                connection.missing.push(Member::named(member.as_str()));
+                continue;
+            }
+        };
+        // One who left between the two reads is on no list any more.
+        let Some(position) = positions.next().flatten() else {
+            continue;
+        };
+        let found = Found { key: placed.key, position };
+        let node = FriendEntry {
+            position: int(position_of_friend)?,
+            is_self: placed.member == member,
+            entry: Entry::new(list.clone(), placed.member.clone(), found),
+        };
+        connection.edges.push(FriendEntryEdge { cursor: cursor_of(&list, place), node });
+    }
+    Ok(connection)
+}
+
+fn cursor_of(list: &Standings, place: &Place) -> String {
+    let id = &list.read.id;
+    let cursor = match place {
+        Place::Ranked(placed) => EntryCursor::new(id, placed.key, &placed.member),
+        Place::Missing(member) => EntryCursor::of_member(id, member),
+    };
+    cursor.encode().encode_cursor()
+}
+
+/// Makes two members friends.
+pub(crate) async fn add_friend(
+    ctx: &Context<'_>,
+    member: &str,
+    friend: &str,
+) -> crate::error::Result<FriendPayload> {
+    let ([a, b], payload) = both(ctx, member, friend).await?;
+    let app = app(ctx);
+    for key in [&a, &b] {
+        // Somebody whose first score was a moment ago may have no row yet.
+        ensure_row(&app.deployment.db, key).await?;
+    }
+    app.friends.add(&app.deployment.db, &a, &b).await?;
+    Ok(payload)
+}
+
+/// Ends a friendship.
+pub(crate) async fn remove_friend(
+    ctx: &Context<'_>,
+    member: &str,
+    friend: &str,
+) -> crate::error::Result<FriendPayload> {
+    let ([a, b], payload) = both(ctx, member, friend).await?;
+    let app = app(ctx);
+    app.friends.remove(&app.deployment.db, &a, &b).await?;
+    Ok(payload)
+}
+
+/// Checks that whoever asks may change this friendship, and that it is between two members.
+async fn both(
+    ctx: &Context<'_>,
+    member: &str,
+    friend: &str,
+) -> crate::error::Result<([MemberId; 2], FriendPayload)> {
+    let principal = state(ctx).require(Scope::Submit)?;
+    if let Some(own) = principal.member.as_deref().filter(|own| *own != member) {
+        return Err(Error::new(
+            ErrorCode::Forbidden,
+            format!("this access token changes friendships of {own} only"),
+        ));
+    }
+    let ids = [MemberId::new(member)?, MemberId::new(friend)?];
+    if ids[0] == ids[1] {
+        return Err(Error::bad_input("a member is no friend of itself; two members are accepted"));
+    }
+    let keys = ids.each_ref().map(ToString::to_string);
+    let found = Member::find(ctx, &keys).await?;
+    let mut found = keys.iter().zip(found).map(|(key, member)| {
+        let unknown = || {
+            Error::new(
+                ErrorCode::NotFound,
+                format!("there is no member {key:?}; upsertMembers or a first score makes one"),
+            )
+        };
+        member.ok_or_else(unknown)
+    });
+    let mut next =
+        || found.next().unwrap_or_else(|| Err(Error::bad_input("two members are accepted")));
+    let payload = FriendPayload { member: next()?, friend: next()? };
+    Ok((ids, payload))
+}

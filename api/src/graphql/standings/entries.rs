@@ -1,0 +1,206 @@
+//! Lists of entries, and connections of them.
+//!
+//! A page has up to 1,000 entries, and async-graphql makes a future for each field of each: most of what a page would cost. Fields that need no look-up
+//! are worked out here in one go for the whole list; where others are asked for, the entries are resolved one by one as everything else is.
+
+use std::borrow::Cow;
+
+use async_graphql::connection::{Edge, EmptyFields, PageInfo};
+use async_graphql::parser::types::{Field, Selection, SelectionSet};
+use async_graphql::registry::Registry;
+use async_graphql::resolver_utils::resolve_list;
+use async_graphql::{
+    Context, ContextSelectionSet, Object, OutputType, Positioned, Result, ServerResult, Value,
+};
+use async_graphql_value::Name;
+use indexmap::IndexMap;
+use ranking::store::read::Placed;
+
+use super::Standings;
+use super::entry::Entry;
+use crate::graphql::request::state;
+use crate::graphql::types::connection::{EntryCursor, PageCursor};
+use crate::graphql::types::scalar::int;
+use crate::loader::Bound;
+
+/// A list of entries.
+pub struct Entries(pub Vec<Entry>);
+
+impl OutputType for Entries {
+    fn type_name() -> Cow<'static, str> {
+        Vec::<Entry>::type_name()
+    }
+
+    fn qualified_type_name() -> String {
+        Vec::<Entry>::qualified_type_name()
+    }
+
+    fn create_type_info(registry: &mut Registry) -> String {
+        Vec::<Entry>::create_type_info(registry)
+    }
+
+    async fn resolve(
+        &self,
+        ctx: &ContextSelectionSet<'_>,
+        field: &Positioned<Field>,
+    ) -> ServerResult<Value> {
+        let mut picks = Picks::default();
+        if picks.add(ctx, &ctx.item.node) {
+            let now_ms = ctx.data_unchecked::<crate::graphql::request::RequestState>().now_ms;
+            let values = self.0.iter().map(|entry| picks.of(entry, now_ms));
+            if let Some(values) = values.collect() {
+                return Ok(Value::List(values));
+            }
+        }
+        resolve_list(ctx, field, &self.0, Some(self.0.len())).await
+    }
+}
+
+/// Fields of an entry that need no look-up, under their response keys.
+#[derive(Debug, Default)]
+struct Picks(Vec<(Name, Pick)>);
+
+#[derive(Debug)]
+enum Pick {
+    TypeName,
+    Rank,
+    Score,
+    Value,
+    ReachedAt,
+    Member(Vec<(Name, bool)>),
+}
+
+impl Picks {
+    /// Adds what is selected; false where something else is, or something twice.
+    fn add(&mut self, ctx: &ContextSelectionSet<'_>, selected: &SelectionSet) -> bool {
+        let fragments = &ctx.query_env.fragments;
+        selected.items.iter().all(|selection| match &selection.node {
+            Selection::Field(field) => {
+                let key = &field.node.response_key().node;
+                let is_plain = field.node.arguments.is_empty()
+                    && field.node.directives.is_empty()
+                    && self.0.iter().all(|(known, _)| known != key);
+                let pick = Pick::of(&field.node).filter(|_| is_plain);
+                self.0.extend(pick.map(|pick| (key.clone(), pick)));
+                self.0.last().is_some_and(|(last, _)| last == key) && is_plain
+            }
+            Selection::FragmentSpread(spread) if spread.node.directives.is_empty() => fragments
+                .get(&spread.node.fragment_name.node)
+                .filter(|fragment| fragment.node.type_condition.node.on.node == "Entry")
+                .is_some_and(|fragment| self.add(ctx, &fragment.node.selection_set.node)),
+            _ => false,
+        })
+    }
+
+    /// An entry's fields; `None` where one cannot be said.
+    fn of(&self, entry: &Entry, now_ms: i64) -> Option<Value> {
+        let mut fields = IndexMap::with_capacity(self.0.len());
+        for (key, pick) in &self.0 {
+            let value = match pick {
+                Pick::TypeName => Value::from("Entry"),
+                Pick::Rank => Value::from(entry.ordinal_rank().ok()?),
+                Pick::Score => Value::String(entry.shown_score(now_ms).0),
+                Pick::Value => Value::from(entry.shown_value(now_ms)),
+                Pick::ReachedAt => entry
+                    .shown_reached_at()
+                    .map_or(Value::Null, |at| async_graphql::ScalarType::to_value(&at)),
+                Pick::Member(asked) => {
+                    let member = asked.iter().map(|(key, is_type)| {
+                        let text = if *is_type { "Member" } else { entry.member_key() };
+                        (key.clone(), Value::from(text))
+                    });
+                    Value::Object(member.collect())
+                }
+            };
+            fields.insert(key.clone(), value);
+        }
+        Some(Value::Object(fields))
+    }
+}
+
+impl Pick {
+    fn of(field: &Field) -> Option<Self> {
+        Some(match field.name.node.as_str() {
+            "__typename" => Self::TypeName,
+            "rank" => Self::Rank,
+            "score" => Self::Score,
+            "value" => Self::Value,
+            "reachedAt" => Self::ReachedAt,
+            "member" => Self::Member(member_picks(&field.selection_set.node)?),
+            _ => return None,
+        })
+    }
+}
+
+/// The response keys of a member's key, and of its type's name.
+fn member_picks(selected: &SelectionSet) -> Option<Vec<(Name, bool)>> {
+    let pick = |selection: &Positioned<Selection>| match &selection.node {
+        Selection::Field(field) if field.node.directives.is_empty() => {
+            let is_type = match field.node.name.node.as_str() {
+                "__typename" => true,
+                "key" => false,
+                _ => return None,
+            };
+            Some((field.node.response_key().node.clone(), is_type))
+        }
+        _ => None,
+    };
+    selected.items.iter().map(pick).collect()
+}
+
+/// A page of a standings' entries.
+pub struct EntryConnection {
+    /// The standings.
+    pub(crate) list: Standings,
+    /// The entries of the page.
+    pub(crate) placed: Vec<Placed>,
+    /// The position of the first one.
+    pub(crate) first: u64,
+    /// Whether there are entries before the page.
+    pub(crate) has_previous: bool,
+    /// Whether there are entries after it.
+    pub(crate) has_next: bool,
+}
+
+impl EntryConnection {
+    fn cursor(&self, entry: &Placed) -> PageCursor {
+        EntryCursor::new(&self.list.read.id, entry.key, &entry.member).encode()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.list.entries(self.placed.clone(), self.first)
+    }
+}
+
+/// A page of a standings' entries.
+#[Object]
+impl EntryConnection {
+    /// Information to aid in pagination.
+    async fn page_info(&self) -> PageInfo {
+        let cursor = |entry: &Placed| self.cursor(entry).0;
+        PageInfo {
+            has_previous_page: self.has_previous,
+            has_next_page: self.has_next,
+            start_cursor: self.placed.first().map(cursor),
+            end_cursor: self.placed.last().map(cursor),
+        }
+    }
+
+    /// A list of edges.
+    async fn edges(&self) -> Vec<Edge<PageCursor, Entry, EmptyFields>> {
+        let cursors = self.placed.iter().map(|entry| self.cursor(entry));
+        let edges = cursors.zip(self.entries());
+        edges.map(|(cursor, entry)| Edge::new(cursor, entry)).collect()
+    }
+
+    /// A list of nodes.
+    async fn nodes(&self) -> Entries {
+        Entries(self.entries().collect())
+    }
+
+    /// How many entries the standings has.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let all = Bound { standings: self.list.read.clone(), key: None };
+        Ok(int(state(ctx).loaders.count(all).await?)?)
+    }
+}

@@ -1,0 +1,178 @@
+//! An entry: a member's place in a standings.
+
+use async_graphql::{Context, Enum, ID, Object, Result};
+use ranking::board::TieBreak;
+use ranking::fold::State;
+use ranking::id::MemberId;
+
+use super::Standings;
+use crate::error::{Error, ErrorCode};
+use crate::graphql::member::Member;
+use crate::graphql::request::{app, state};
+use crate::graphql::types::global_id::GlobalId;
+use crate::graphql::types::scalar::{DateTime, Decimal, int};
+use crate::loader::{Bound, Found};
+
+/// How ranks are counted among equal scores.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankMethod {
+    /// 1234: every entry has a rank of its own, by the board's tie-break and then by the member's key.
+    Ordinal,
+    /// 1224: equal scores share the rank of the first of them.
+    Competition,
+    /// 1223: equal scores share a rank, and the next score has the next one. Counted over at most 10,000 scores; LIMIT_EXCEEDED for entries below them.
+    Dense,
+}
+
+/// A member's place in a standings.
+#[derive(Clone)]
+pub struct Entry {
+    standings: Standings,
+    member: MemberId,
+    found: Found,
+}
+
+impl Entry {
+    pub(crate) fn new(standings: Standings, member: MemberId, found: Found) -> Self {
+        Self { standings, member, found }
+    }
+
+    /// The score, as of an instant where it decays.
+    pub(crate) fn shown_score(&self, now_ms: i64) -> Decimal {
+        let (read, score) = (&self.standings.read, self.state().score);
+        match read.id.window.half_life() {
+            Some(half_life) => {
+                Decimal::decayed(half_life.value(score, now_ms), read.rules.decimals)
+            }
+            None => Decimal::of(score, read.rules.decimals),
+        }
+    }
+
+    /// The score as a floating-point number, as of an instant where it decays.
+    pub(crate) fn shown_value(&self, now_ms: i64) -> f64 {
+        let (read, score) = (&self.standings.read, self.state().score);
+        let raw = match read.id.window.half_life() {
+            Some(half_life) => half_life.value(score, now_ms),
+            None => score as f64,
+        };
+        raw / 10_f64.powi(read.rules.decimals.into())
+    }
+
+    /// When the score was reached; `None` where ties go by member.
+    pub(crate) fn shown_reached_at(&self) -> Option<DateTime> {
+        let read = &self.standings.read;
+        let rules = &read.rules;
+        (rules.ties(read.id.window) != TieBreak::Member)
+            .then(|| DateTime(self.state().tick * i64::from(rules.tick_ms)))
+    }
+
+    pub(crate) fn ordinal_rank(&self) -> crate::error::Result<i32> {
+        int(self.found.position + 1)
+    }
+
+    pub(crate) fn member_key(&self) -> &str {
+        self.member.as_str()
+    }
+
+    fn state(&self) -> State {
+        let read = &self.standings.read;
+        read.rules.state(read.id.window, &read.period, self.found.key)
+    }
+}
+
+/// A member's place in a standings.
+#[Object]
+impl Entry {
+    /// Its global id: "entry:<board>:<window>:<period>:<segment>:<member>".
+    pub(crate) async fn id(&self) -> ID {
+        GlobalId::Entry(self.standings.name(), self.member.to_string()).to_text().into()
+    }
+
+    /// The standings it is in.
+    async fn standings(&self) -> Standings {
+        self.standings.clone()
+    }
+
+    /// Who.
+    async fn member(&self) -> Member {
+        Member::named(self.member.as_str())
+    }
+
+    /// Its rank, from 1.
+    async fn rank(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            default_with = "Some(RankMethod::Ordinal)",
+            desc = "How equal scores are counted."
+        )]
+        method: Option<RankMethod>,
+    ) -> Result<i32> {
+        let read = &self.standings.read;
+        let before = match method.unwrap_or(RankMethod::Ordinal) {
+            RankMethod::Ordinal => self.found.position,
+            RankMethod::Dense => {
+                let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
+                state(ctx).loaders.better_scores(bound).await?
+            }
+            RankMethod::Competition => {
+                let first_of_score =
+                    read.rules.layout(read.id.window).first_of_score(self.found.key);
+                state(ctx)
+                    .loaders
+                    .count(Bound { standings: read.clone(), key: Some(first_of_score) })
+                    .await?
+            }
+        };
+        Ok(int(before + 1)?)
+    }
+
+    /// The exact score. Where scores decay, what is left of it at the instant of the request, rounded to six decimals more than the board's.
+    async fn score(&self, ctx: &Context<'_>) -> Decimal {
+        self.shown_score(state(ctx).now_ms)
+    }
+
+    /// The score as a floating-point number, for charts; it may be rounded.
+    async fn value(&self, ctx: &Context<'_>) -> f64 {
+        self.shown_value(state(ctx).now_ms)
+    }
+
+    /// When this score was reached, to the board's tie-break resolution; null where ties go by member, as they do where scores decay.
+    async fn reached_at(&self) -> Option<DateTime> {
+        self.shown_reached_at()
+    }
+
+    /// How many ranks it has moved up since the end of the last period (negative: down); null for who was not in it. In standings of days and of
+    /// rolling days it is `since: "daily"`, of hours "hourly", of weeks "weekly", of months "monthly".
+    async fn change(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The window whose last period is meant.")] since: String,
+    ) -> Result<Option<i32>> {
+        let Some(before) = self.standings.last_period(app(ctx), &since)? else {
+            return Ok(None);
+        };
+        let then = before.entry_of(ctx, self.member.clone()).await?;
+        let Some(then) = then else { return Ok(None) };
+        let places = [then.found.position, self.found.position].map(i64::try_from);
+        let [Ok(then), Ok(now)] = places else {
+            return Ok(None);
+        };
+        Ok(Some(i32::try_from(then - now).map_err(|_| {
+            Error::new(ErrorCode::Internal, "a rank is beyond what GraphQL's Int holds")
+        })?))
+    }
+
+    /// 100 · members ranked below / (size − 1); 100 for whoever is alone.
+    async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
+        let size = state(ctx)
+            .loaders
+            .count(Bound { standings: self.standings.read.clone(), key: None })
+            .await?;
+        if size <= 1 {
+            return Ok(100.0);
+        }
+        let below = (size - 1).saturating_sub(self.found.position);
+        Ok(100.0 * below as f64 / (size - 1) as f64)
+    }
+}

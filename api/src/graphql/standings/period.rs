@@ -1,0 +1,148 @@
+//! Periods: the half-open spans of time that a window's standings are for.
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, Object, Result, SimpleObject};
+use ranking::store::history::{Began, Range};
+use ranking::window::Window as RankingWindow;
+
+use super::Standings;
+use crate::app::App;
+use crate::cache::boards::KnownBoard;
+use crate::error::Error;
+use crate::graphql::request::{app, state};
+use crate::graphql::types::connection::{Connection, Page, PageCursor};
+use crate::graphql::types::scalar::{DateTime, int};
+
+/// How many periods are read at once where all are counted.
+const COUNTED_MAX: usize = 10_000;
+
+/// A half-open span of time that a window's standings are for.
+#[derive(SimpleObject, Debug, Clone)]
+pub struct Period {
+    /// Its name: "2025-09-03", "2025-W36", "2025-09", "2025-10-26T02+01:00", "all".
+    label: String,
+    /// The first instant in it; null for "all".
+    start: Option<DateTime>,
+    /// The first instant after it; null for "all".
+    end: Option<DateTime>,
+    /// When the next one begins: the end of the period that is on now; null for any other, and for "all".
+    next_reset_at: Option<DateTime>,
+    /// Whether its final standings are stored and have left Redis.
+    sealed: bool,
+}
+
+impl Period {
+    pub(crate) fn new(
+        board: &KnownBoard,
+        window: RankingWindow,
+        period: &ranking::window::Period,
+        now_ms: i64,
+    ) -> Self {
+        let is_on = |_: &i64| period.is_present(now_ms);
+        let start = period.end_ms.map(|_| DateTime(period.start_ms));
+        Self {
+            label: period.label.clone(),
+            start,
+            end: period.end_ms.map(DateTime),
+            next_reset_at: period.end_ms.filter(is_on).map(DateTime),
+            sealed: period.present_from_ms < board.board.sealed(window).sealed_before_ms,
+        }
+    }
+}
+
+/// How many periods there are, counted when it is asked for.
+pub struct PeriodTotal(Standings);
+
+#[Object]
+impl PeriodTotal {
+    /// How many periods have entries.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let (mut count, mut range) = (0, begun(state(ctx).now_ms));
+        loop {
+            let periods = periods(app(ctx), &self.0, range, COUNTED_MAX).await?;
+            count += periods.len();
+            match periods.last() {
+                Some(last) if periods.len() == COUNTED_MAX => {
+                    range = Range::Before(last.present_from_ms);
+                }
+                _ => return Ok(int(count as u64)?),
+            }
+        }
+    }
+}
+
+/// A page of the periods that have entries, newest first; of `standings` the board, segment and window count.
+pub(crate) async fn periods_page(
+    ctx: &Context<'_>,
+    standings: Standings,
+    page: Page,
+) -> crate::error::Result<Connection<Period, PeriodTotal>> {
+    let _reading = state(ctx).loaders.reading();
+    let (window, rules) = (standings.read.id.window, standings.read.rules.clone());
+    let start_of = |cursor: &String| {
+        let period = window.period_named(cursor, &rules.zone);
+        let period = period.map_err(|_| {
+            Error::bad_input(format!(
+                "{:?} is no page cursor of {window} periods; take one from pageInfo or an edge",
+                cursor.chars().take(64).collect::<String>()
+            ))
+        });
+        period.map(|period| period.present_from_ms)
+    };
+    let (limit, range, cursor) = match &page {
+        Page::Forward { limit, after } => {
+            let start_ms = after.as_ref().map(start_of).transpose()?;
+            let after_ms = start_ms.map_or(begun(state(ctx).now_ms), Range::Before);
+            (*limit, after_ms, after)
+        }
+        Page::Backward { limit, before } => {
+            let start_ms = before.as_ref().map(start_of).transpose()?;
+            (*limit, Range::After(start_ms.unwrap_or(i64::MIN)), before)
+        }
+    };
+    let mut found = match (window, cursor) {
+        (window, Some(_)) if !window.has_periods() => vec![],
+        _ => periods(app(ctx), &standings, range, limit + 1).await?,
+    };
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let (has_previous, has_next) = match page {
+        Page::Forward { .. } => (cursor.is_some(), more),
+        Page::Backward { .. } => (more, cursor.is_some()),
+    };
+    if matches!(range, Range::After(_)) {
+        found.reverse();
+    }
+    let board = standings.board.clone();
+    let total = PeriodTotal(standings);
+    let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
+    for began in found {
+        let period = window.period_named(&began.label, &rules.zone)?;
+        connection.edges.push(Edge::new(
+            PageCursor(began.label),
+            Period::new(&board, window, &period, state(ctx).now_ms),
+        ));
+    }
+    Ok(connection)
+}
+
+/// The periods that have begun: of rolling windows the next one is there ahead of time.
+fn begun(now_ms: i64) -> Range {
+    Range::Before(now_ms.saturating_add(1))
+}
+
+async fn periods(
+    app: &App,
+    standings: &Standings,
+    range: Range,
+    limit: usize,
+) -> crate::error::Result<Vec<Began>> {
+    let read = &standings.read;
+    if read.id.window.has_periods() {
+        return app.periods(read, range, limit).await;
+    }
+    let size = app.size(read).await?;
+    let all =
+        Began { present_from_ms: read.period.present_from_ms, label: read.period.label.clone() };
+    Ok(if size > 0 { vec![all] } else { vec![] })
+}

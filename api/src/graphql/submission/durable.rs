@@ -1,0 +1,104 @@
+//! `ack: DURABLE`: an answer that waits until SQL holds the commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use entity::history::{commit, dead_letter};
+use ranking::id::Partition;
+use ranking::submission::Verdict;
+use ranking::submission::event_ids::ELSEWHERE;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use tokio::time::{Instant, sleep};
+
+use crate::app::App;
+use crate::error::{Error, ErrorCode, Result};
+use crate::submit::committer::Placed;
+
+/// How long it waits.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often SQL is asked.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// What became of submissions once SQL holds what they wrote: those that it does not confirm in time have a `TIMEOUT`, one that it
+/// refused for its content is refused. A duplicate waits for the first one's commit.
+pub(crate) async fn confirm(
+    app: &App,
+    partition: Partition,
+    placed: Placed,
+) -> Vec<Result<Verdict>> {
+    let own = placed.commit;
+    let seq_of = |verdict: &Verdict| match verdict {
+        Verdict::Accepted { seq, .. } => Some(*seq),
+        // SQL has what another partition accepted before the board moved.
+        Verdict::Duplicate { seq: ELSEWHERE } => None,
+        Verdict::Duplicate { seq } => Some(*seq),
+        Verdict::Rejected(_) => None,
+    };
+    let mut seqs: BTreeSet<u64> = placed.verdicts.iter().filter_map(seq_of).collect();
+    // Its id is known: where SQL has it, SQL has those before it too.
+    let last = own.as_ref().map(|(seq, _)| *seq);
+    seqs.extend(last);
+    let deadline = Instant::now() + TIMEOUT;
+    let mut confirmed = BTreeMap::new();
+    for seq in seqs {
+        let id = own.as_ref().filter(|(own, _)| *own == seq).map(|(_, id)| id.as_str());
+        confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
+    }
+    let last = last.and_then(|last| confirmed.get(&last).cloned());
+    let confirm = |verdict: Verdict| {
+        if let (Verdict::Accepted { .. }, Some(Err(error))) = (&verdict, &last) {
+            return Err(error.clone());
+        }
+        let Some(refused) = seq_of(&verdict).and_then(|seq| confirmed.get(&seq)) else {
+            return Ok(verdict);
+        };
+        match (refused, &verdict) {
+            (Err(error), _) => Err(error.clone()),
+            (Ok(refused), Verdict::Accepted { index, .. }) if refused.contains(index) => {
+                Err(Error::new(
+                    ErrorCode::Internal,
+                    "the database refused this score for its content; it is kept aside for whoever runs the server",
+                ))
+            }
+            _ => Ok(verdict),
+        }
+    };
+    placed.verdicts.into_iter().map(confirm).collect()
+}
+
+/// Waits until SQL holds the commit of that seq, and of that id where it is known; says which of its events SQL refused.
+async fn wait(
+    app: &App,
+    partition: Partition,
+    seq: u64,
+    id: Option<&str>,
+    deadline: Instant,
+) -> Result<BTreeSet<u32>> {
+    let timeout = || {
+        Error::new(
+            ErrorCode::Timeout,
+            "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
+        )
+    };
+    let db = &app.deployment.db;
+    loop {
+        match commit::Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await {
+            Ok(Some(row)) if id.is_none_or(|id| id == row.id) => break,
+            // Another commit has its place: Redis lost this one before SQL had it.
+            Ok(Some(_)) => return Err(timeout()),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "waiting for the database"),
+        }
+        if Instant::now() >= deadline {
+            return Err(timeout());
+        }
+        app.committers.hurry_persister();
+        sleep(INTERVAL).await;
+    }
+    let of_commit = dead_letter::Column::Partition.eq(i32::from(partition.0));
+    let select = dead_letter::Entity::find()
+        .filter(of_commit)
+        .filter(dead_letter::Column::Seq.eq(seq as i64));
+    Ok(select.all(db).await?.into_iter().map(|row| row.event_index.unsigned_abs()).collect())
+}

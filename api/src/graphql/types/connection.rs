@@ -1,0 +1,283 @@
+//! Relay pages: which part of a list is meant, and the page cursors of standings.
+
+use async_graphql::connection::{CursorType, DefaultConnectionName, DefaultEdgeName};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ranking::id::{BoardNo, MemberId};
+use ranking::rank_key::RankKey;
+use sea_orm::{DatabaseConnection, EntityTrait, QuerySelect, Select};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorCode, Result};
+
+/// How long a page is that does not say.
+pub const PAGE_DEFAULT: usize = 10;
+
+/// How long a page may be.
+pub const PAGE_MAX: usize = 1000;
+
+/// A connection with the usual names and a total count.
+pub type Connection<Node, Fields> = async_graphql::connection::Connection<
+    PageCursor,
+    Node,
+    Fields,
+    async_graphql::connection::EmptyFields,
+    DefaultConnectionName,
+    DefaultEdgeName,
+>;
+
+/// A page cursor: opaque text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageCursor(pub String);
+
+impl CursorType for PageCursor {
+    type Error = std::convert::Infallible;
+
+    fn decode_cursor(text: &str) -> std::result::Result<Self, Self::Error> {
+        Ok(Self(text.to_owned()))
+    }
+
+    fn encode_cursor(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// Which part of a list is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Page {
+    /// The first `limit` after a cursor, or of all.
+    Forward {
+        /// At most so many.
+        limit: usize,
+        /// After this cursor.
+        after: Option<String>,
+    },
+    /// The last `limit` before a cursor, or of all.
+    Backward {
+        /// At most so many.
+        limit: usize,
+        /// Before this cursor.
+        before: Option<String>,
+    },
+}
+
+impl Page {
+    /// Reads Relay's four arguments.
+    ///
+    /// # Errors
+    /// `BAD_USER_INPUT` where they contradict each other, `LIMIT_EXCEEDED` for more than 1,000.
+    pub fn new(
+        first: Option<i32>,
+        after: Option<String>,
+        last: Option<i32>,
+        before: Option<String>,
+    ) -> Result<Self> {
+        let forward = first.is_some() || after.is_some();
+        let backward = last.is_some() || before.is_some();
+        if forward && backward {
+            return Err(Error::bad_input("a page is either first/after or last/before, not both"));
+        }
+        if backward {
+            return Ok(Self::Backward { limit: limit("last", last)?, before });
+        }
+        Ok(Self::Forward { limit: limit("first", first)?, after })
+    }
+}
+
+/// Checks a count of things asked for.
+///
+/// # Errors
+/// `BAD_USER_INPUT` below 0, `LIMIT_EXCEEDED` above 1,000.
+pub fn limit(name: &str, count: Option<i32>) -> Result<usize> {
+    limit_or(name, count, PAGE_DEFAULT)
+}
+
+/// As [`limit`], where another count than the usual one is meant by none.
+///
+/// # Errors
+/// As [`limit`].
+pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize> {
+    let Some(count) = count else {
+        return Ok(default);
+    };
+    let count = usize::try_from(count)
+        .map_err(|_| Error::bad_input(format!("{name} is {count}; 0 to {PAGE_MAX} is accepted")))?;
+    if count > PAGE_MAX {
+        return Err(Error::new(
+            ErrorCode::LimitExceeded,
+            format!("{name} is {count}; at most {PAGE_MAX} is accepted"),
+        ));
+    }
+    Ok(count)
+}
+
+/// Stands for the key in the cursor of a member without an entry.
+const NO_KEY: i64 = -1;
+
+/// The place of an entry in its standings, as a page cursor carries it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryCursor(i64, u32, String, String, String, i64, String);
+
+impl EntryCursor {
+    /// The cursor of an entry.
+    #[must_use]
+    pub fn new(id: &ranking::standings_id::StandingsId, key: RankKey, member: &MemberId) -> Self {
+        Self(
+            id.board.0,
+            id.generation,
+            id.segment.clone(),
+            id.window.to_string(),
+            id.period.clone(),
+            key.to_i64(),
+            member.to_string(),
+        )
+    }
+
+    /// The cursor of a member without an entry.
+    #[must_use]
+    pub fn of_member(id: &ranking::standings_id::StandingsId, member: &MemberId) -> Self {
+        Self(
+            id.board.0,
+            id.generation,
+            id.segment.clone(),
+            id.window.to_string(),
+            id.period.clone(),
+            NO_KEY,
+            member.to_string(),
+        )
+    }
+
+    /// The board it is of.
+    #[must_use]
+    pub fn board(&self) -> (BoardNo, u32) {
+        (BoardNo(self.0), self.1)
+    }
+
+    /// The segment and the window's name.
+    #[must_use]
+    pub fn list(&self) -> (&str, &str) {
+        (&self.2, &self.3)
+    }
+
+    /// The period's label.
+    #[must_use]
+    pub fn period(&self) -> &str {
+        &self.4
+    }
+
+    /// The member, where it is the cursor of one without an entry.
+    ///
+    /// # Errors
+    /// `BAD_USER_INPUT` where it was tampered with.
+    pub fn without_score(&self) -> Result<Option<MemberId>> {
+        if self.5 != NO_KEY {
+            return Ok(None);
+        }
+        let member = MemberId::new(&self.6).map_err(|_| no_cursor(&self.6))?;
+        Ok(Some(member))
+    }
+
+    /// The place.
+    ///
+    /// # Errors
+    /// `BAD_USER_INPUT` where it was tampered with.
+    pub fn place(&self) -> Result<ranking::store::read::Placed> {
+        let tampered = |_| no_cursor(&self.6);
+        Ok(ranking::store::read::Placed {
+            key: RankKey::from_i64(self.5).map_err(tampered)?,
+            member: MemberId::new(&self.6).map_err(tampered)?,
+        })
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn encode(&self) -> PageCursor {
+        PageCursor(
+            URL_SAFE_NO_PAD
+                .encode(serde_json::to_vec(self).expect("numbers and texts have a JSON form")),
+        )
+    }
+
+    /// Reads its text.
+    ///
+    /// # Errors
+    /// `BAD_USER_INPUT` where it is none.
+    pub fn decode(text: &str) -> Result<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| no_cursor(text))?;
+        serde_json::from_slice(&bytes).map_err(|_| no_cursor(text))
+    }
+}
+
+/// The first rows of a selection, at most so many, and whether there are more.
+///
+/// # Errors
+/// What SQL says.
+pub async fn first_rows<E: EntityTrait>(
+    db: &DatabaseConnection,
+    select: Select<E>,
+    limit: usize,
+) -> Result<(Vec<E::Model>, bool)> {
+    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Ok((rows, more))
+}
+
+/// The number in the page cursor of a list that goes by numbers.
+///
+/// # Errors
+/// `BAD_USER_INPUT` where it is none.
+pub fn number_of(cursor: &str) -> Result<i64> {
+    cursor.parse().map_err(|_| no_cursor(cursor))
+}
+
+fn no_cursor(text: &str) -> Error {
+    let shown: String = text.chars().take(64).collect();
+    Error::bad_input(format!(
+        "{shown:?} is no page cursor; take one from pageInfo or an edge of this list"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_one_way() {
+        let page = |first, after: Option<&str>, last, before: Option<&str>| {
+            Page::new(first, after.map(Into::into), last, before.map(Into::into))
+        };
+        assert_eq!(
+            page(None, None, None, None).unwrap(),
+            Page::Forward { limit: PAGE_DEFAULT, after: None }
+        );
+        assert_eq!(
+            page(Some(0), Some("c"), None, None).unwrap(),
+            Page::Forward { limit: 0, after: Some("c".into()) }
+        );
+        assert_eq!(
+            page(None, None, Some(3), None).unwrap(),
+            Page::Backward { limit: 3, before: None }
+        );
+        for (first, after, last, before) in [
+            (Some(1), None, Some(1), None),
+            (Some(1), None, None, Some("c")),
+            (Some(-1), None, None, None),
+            (Some(1001), None, None, None),
+            (None, None, Some(-5), None),
+        ] {
+            assert!(page(first, after, last, before).is_err());
+        }
+    }
+
+    #[test]
+    fn a_cursor_that_is_none_is_refused() {
+        for text in ["", "x", "%", "W10", "bnVsbA"] {
+            assert_eq!(
+                EntryCursor::decode(text).unwrap_err().code,
+                ErrorCode::BadUserInput,
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Scalars: exact decimals and instants.
+
+use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+
+/// The longest title, member name or region, in characters.
+const TEXT_CHARS_MAX: usize = 200;
+
+/// The most digits of a decimal that comes as a JSON number: more would not survive a reader that holds numbers as doubles.
+const NUMBER_DIGITS_MAX: usize = 15;
+
+/// An exact decimal. Sent as a string ("1234.50"); accepted as a string, or as an integer of at most 15 digits.
+/// A number with a point or an exponent is refused, as it may have been rounded on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decimal(pub String);
+
+/// An instant as RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DateTime(pub i64);
+
+impl Decimal {
+    /// The decimal of a raw score.
+    #[must_use]
+    pub fn of(raw: i64, decimals: u8) -> Self {
+        Self(ranking::score::format(raw, decimals))
+    }
+
+    /// What a score in units of the raw score is still worth, rounded to six decimals more than the board's.
+    #[must_use]
+    pub fn decayed(value: f64, decimals: u8) -> Self {
+        Self(ranking::score::format_decayed(value, decimals))
+    }
+}
+
+/// An exact decimal. Sent as a string ("1234.50"); accepted as a string, or as an integer of at most 15 digits.
+/// A number with a point or an exponent is refused, as it may have been rounded on its way.
+#[Scalar]
+impl ScalarType for Decimal {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        match value {
+            Value::String(text) => Ok(Self(text)),
+            Value::Number(number) if number.is_i64() || number.is_u64() => {
+                let text = number.to_string();
+                if text.trim_start_matches('-').len() > NUMBER_DIGITS_MAX {
+                    return Err(InputValueError::custom(format!(
+                        "{text} has more than {NUMBER_DIGITS_MAX} digits: a number that long is accepted as a string only, as JSON readers may round it"
+                    )));
+                }
+                Ok(Self(text))
+            }
+            Value::Number(number) => Err(InputValueError::custom(format!(
+                "{number} is a float, which may have been rounded on its way: a decimal is accepted as a string such as \"12.50\", or as an integer"
+            ))),
+            other => Err(InputValueError::expected_type(other)),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        Value::String(self.0.clone())
+    }
+}
+
+/// An instant as RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any offset.
+#[Scalar]
+impl ScalarType for DateTime {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        let Value::String(text) = &value else {
+            return Err(InputValueError::expected_type(value));
+        };
+        let instant: Timestamp = text.parse().map_err(|_| {
+            let shown: String = text.chars().take(64).collect();
+            InputValueError::custom(format!(
+                "{shown:?} is no RFC 3339 instant; \"2025-09-03T12:00:00Z\" is accepted"
+            ))
+        })?;
+        Ok(Self(instant.as_millisecond()))
+    }
+
+    fn to_value(&self) -> Value {
+        let instant = Timestamp::from_millisecond(self.0).unwrap_or(Timestamp::UNIX_EPOCH);
+        Value::String(format!("{instant:.3}"))
+    }
+}
+
+/// An integer of the schema from a count.
+///
+/// # Errors
+/// `INTERNAL` beyond 2³¹ − 1, which GraphQL's Int cannot hold.
+pub(crate) fn int(count: u64) -> Result<i32> {
+    i32::try_from(count).map_err(|_| {
+        Error::new(
+            crate::error::ErrorCode::Internal,
+            "a count is larger than GraphQL's Int can hold",
+        )
+    })
+}
+
+/// Checks a text for people: a title, a name, a region.
+///
+/// # Errors
+/// `BAD_USER_INPUT` where it is empty, too long, or has control characters.
+pub(crate) fn text(name: &str, text: String) -> Result<String> {
+    let count = text.chars().count();
+    if count == 0 || count > TEXT_CHARS_MAX || text.chars().any(char::is_control) {
+        return Err(Error::bad_input(format!(
+            "{name} has 1 to {TEXT_CHARS_MAX} characters, none of them control characters; this one does not"
+        )));
+    }
+    Ok(text)
+}

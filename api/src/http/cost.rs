@@ -1,0 +1,262 @@
+//! What a query may cost: how many fields it can expand to, pages and lists multiplied out, fragments followed.
+//!
+//! It is worked out before anything runs, once a fragment: async-graphql's own checks visit a fragment each time it is spread,
+//! which a chain of fragments that each spread the next one twice turns into exponential time.
+
+use std::collections::HashMap;
+
+use async_graphql::Variables;
+use async_graphql::parser::types::{ExecutableDocument, Field, Selection, SelectionSet};
+use async_graphql_value::{ConstValue, Name, Value};
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::integrity::FINDINGS_DEFAULT;
+use crate::graphql::job::JOBS_DEFAULT;
+use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
+use crate::graphql::types::connection::{PAGE_DEFAULT, PAGE_MAX};
+
+/// The most fields that a query may expand to.
+pub const COST_MAX: u64 = 100_000;
+
+/// The most levels of fragments and fields.
+const DEPTH_MAX: usize = 50;
+
+/// Fields that answer with a page, with how long one is that does not say; and arguments whose number or length says how many objects a field answers with.
+const PAGES: [(&str, usize); 9] = [
+    ("top", PAGE_DEFAULT),
+    ("boards", PAGE_DEFAULT),
+    ("friends", PAGE_DEFAULT),
+    ("periods", PAGE_DEFAULT),
+    ("events", PAGE_DEFAULT),
+    ("searchMembers", PAGE_DEFAULT),
+    ("jobs", JOBS_DEFAULT),
+    ("integrityRuns", JOBS_DEFAULT),
+    ("findings", FINDINGS_DEFAULT),
+];
+const COUNTS: [&str; 3] = ["first", "last", "buckets"];
+const AROUND: [&str; 2] = ["above", "below"];
+const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
+
+/// Fields that look at much to answer with little, and how many fields each counts as besides: all friends of a member are ranked for a page
+/// of them, periods without entries are passed over, a search may count what it finds.
+const WEIGHTS: [(&str, u64); 6] = [
+    ("friends", 500),
+    ("periods", 2000),
+    ("distribution", 200),
+    ("events", 100),
+    ("findings", 100),
+    ("searchMembers", 2000),
+];
+
+/// Checks a document.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` where it is too costly, `BAD_USER_INPUT` where fragments spread each other in a circle.
+pub fn check(document: &ExecutableDocument, variables: &Variables) -> Result<()> {
+    let mut total: u64 = 0;
+    for (_, operation) in document.operations.iter() {
+        let defaults = operation.node.variable_definitions.iter().filter_map(|definition| {
+            let default = definition.node.default_value.as_ref()?;
+            Some((definition.node.name.node.clone(), default.node.clone()))
+        });
+        let mut costs =
+            Costs { document, variables, defaults: defaults.collect(), fragments: HashMap::new() };
+        total = total.saturating_add(costs.of(&operation.node.selection_set.node, 0)?);
+    }
+    if total > COST_MAX {
+        return Err(Error::new(
+            ErrorCode::LimitExceeded,
+            format!(
+                "this query can expand to {total} fields; at most {COST_MAX} are accepted: ask for shorter pages or fewer fields"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The costs of one operation: what its variables and their defaults make of the fragments.
+struct Costs<'d> {
+    document: &'d ExecutableDocument,
+    variables: &'d Variables,
+    defaults: HashMap<Name, ConstValue>,
+    /// `None` while a fragment is being worked out.
+    fragments: HashMap<Name, Option<u64>>,
+}
+
+impl Costs<'_> {
+    fn of(&mut self, selections: &SelectionSet, depth: usize) -> Result<u64> {
+        if depth > DEPTH_MAX {
+            return Err(Error::new(
+                ErrorCode::LimitExceeded,
+                format!("this query is nested deeper than {DEPTH_MAX} levels"),
+            ));
+        }
+        let mut total: u64 = 0;
+        for selection in &selections.items {
+            let cost = match &selection.node {
+                Selection::Field(field) => {
+                    let children = self.of(&field.node.selection_set.node, depth + 1)?;
+                    children
+                        .saturating_mul(self.objects(&field.node))
+                        .saturating_add(weight(&field.node))
+                }
+                Selection::InlineFragment(fragment) => {
+                    self.of(&fragment.node.selection_set.node, depth + 1)?
+                }
+                Selection::FragmentSpread(spread) => {
+                    self.of_fragment(&spread.node.fragment_name.node, depth)?
+                }
+            };
+            total = total.saturating_add(cost);
+        }
+        Ok(total)
+    }
+
+    fn of_fragment(&mut self, name: &Name, depth: usize) -> Result<u64> {
+        match self.fragments.get(name) {
+            Some(Some(cost)) => return Ok(*cost),
+            Some(None) => return Err(Error::bad_input(format!("fragment {name} spreads itself"))),
+            None => {}
+        }
+        let Some(fragment) = self.document.fragments.get(name) else {
+            return Ok(0);
+        };
+        self.fragments.insert(name.clone(), None);
+        let cost = self.of(&fragment.node.selection_set.node, depth + 1)?;
+        self.fragments.insert(name.clone(), Some(cost));
+        Ok(cost)
+    }
+
+    /// How many objects a field can answer with.
+    fn objects(&self, field: &Field) -> u64 {
+        let argument = |name: &str| field.get_argument(name).map(|value| self.resolve(&value.node));
+        let count = |name: &str| argument(name).and_then(|value| number(&value));
+        if let Some(count) = COUNTS.into_iter().find_map(count) {
+            return count;
+        }
+        if field.name.node == "neighbors" {
+            return 1 + AROUND.into_iter().map(|name| count(name).unwrap_or(5)).sum::<u64>();
+        }
+        if let Some(length) =
+            LISTS.into_iter().find_map(|name| argument(name).and_then(|value| length(&value)))
+        {
+            // An empty list of an input does not make the answer free.
+            return length.max(1);
+        }
+        if field.name.node == "distribution" {
+            return BUCKETS_DEFAULT as u64;
+        }
+        let name = field.name.node.as_str();
+        let page = PAGES.iter().find(|(page, _)| *page == name);
+        page.map_or(1, |(_, default)| *default as u64)
+    }
+
+    fn resolve(&self, value: &Value) -> ConstValue {
+        let by_name = |name: Name| {
+            let value = self.variables.get(&name).or_else(|| self.defaults.get(&name));
+            Ok::<_, ()>(value.cloned().unwrap_or_default())
+        };
+        value.clone().into_const_with(by_name).unwrap_or_default()
+    }
+}
+
+fn weight(field: &Field) -> u64 {
+    let name = field.name.node.as_str();
+    let heavy = WEIGHTS.iter().find(|(heavy, _)| *heavy == name);
+    1 + heavy.map_or(0, |(_, weight)| *weight)
+}
+
+fn number(value: &ConstValue) -> Option<u64> {
+    match value {
+        ConstValue::Number(number) => Some(number.as_u64().unwrap_or(0).min(PAGE_MAX as u64)),
+        _ => None,
+    }
+}
+
+/// The length of a list, or of the list in an input object.
+fn length(value: &ConstValue) -> Option<u64> {
+    match value {
+        ConstValue::List(items) => Some(items.len() as u64),
+        ConstValue::Object(fields) => fields.values().find_map(length),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost_of(query: &str, variables: serde_json::Value) -> Result<()> {
+        let document = async_graphql::parser::parse_query(query).unwrap();
+        check(&document, &Variables::from_json(variables))
+    }
+
+    fn is_accepted(query: &str, variables: serde_json::Value) -> bool {
+        cost_of(query, variables).is_ok()
+    }
+
+    #[test]
+    fn pages_multiply() {
+        let none = serde_json::json!({});
+        assert!(is_accepted(
+            "{ board { standings { top(first: 1000) { nodes { rank score member { name } } } } } }",
+            none.clone()
+        ));
+        assert!(!is_accepted(
+            "{ boards(first: 1000) { nodes { standings { top(first: 1000) { nodes { rank } } } } } }",
+            none.clone()
+        ));
+        assert!(!is_accepted(
+            "query($n: Int) { boards(first: $n) { nodes { standings { top(last: $n) { nodes { rank } } } } } }",
+            serde_json::json!({ "n": 1000 })
+        ));
+        assert!(is_accepted("{ boards { nodes { standings { top { nodes { rank } } } } } }", none));
+    }
+
+    #[test]
+    fn defaults_of_variables_and_fragments_hide_nothing() {
+        let none = serde_json::json!({});
+        let by_default = "query($n: Int = 1000) { boards(first: $n) { nodes { standings { top(first: $n) { nodes { rank } } } } } }";
+        assert!(!is_accepted(by_default, none.clone()));
+        assert!(is_accepted(by_default, serde_json::json!({ "n": 10 })));
+        let hidden = "{ boards { ...b } } fragment b on BoardConnection { nodes { standings { top { ...t } } } }
+            fragment t on EntryConnection { nodes { standings { top { ...u } } } }
+            fragment u on EntryConnection { nodes { standings { top { ...v } } } }
+            fragment v on EntryConnection { nodes { standings { top { nodes { rank score value percentile } } } } }";
+        assert!(!is_accepted(hidden, none));
+    }
+
+    #[test]
+    fn what_is_dear_counts_for_more() {
+        let friends = |count: usize| {
+            let aliases: Vec<String> = (0..count)
+                .map(|index| format!("f{index}: friends(member: \"a\") {{ totalCount }}"))
+                .collect();
+            format!("{{ board {{ standings {{ {} }} }} }}", aliases.join(" "))
+        };
+        let none = serde_json::json!({});
+        assert!(is_accepted(&friends(100), none.clone()));
+        assert!(!is_accepted(&friends(250), none));
+    }
+
+    #[test]
+    fn fragments_that_double_are_counted_in_no_time() {
+        let mut query = "{ ...f0 }".to_owned();
+        for level in 0..30 {
+            query.push_str(&format!(
+                " fragment f{level} on Query {{ ...f{next} ...f{next} }}",
+                next = level + 1
+            ));
+        }
+        query.push_str(" fragment f30 on Query { __typename }");
+        assert_eq!(
+            cost_of(&query, serde_json::json!({})).unwrap_err().code,
+            ErrorCode::LimitExceeded
+        );
+        let circle = "{ ...a } fragment a on Query { ...b } fragment b on Query { ...a }";
+        assert_eq!(
+            cost_of(circle, serde_json::json!({})).unwrap_err().code,
+            ErrorCode::BadUserInput
+        );
+    }
+}

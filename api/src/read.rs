@@ -1,0 +1,4 @@
+//! Reads of standings for one request.
+
+pub(crate) mod dense;
+pub(crate) mod reader;

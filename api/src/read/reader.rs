@@ -1,0 +1,409 @@
+//! Reads of a standings, from wherever it is: Redis, or the archive once its period is sealed.
+//!
+//! What a process knows of a board may be a moment old. Redis says of a period that has left it that it has; then the archive has it whole.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use engine::read::sealed;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ranking::id::MemberId;
+use ranking::rank_key::RankKey;
+use ranking::standings_id::StandingsId;
+use ranking::store::Store;
+use ranking::store::history::{Began, Range};
+use ranking::store::read::merge::Start;
+use ranking::store::read::{Placed, Standings};
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::app::{App, Unread};
+use crate::cache::shared::Hot;
+use crate::error::Result;
+use crate::metrics::METRICS;
+
+/// How many entries from the front are kept for a moment, as pages: the longest page and the two that say what comes after it.
+const HOT_ENTRIES_MAX: u64 = 1002;
+
+/// How long a read waits until a board has moved to another number of shards.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether it has.
+const MOVE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// First pages of standings, read a moment ago. A failure is for those alone who wait for it.
+pub type HotPages = Hot<PageName, Result<Arc<[Placed]>>>;
+
+/// Which page.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PageName {
+    standings: StandingsId,
+    position: u64,
+    limit: usize,
+}
+
+/// About how much memory a page takes.
+pub fn page_bytes(name: &PageName, page: &Result<Arc<[Placed]>>) -> usize {
+    let entry = |placed: &Placed| size_of::<Placed>() + placed.member.as_str().len() + 32;
+    let entries = page.iter().flat_map(|page| page.iter());
+    let name = name.standings.segment.len() + name.standings.period.len();
+    entries.map(entry).sum::<usize>() + name + 256
+}
+
+impl App {
+    /// How many entries there are.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn size(&self, standings: &Standings) -> Result<u64> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.size(&standings).await }.boxed()
+        });
+        if let Some(size) = live.await? {
+            return Ok(size);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.size().await?),
+            None => Ok(0),
+        }
+    }
+
+    /// The keys of members, in the order asked.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn rank_keys(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<RankKey>>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.rank_keys(&standings, members).await }.boxed()
+        });
+        if let Some(keys) = live.await? {
+            return Ok(keys);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.rank_keys(members).await?),
+            None => Ok(vec![None; members.len()]),
+        }
+    }
+
+    /// The positions of entries; `None` for one that left meanwhile.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn positions(
+        &self,
+        standings: &Standings,
+        entries: &[Placed],
+    ) -> Result<Vec<Option<u64>>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.positions(&standings, entries).await }.boxed()
+        });
+        if let Some(positions) = live.await? {
+            return Ok(positions);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => {
+                let positions = archived.positions(entries).await?;
+                Ok(positions.into_iter().map(Some).collect())
+            }
+            None => Ok(vec![None; entries.len()]),
+        }
+    }
+
+    /// The entries and positions of members, in the order asked; `None` for those who are not there.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn find(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<(Placed, u64)>>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.find(&standings, members).await }.boxed()
+        });
+        if let Some(found) = live.await? {
+            return Ok(found);
+        }
+        let Some(archived) = sealed::find(&self.deployment.db, standings).await? else {
+            return Ok(vec![None; members.len()]);
+        };
+        let keys = archived.rank_keys(members).await?.into_iter().zip(members);
+        let entries: Vec<Option<Placed>> = keys
+            .map(|(key, member)| {
+                let member = member.clone();
+                key.map(|key| Placed { key, member })
+            })
+            .collect();
+        let there: Vec<Placed> = entries.iter().flatten().cloned().collect();
+        let mut positions = archived.positions(&there).await?.into_iter();
+        let found = entries.into_iter().map(|entry| {
+            let entry = entry?;
+            Some((entry, positions.next()?))
+        });
+        Ok(found.collect())
+    }
+
+    /// How many entries have a smaller key than each of these.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.counts_below(&standings, keys).await }.boxed()
+        });
+        if let Some(counts) = live.await? {
+            return Ok(counts);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.counts_below(keys).await?),
+            None => Ok(vec![0; keys.len()]),
+        }
+    }
+
+    /// Up to `limit` entries from a place on, that of the place among them, and the position of the first.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn forward(
+        &self,
+        standings: &Standings,
+        from: &Placed,
+        limit: usize,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let live = self.live(standings, |store, standings| {
+            async move {
+                let start = Start::Place(from.clone());
+                store.forward(&standings, &start, limit).await
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.forward(from, limit).await?),
+            None => Ok((0, vec![])),
+        }
+    }
+
+    /// Up to `limit` entries from a position on.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn forward_from(
+        &self,
+        standings: &Standings,
+        position: u64,
+        limit: usize,
+    ) -> Result<Vec<Placed>> {
+        let live = self.live(standings, |store, standings| {
+            async move {
+                let split = store.split_at_position(&standings, position).await?;
+                let start = Start::Split(split);
+                Ok(store.forward(&standings, &start, limit).await?.1)
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.forward_from(position, limit).await?),
+            None => Ok(vec![]),
+        }
+    }
+
+    /// As [`Self::forward_from`]; of the first entries a page that was read a moment ago, if there is one. And until when it is good.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn page_from(
+        &self,
+        standings: &Standings,
+        position: u64,
+        limit: usize,
+    ) -> Result<(Arc<[Placed]>, Instant)> {
+        let read = async {
+            let began = Instant::now();
+            match self.forward_from(standings, position, limit).await {
+                Ok(entries) => (Ok(entries.into()), began + self.cache_age),
+                Err(error) => (Err(error), began),
+            }
+        };
+        if position.saturating_add(limit as u64) > HOT_ENTRIES_MAX {
+            let (page, good_until) = read.await;
+            return Ok((page?, good_until));
+        }
+        let name = PageName { standings: standings.id.clone(), position, limit };
+        let fetched = self.pages.find(&name, read).await;
+        METRICS.pages.count(!fetched.is_own);
+        Ok((fetched.value?, fetched.good_until))
+    }
+
+    /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn backward(
+        &self,
+        standings: &Standings,
+        before: Option<&Placed>,
+        limit: usize,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let live = self.live(standings, |store, standings| {
+            async move {
+                let start = match before {
+                    Some(place) => Start::Place(place.clone()),
+                    None => Start::Split(store.end(&standings).await?),
+                };
+                store.backward(&standings, &start, limit).await
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.backward(before, limit).await?),
+            None => Ok((0, vec![])),
+        }
+    }
+
+    /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn neighbors(
+        &self,
+        standings: &Standings,
+        member: &MemberId,
+        above: usize,
+        below: usize,
+    ) -> Result<Option<(u64, Vec<Placed>)>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.neighbors(&standings, member, above, below).await }.boxed()
+        });
+        if let Some(around) = live.await? {
+            return Ok(around);
+        }
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(archived) => Ok(archived.neighbors(member, above, below).await?),
+            None => Ok(None),
+        }
+    }
+
+    /// Up to `limit` periods of a standings' board, segment and window that have entries, in Redis or in the archive; the standings' own
+    /// period does not matter.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Vec<Began>> {
+        let mut standings = standings.clone();
+        loop {
+            match self.merged_periods(&standings, range, limit).await? {
+                Ok(periods) => return Ok(periods),
+                // The archive has those that left Redis a moment ago.
+                Err(before_ms) => standings.sealed_before_ms = before_ms,
+            }
+        }
+    }
+
+    /// As [`Self::periods`], or the instant before which periods have left Redis where that is later than it is known to be.
+    async fn merged_periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Result<Vec<Began>, i64>> {
+        let db = &self.deployment.db;
+        let sealed_before_ms = standings.sealed_before_ms;
+        let live = async |range: Range, limit: usize| {
+            if limit == 0 {
+                return Ok(Ok(vec![]));
+            }
+            self.read_where_it_is(standings, |store, standings| {
+                async move { store.periods(&standings, range, limit).await }.boxed()
+            })
+            .await
+        };
+        let archived = async |range: Range, limit: usize| match sealed_before_ms {
+            ranking::seal::NEVER_MS => Ok(vec![]),
+            _ if limit == 0 => Ok(vec![]),
+            _ => sealed::periods(db, standings, range, sealed_before_ms, limit).await,
+        };
+        match range {
+            Range::Before(_) => {
+                let mut found = match live(range, limit).await? {
+                    Ok(found) => found,
+                    Err(before_ms) => return Ok(Err(before_ms)),
+                };
+                // What is sealed may not have left yet.
+                found.retain(|began| began.present_from_ms >= sealed_before_ms);
+                let left = limit - found.len();
+                found.extend(archived(range, left).await?);
+                Ok(Ok(found))
+            }
+            Range::After(after_ms) => {
+                let mut found = archived(range, limit).await?;
+                let after_ms = after_ms.max(sealed_before_ms.saturating_sub(1));
+                match live(Range::After(after_ms), limit - found.len()).await? {
+                    Ok(later) => found.extend(later),
+                    Err(before_ms) => return Ok(Err(before_ms)),
+                }
+                Ok(Ok(found))
+            }
+        }
+    }
+
+    /// Reads from Redis; `None` where the archive has the standings.
+    async fn live<'a, T>(
+        &'a self,
+        standings: &'a Standings,
+        read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
+    ) -> Result<Option<T>> {
+        if standings.is_sealed() {
+            return Ok(None);
+        }
+        Ok(self.read_where_it_is(standings, read).await?.ok())
+    }
+
+    /// Reads from Redis, or says before which instant periods have left it, where the one that is read has. Where the board has moved to another number
+    /// of shards since its row was read, or is about to, the row is read again.
+    async fn read_where_it_is<'a, T>(
+        &'a self,
+        standings: &'a Standings,
+        read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
+    ) -> Result<Result<T, i64>> {
+        let deadline = Instant::now() + MOVE_TIMEOUT;
+        let mut now = Cow::Borrowed(standings);
+        loop {
+            let error = match self.read_level(|store| read(store, now.clone())).await {
+                Ok(value) => return Ok(Ok(value)),
+                Err(Unread::Sealed(before_ms)) => return Ok(Err(before_ms)),
+                Err(Unread::Failed(error)) => return Err(error),
+                Err(Unread::Moved(error)) => error,
+            };
+            if Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            let no = standings.id.board;
+            let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
+            let board = boards.get(&no).ok_or(ranking::Error::BoardGone)?;
+            if board.layouts.is_coming {
+                sleep(MOVE_INTERVAL).await;
+                continue;
+            }
+            let (id, period) = (standings.id.clone(), standings.period.clone());
+            now = Cow::Owned(Standings::new(&self.deployment.store, board, id, period));
+        }
+    }
+}

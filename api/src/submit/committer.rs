@@ -1,0 +1,174 @@
+//! The committers: one task a partition takes what has queued while its last commit was under way, and commits it as one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::deployment::Deployment;
+use engine::partition::submit::{Prepared, submit};
+use entity::now_ms;
+use ranking::commit::COMMIT_EVENTS_MAX;
+use ranking::id::{BoardNo, Partition};
+use ranking::submission::{Submission, Verdict};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::background::worker::Signals;
+use crate::error::{Error, ErrorCode, Result};
+use crate::metrics::METRICS;
+use crate::submit::queue::{FairQueue, REQUESTS_OF_BOARD_MAX};
+
+/// How long a batch is tried for, in seconds, before it is said that nobody knows.
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The submissions of one request to one partition, on their way.
+struct Order {
+    submissions: Vec<Submission>,
+    /// How many they are.
+    count: usize,
+    reply: oneshot::Sender<Result<Placed>>,
+}
+
+/// What became of the submissions of one request to one partition.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    /// In the order of the submissions.
+    pub verdicts: Vec<Verdict>,
+    /// The seq and id of the commit that holds the accepted ones; `None` where none was.
+    pub commit: Option<(u64, String)>,
+}
+
+/// The queues of all partitions.
+pub struct Committers {
+    queues: Vec<Arc<FairQueue<Order>>>,
+    tasks: Vec<JoinHandle<()>>,
+    signals: Arc<Signals>,
+}
+
+impl Committers {
+    /// Starts a committer for each partition; the persister is told after each commit.
+    #[must_use]
+    pub fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
+        let (mut queues, mut tasks) = (vec![], vec![]);
+        for partition in deployment.store.partitions().each() {
+            let queue = Arc::new(FairQueue::new());
+            queues.push(queue.clone());
+            tasks.push(tokio::spawn(run(deployment.clone(), partition, queue, signals.clone())));
+        }
+        Self { queues, tasks, signals: signals.clone() }
+    }
+
+    /// Submits to one partition and waits for what became of it. The turn is that of the first one's board.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` where nothing was written; `TIMEOUT` where that is not known.
+    pub async fn submit(
+        &self,
+        partition: Partition,
+        submissions: Vec<Submission>,
+    ) -> Result<Placed> {
+        let (reply, answer) = oneshot::channel();
+        let queue = &self.queues[usize::from(partition.0)];
+        let board = submissions.first().map_or(BoardNo(0), |first| first.board.no);
+        let count = submissions.len();
+        let order = Order { submissions, count, reply };
+        queue.push(board, count, order).map_err(|_| {
+            Error::new(ErrorCode::Unavailable, format!("{REQUESTS_OF_BOARD_MAX} requests wait for this board already; try again in a second"))
+        })?;
+        answer.await.map_err(|_| {
+            Error::new(
+                ErrorCode::Timeout,
+                "the server stopped before it knew; send again with the same eventId",
+            )
+        })?
+    }
+
+    /// Has the persister of this process, where there is one, not wait for more.
+    pub fn hurry_persister(&self) {
+        self.signals.awaited.notify_one();
+    }
+
+    /// Takes no more, and waits until what is queued is done.
+    pub async fn drain(self) {
+        for queue in &self.queues {
+            queue.close();
+        }
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a committer ended badly");
+            }
+        }
+    }
+}
+
+async fn run(
+    deployment: Deployment,
+    partition: Partition,
+    queue: Arc<FairQueue<Order>>,
+    signals: Arc<Signals>,
+) {
+    let mut next: Option<Taken> = None;
+    loop {
+        let taken = match next.take() {
+            Some(taken) => taken,
+            None => match Taken::of(queue.wait(COMMIT_EVENTS_MAX).await) {
+                Some(taken) => taken,
+                None => return,
+            },
+        };
+        next = Taken::of(queue.take(COMMIT_EVENTS_MAX));
+        commit(&deployment, partition, taken, next.as_mut()).await;
+        signals.committed.notify_one();
+    }
+}
+
+/// What goes into one commit.
+struct Taken {
+    orders: Vec<Order>,
+    prepared: Prepared,
+}
+
+impl Taken {
+    fn of(mut orders: Vec<Order>) -> Option<Self> {
+        if orders.is_empty() {
+            return None;
+        }
+        let submissions =
+            orders.iter_mut().flat_map(|order| std::mem::take(&mut order.submissions));
+        let prepared = Prepared::new(submissions.collect(), now_ms());
+        Some(Self { orders, prepared })
+    }
+}
+
+async fn commit(
+    deployment: &Deployment,
+    partition: Partition,
+    taken: Taken,
+    following: Option<&mut Taken>,
+) {
+    let following = following.map(|taken| &mut taken.prepared);
+    let began = Instant::now();
+    let count: usize = taken.orders.iter().map(|order| order.count).sum();
+    let deadline = began + SUBMIT_TIMEOUT;
+    let result = submit(deployment, partition, taken.prepared, following, deadline)
+        .await
+        .map_err(Error::from);
+    if matches!(&result, Ok(submitted) if submitted.commit.is_some()) {
+        METRICS.commit_scores.observe(count as f64);
+        let seconds = began.elapsed().as_secs_f64();
+        METRICS.commit_seconds.observe(seconds);
+    }
+    let mut verdicts =
+        result.as_ref().map_or_else(|_| [].iter(), |submitted| submitted.verdicts.iter());
+    for order in taken.orders {
+        let answer = match &result {
+            Ok(submitted) => Ok(Placed {
+                verdicts: verdicts.by_ref().take(order.count).cloned().collect(),
+                commit: submitted.commit.clone(),
+            }),
+            Err(error) => Err(error.clone()),
+        };
+        // Whoever asked may have gone; the commit stands.
+        let _ = order.reply.send(answer);
+    }
+}

@@ -1,0 +1,204 @@
+//! Standings from history: events in their order, folded one by one. What recovery rebuilds from, and an oracle in tests.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::board::Board;
+use crate::commit::{Event, EventKind, EventPlace};
+use crate::error::Result;
+use crate::fold::State;
+use crate::id::{BoardNo, MemberId};
+use crate::rank_key::RankKey;
+use crate::roll::Rolls;
+use crate::standings_id::StandingsId;
+use crate::submission::{Periods, StandingsChange};
+use crate::window::{Period, Window};
+
+/// The standings that some events add up to. Holds a state for every entry.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// Events that do not count; known before the first one is folded.
+    voided: HashSet<EventPlace>,
+    /// Whether entries that do not fit into a window that is not whole are left out: history was not checked against it.
+    skips_unfit: bool,
+    /// Of these windows no periods that start before an instant.
+    skips_before_ms: HashMap<(BoardNo, Window), i64>,
+    /// The windows that are wanted; none for all.
+    windows: HashSet<Window>,
+    /// How far each board's rolling windows have got, and those without a mark.
+    rolls: HashMap<BoardNo, Rolls>,
+    rolls_to: Rolls,
+    periods: Periods,
+    /// The board and period of every standings.
+    standings: HashMap<StandingsId, (Board, Period)>,
+    states: HashMap<(BoardNo, MemberId), HashMap<StandingsId, State>>,
+}
+
+impl Replay {
+    /// A replay of a history in which these events were voided; rolling windows have got to an instant.
+    #[must_use]
+    pub fn without(voided: HashSet<EventPlace>, now_ms: i64) -> Self {
+        Self { voided, rolls_to: Rolls::to(now_ms), ..Self::default() }
+    }
+
+    /// A board's rolling windows have got so far.
+    #[must_use]
+    pub fn rolled(mut self, board: BoardNo, rolls: Rolls) -> Self {
+        self.rolls.insert(board, rolls);
+        self
+    }
+
+    /// Leaves out what does not fit into windows that are still being filled: recovery must not fail for them.
+    #[must_use]
+    pub fn skipping_unfit(self) -> Self {
+        Self { skips_unfit: true, ..self }
+    }
+
+    /// Only some windows of each board.
+    #[must_use]
+    pub fn only(self, windows: impl IntoIterator<Item = Window>) -> Self {
+        Self { windows: windows.into_iter().collect(), ..self }
+    }
+
+    /// Leaves out the periods of some windows that start before an instant: they are sealed.
+    #[must_use]
+    pub fn skipping_before(
+        self,
+        windows: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
+    ) -> Self {
+        Self { skips_before_ms: windows.into_iter().collect(), ..self }
+    }
+
+    /// What a member has in `all` before the events that are folded: what came before them is known by what it adds up to.
+    pub fn begin_with(&mut self, board: &Board, member: &MemberId, segment: &str, state: State) {
+        let id = StandingsId::all_time(board, segment.to_owned());
+        self.standings.entry(id.clone()).or_insert_with(|| (board.clone(), Period::all()));
+        let states = self.states.entry((board.no, member.clone())).or_default();
+        states.insert(id, state);
+    }
+
+    /// Folds one event. Events of a member come in the order of their partition's history.
+    ///
+    /// # Errors
+    /// `Invalid` where an event's time is in no period; an accepted one's always is.
+    pub fn apply(&mut self, board: &Board, place: EventPlace, event: &Event) -> Result<()> {
+        if self.voided.contains(&place) {
+            return Ok(());
+        }
+        let (score, at_ms) = match event.kind {
+            EventKind::Score { score, at_ms, .. } => (score, at_ms),
+            EventKind::Removal => {
+                self.states.remove(&(board.no, event.member.clone()));
+                return Ok(());
+            }
+            EventKind::Void { .. } => return Ok(()),
+        };
+        let states = self.states.entry((board.no, event.member.clone())).or_default();
+        let rolls = self.rolls.get(&board.no).unwrap_or(&self.rolls_to);
+        for (id, period) in self.periods.standings(board, &event.segments, at_ms, rolls)? {
+            if !self.windows.is_empty() && !self.windows.contains(&id.window) {
+                continue;
+            }
+            let skipped_ms = self.skips_before_ms.get(&(board.no, id.window));
+            if skipped_ms.is_some_and(|&before_ms| period.present_from_ms < before_ms) {
+                continue;
+            }
+            let event = board.rules.first(id.window, score, at_ms);
+            let state = (board.rules).fold(id.window, states.get(&id).copied(), event);
+            if let Some(known) = states.get_mut(&id) {
+                *known = state;
+                continue;
+            }
+            self.standings.entry(id.clone()).or_insert_with(|| (board.clone(), period));
+            states.insert(id, state);
+        }
+        Ok(())
+    }
+
+    /// The states of one window, with their segments: of one member's history in `all`, one a segment.
+    #[must_use]
+    pub fn into_states(self, window: Window) -> Vec<(String, State)> {
+        let states = self.states.into_values().flatten();
+        states
+            .filter(|(id, _)| id.window == window)
+            .map(|(id, state)| (id.segment, state))
+            .collect()
+    }
+
+    /// What a member has in a standings; `None` where it is not there.
+    #[must_use]
+    pub fn state_of(&self, id: &StandingsId, member: &MemberId) -> Option<State> {
+        let states = self.states.get(&(id.board, member.clone()))?;
+        states.get(id).copied()
+    }
+
+    /// What a member has on a board, standings by standings.
+    pub fn states_of_member(
+        &self,
+        board: BoardNo,
+        member: &MemberId,
+    ) -> impl Iterator<Item = (&StandingsId, &Period, State)> {
+        let states = self.states.get(&(board, member.clone()));
+        let states = states.into_iter().flatten();
+        states.map(|(id, state)| (id, &self.standings[id].1, *state))
+    }
+
+    /// The key that a member has in a standings; `None` where it is not there.
+    ///
+    /// # Errors
+    /// `OutOfRange` where the state has no key: no accepted history has such a one.
+    pub fn key_of(&self, id: &StandingsId, member: &MemberId) -> Result<Option<RankKey>> {
+        let states = self.states.get(&(id.board, member.clone()));
+        let Some(state) = states.and_then(|states| states.get(id)) else {
+            return Ok(None);
+        };
+        let (board, period) = &self.standings[id];
+        board.rules.key(id.window, period, *state).map(Some)
+    }
+
+    /// Every standings that has entries, with what sets them, by member.
+    ///
+    /// # Errors
+    /// `OutOfRange` where a state has no key: no accepted history has such a one.
+    pub fn changes(&self) -> Result<Vec<StandingsChange>> {
+        let starts: HashMap<StandingsId, i64> = self
+            .standings
+            .iter()
+            .map(|(id, (_, period))| (id.clone(), period.present_from_ms))
+            .collect();
+        let change = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| StandingsChange {
+            present_from_ms: starts[&id],
+            id,
+            entries: entries.into_iter().map(|(member, key)| (member, Some(key))).collect(),
+        };
+        Ok(self.entries()?.into_iter().map(change).collect())
+    }
+
+    /// The entries of every standings that has some, by member.
+    ///
+    /// # Errors
+    /// `OutOfRange` where a state has no key: no accepted history has such a one.
+    pub fn entries(&self) -> Result<BTreeMap<StandingsId, Vec<(MemberId, RankKey)>>> {
+        let mut entries: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
+        for ((_, member), states) in &self.states {
+            for (id, state) in states {
+                let (board, period) = &self.standings[id];
+                let key = match board.rules.key(id.window, period, *state) {
+                    // Nobody checks what comes late for a period that is being sealed.
+                    Err(_)
+                        if period.present_from_ms < board.sealed(id.window).sealing_before_ms =>
+                    {
+                        board.rules.nearest_key(id.window, period, *state)
+                    }
+                    Err(_) if self.skips_unfit && !board.is_whole(id.window) => continue,
+                    key => key?,
+                };
+                let members = entries.entry(id.clone()).or_default();
+                members.push((member.clone(), key));
+            }
+        }
+        for members in entries.values_mut() {
+            members.sort_unstable();
+        }
+        Ok(entries)
+    }
+}

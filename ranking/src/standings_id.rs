@@ -1,0 +1,73 @@
+//! The names of standings, and how a name stands between colons.
+
+use std::fmt;
+
+use crate::board::Board;
+use crate::id::BoardNo;
+use crate::window::{Period, Window};
+
+/// One standings: all entries of a board, segment, window and period. Its shards share this name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StandingsId {
+    /// The board.
+    pub board: BoardNo,
+    /// The generation in which the board got this window.
+    pub generation: u32,
+    /// A member attribute such as `region:eu`; empty for everyone.
+    pub segment: String,
+    /// The window.
+    pub window: Window,
+    /// The period's label.
+    pub period: String,
+}
+
+impl StandingsId {
+    /// The standings of a board's segment in a window's period.
+    #[must_use]
+    pub fn of(board: &Board, segment: &str, window: Window, period: &Period) -> Self {
+        Self {
+            board: board.no,
+            generation: board.generation_of(window),
+            segment: segment.to_owned(),
+            window,
+            period: period.label.clone(),
+        }
+    }
+
+    /// What it has in common with the same window's standings of other periods: `1:region%3Aeu:7d`. The board is not in it.
+    #[must_use]
+    pub fn series(&self) -> String {
+        let (generation, segment) = (self.generation, escape(&self.segment));
+        format!("{generation}:{segment}:{}", escape(&self.window.to_string()))
+    }
+
+    /// The all-time standings of a board's segment.
+    #[must_use]
+    pub fn all_time(board: &Board, segment: String) -> Self {
+        Self {
+            board: board.no,
+            generation: board.generation_of(Window::All),
+            segment,
+            window: Window::All,
+            period: Period::all().label,
+        }
+    }
+}
+
+impl fmt::Display for StandingsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}:{}", self.board, self.series(), escape(&self.period))
+    }
+}
+
+/// Writes `:` and `%` as `%3A` and `%25`, so that a part can stand between colons.
+#[must_use]
+pub fn escape(part: &str) -> String {
+    part.replace('%', "%25").replace(':', "%3A")
+}
+
+/// The inverse of [`escape`].
+#[must_use]
+pub fn unescape(part: &str) -> String {
+    part.replace("%3A", ":").replace("%25", "%")
+}

@@ -1,0 +1,218 @@
+//! Every Redis key of Laurel, made here and nowhere else.
+//!
+//! ```text
+//! laurel:{3}:head                         the partition's last commit: "<seq> <commit id> <layout of these keys> <run id>"
+//! laurel:{3}:log                          stream of commits on their way to SQL; entry ids <seq>-0
+//! laurel:{3}:seen:<bucket>                hash: event ids accepted in one dedup span → what they were
+//! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "held 7" for one to come, or "deleted";
+//!                                               12.1:daily → how far it is sealed; 12:layout → the generation of its number of shards, where it is not 1
+//! laurel:{3}:periods:12.1:region%3Aeu:daily   sorted set: label of a period that had an entry → its start in Unix ms
+//! laurel:{3}:rolls:12                     hash: series of a rolling window, as 1:region%3Aeu:7d → how far it has got: "<start in Unix ms> ready"
+//! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
+//! laurel:{3}:nowhere                      never exists
+//! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
+//!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
+//!            │ │  │ │         └ window
+//!            │ │  │ └ segment, empty for everyone
+//!            │ │  └ generation in which the board got the window
+//!            │ └ board number
+//!            └ partition, the hash tag: all keys of a partition are on one node
+//! laurel:{3}:stage:<id>                   there while all that was staged under that id is; expires before it
+//! laurel:{3}:stage:<id>:…                 a standings being made anew, under its later name; expires
+//! ```
+//! `laurel` is the prefix. `:` and `%` inside a part are written `%3A` and `%25`.
+
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, Partition};
+use crate::standings_id::{StandingsId, unescape};
+use crate::window::Window;
+
+/// Makes the keys under one prefix.
+#[derive(Debug, Clone)]
+pub struct KeySpace {
+    prefix: String,
+}
+
+impl KeySpace {
+    /// Checks the prefix.
+    ///
+    /// # Errors
+    /// `Invalid` unless it has 1 to 64 characters from `A-Z a-z 0-9 _ - . :`; braces would move the hash tag.
+    pub fn new(prefix: &str) -> Result<Self> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+        if (1..=64).contains(&prefix.len()) && prefix.chars().all(plain) {
+            return Ok(Self { prefix: prefix.to_owned() });
+        }
+        Err(Error::invalid("a key prefix has 1 to 64 characters from A-Z, a-z, 0-9, _, -, . and :"))
+    }
+
+    /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
+    #[must_use]
+    pub fn head(&self, partition: Partition) -> String {
+        self.of(partition, "head")
+    }
+
+    /// Stream: commits that SQL does not have yet.
+    #[must_use]
+    pub fn log(&self, partition: Partition) -> String {
+        self.of(partition, "log")
+    }
+
+    /// Hash: the event ids accepted in one dedup span.
+    #[must_use]
+    pub fn seen(&self, partition: Partition, bucket: i64) -> String {
+        self.of(partition, format_args!("seen:{bucket}"))
+    }
+
+    /// Hash: what became of boards, by number, and how far their windows are sealed; see [`BoardMark`](crate::board::mark::BoardMark)
+    /// and [`SealMark`](crate::seal::SealMark).
+    #[must_use]
+    pub fn board_marks(&self, partition: Partition) -> String {
+        self.of(partition, "gen")
+    }
+
+    /// Sorted set: the periods of a standings' board, segment and window that had an entry in this partition, by start.
+    #[must_use]
+    pub fn periods(&self, partition: Partition, id: &StandingsId) -> String {
+        self.of(partition, format_args!("periods:{}.{}", id.board, id.series()))
+    }
+
+    /// Hash: how far each series of a board's rolling windows has got; see [`RollMark`](crate::roll::RollMark).
+    #[must_use]
+    pub fn rolls(&self, partition: Partition, board: BoardNo) -> String {
+        self.of(partition, format_args!("rolls:{board}"))
+    }
+
+    /// The pattern of the keys of a partition's marks of rolling windows.
+    #[must_use]
+    pub fn rolls_pattern(&self, partition: Partition) -> String {
+        self.of(partition, "rolls:*")
+    }
+
+    /// The pattern of the keys of a partition's lists of periods, of all boards or one.
+    #[must_use]
+    pub fn periods_pattern(&self, partition: Partition, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        self.of(partition, format_args!("periods:{board}*"))
+    }
+
+    /// String: the token of whoever recovers the partition.
+    #[must_use]
+    pub fn recovery(&self, partition: Partition) -> String {
+        self.of(partition, "recovery")
+    }
+
+    /// A key that never exists. A cluster refuses a command that names it beside one that exists while their slot moves: they might be on two servers.
+    #[must_use]
+    pub fn nowhere(&self, partition: Partition) -> String {
+        self.of(partition, "nowhere")
+    }
+
+    /// Sorted set: one shard of a standings.
+    #[must_use]
+    pub fn standings(&self, partition: Partition, id: &StandingsId) -> String {
+        self.of(partition, format_args!("z:{id}"))
+    }
+
+    /// Sorted set: a standings that is being made anew, until it is renamed to its own key.
+    #[must_use]
+    pub fn stage(&self, partition: Partition, stage: &str, id: &StandingsId) -> String {
+        self.of(partition, format_args!("stage:{stage}:{id}"))
+    }
+
+    /// String: there while all that was staged under an id is.
+    #[must_use]
+    pub fn stage_mark(&self, partition: Partition, stage: &str) -> String {
+        self.of(partition, format_args!("stage:{stage}"))
+    }
+
+    /// The pattern of all keys of a partition's standings, or of one board's.
+    #[must_use]
+    pub fn standings_pattern(&self, partition: Partition, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        self.of(partition, format_args!("z:{board}*"))
+    }
+
+    /// The pattern of the keys of standings in every partition, of all boards or one.
+    #[must_use]
+    pub fn any_standings_pattern(&self, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        format!("{}:{{*}}:z:{board}*", self.prefix)
+    }
+
+    /// The pattern of the keys of a board's lists of periods in every partition.
+    #[must_use]
+    pub fn any_periods_pattern(&self, board: BoardNo) -> String {
+        format!("{}:{{*}}:periods:{board}.*", self.prefix)
+    }
+
+    /// The partition that a key of ours lies in.
+    #[must_use]
+    pub fn partition_of(&self, key: &str) -> Option<Partition> {
+        let (partition, _) = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?.split_once('}')?;
+        partition.parse().ok().map(Partition)
+    }
+
+    /// The pattern of all keys of a partition's seen event ids.
+    #[must_use]
+    pub fn seen_pattern(&self, partition: Partition) -> String {
+        self.of(partition, "seen:*")
+    }
+
+    /// The standings that a key names; `None` for a key that nothing here writes.
+    #[must_use]
+    pub fn parse_standings(&self, partition: Partition, key: &str) -> Option<StandingsId> {
+        let rest = key.strip_prefix(&self.of(partition, "z:"))?;
+        let mut parts = rest.split(':');
+        let (board, generation) = parts.next()?.split_once('.')?;
+        let id = StandingsId {
+            board: BoardNo(board.parse().ok()?),
+            generation: generation.parse().ok()?,
+            segment: unescape(parts.next()?),
+            window: unescape(parts.next()?).parse().ok()?,
+            period: unescape(parts.next()?),
+        };
+        (parts.next().is_none() && self.standings(partition, &id) == key).then_some(id)
+    }
+
+    /// The window of a standings or of a list of periods, and the generation it came in; `None` for a key that nothing here writes.
+    #[must_use]
+    pub fn window_of(&self, partition: Partition, key: &str) -> Option<(Window, u32)> {
+        if let Some(id) = self.parse_standings(partition, key) {
+            return Some((id.window, id.generation));
+        }
+        let mut parts = key.strip_prefix(&self.of(partition, "periods:"))?.split(':');
+        let (_, generation) = parts.next()?.split_once('.')?;
+        Some((unescape(parts.nth(1)?).parse().ok()?, generation.parse().ok()?))
+    }
+
+    fn of(&self, partition: Partition, what: impl std::fmt::Display) -> String {
+        format!("{}:{{{partition}}}:{what}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_prefix_with_braces_is_refused() {
+        for bad in ["", "a{b}", "a b", "*", &"x".repeat(65)] {
+            assert!(KeySpace::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_standings_key_names_its_standings(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&["all", "hourly", "7d", "3mo", "decay:7d"][..])) {
+            let keys = KeySpace::new("laurel").unwrap();
+            let window = window.parse().unwrap();
+            let id = StandingsId { board: BoardNo(no), generation, segment, window, period };
+            let key = keys.standings(Partition(3), &id);
+            prop_assert_eq!(keys.parse_standings(Partition(3), &key), Some(id.clone()));
+            prop_assert_eq!(keys.window_of(Partition(3), &keys.periods(Partition(3), &id)), Some((window, generation)));
+            prop_assert_eq!(keys.parse_standings(Partition(4), &key), None);
+        }
+    }
+}

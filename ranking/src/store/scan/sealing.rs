@@ -1,0 +1,82 @@
+//! What a seal needs of Redis: the entries that nobody writes to any more, page by page, and the lists of their periods.
+
+use crate::commit::Head;
+use crate::error::{Error, Result};
+use crate::id::{MemberId, Partition};
+use crate::rank_key::RankKey;
+use crate::seal::{SealMark, SealName};
+use crate::standings_id::StandingsId;
+use crate::store::read::Placed;
+use crate::store::{Store, decode};
+
+/// A page of one shard of a standings, at one moment.
+#[derive(Debug)]
+pub struct FinalPage {
+    /// The partition's head.
+    pub head: Head,
+    /// How far the window is sealed.
+    pub mark: SealMark,
+    /// The entries; one that is none of ours is left out.
+    pub entries: Vec<Placed>,
+    /// How many were read: less than were asked for at the end.
+    pub count: usize,
+    /// How many the shard has.
+    pub size: u64,
+}
+
+impl Store {
+    /// The entries of one shard of a standings from an index on, in order, with the seal mark of its window. One round trip: `GET`, `HGET`,
+    /// `ZCARD`, `ZRANGE` in a transaction.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`; `Invalid` where the window is never sealed.
+    pub async fn final_page(
+        &self,
+        partition: Partition,
+        id: &StandingsId,
+        start: usize,
+        count: usize,
+    ) -> Result<FinalPage> {
+        let name = SealName::of(id)
+            .ok_or_else(|| Error::invalid(format!("the window {} is never sealed", id.window)))?;
+        let key = self.keys().standings(partition, id);
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("GET").arg(self.keys().head(partition));
+        pipe.cmd("HGET").arg(self.keys().board_marks(partition)).arg(name.field());
+        pipe.cmd("ZCARD").arg(&key);
+        pipe.cmd("ZRANGE").arg(&key).arg(start).arg(start + count - 1).arg("WITHSCORES");
+        let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
+        let mut answers = answers.into_iter();
+        let head: Option<String> = decode(answers.next())?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let mark: Option<String> = decode(answers.next())?;
+        let size = decode(answers.next())?;
+        let raw: Vec<(Vec<u8>, f64)> = decode(answers.next())?;
+        let count = raw.len();
+        let entry = |(member, double): (Vec<u8>, f64)| {
+            let member = String::from_utf8(member).ok()?;
+            let member = MemberId::new(&member).ok()?;
+            let key = RankKey::from_f64(double).ok()?;
+            Some(Placed { key, member })
+        };
+        Ok(FinalPage {
+            head,
+            mark: SealMark::parse(mark.as_deref())?,
+            entries: raw.into_iter().filter_map(entry).collect(),
+            count,
+            size,
+        })
+    }
+
+    /// The labels of a list's periods that start before an instant. One round trip: `ZRANGE` by score.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn listed_before(&self, list: &str, before_ms: i64) -> Result<Vec<String>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("ZRANGE").arg(list).arg("-inf").arg(format!("({before_ms}")).arg("BYSCORE");
+        let ((labels,), _): ((Vec<String>,), _) = self.read(&pipe).await?;
+        Ok(labels)
+    }
+}

@@ -1,0 +1,314 @@
+//! The servers, and which of them has which partition. A single server is a cluster of one.
+//!
+//! All keys of a partition have its number as their hash tag, so a partition lies in one slot, and each slot with one master. Who that is
+//! is asked once, and again where a server says that it is another one, or does not answer. What is known here may be old: the servers
+//! themselves refuse what is not theirs.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use redis::{ConnectionAddr, ConnectionInfo, Pipeline, Value};
+
+use super::node::{Greeting, Link, Node};
+use crate::error::{Error, Result};
+use crate::id::Partition;
+use crate::shard::Partitions;
+use crate::store::key::KeySpace;
+use crate::store::{decode, what_it_means};
+
+/// What a Redis URL may look like.
+const ACCEPTED: &str =
+    "redis://host:port, redis+unix:///path or redis://host:port,host:port?cluster=true is";
+
+/// The servers of one Redis, by one address or several.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    greeting: Greeting,
+    /// Asks whether the cluster is well, for the slots and their servers, then for the slot of each partition.
+    question: Pipeline,
+    /// The servers that the URL names.
+    seeds: Vec<Arc<Node>>,
+    /// Every server met so far, by its address.
+    met: Mutex<HashMap<String, Arc<Node>>>,
+    map: RwLock<Arc<Map>>,
+    /// Held by whoever asks for a new map.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// Which server has which partition, as far as it is known.
+#[derive(Debug)]
+pub(crate) struct Map {
+    /// The servers that have slots, each once. There is one, unless the map is doubted from the start.
+    pub(crate) nodes: Vec<Arc<Node>>,
+    /// The place in `nodes` of each partition; `None` where no server has it.
+    places: Vec<Option<usize>>,
+    /// Whether something did not go as it says.
+    is_doubted: AtomicBool,
+}
+
+impl Map {
+    fn new(nodes: Vec<Arc<Node>>, places: Vec<Option<usize>>) -> Self {
+        Self { nodes, places, is_doubted: AtomicBool::new(false) }
+    }
+
+    /// The server that has a partition; any for one that nobody has, as it says so itself.
+    pub(crate) fn node(&self, partition: Option<Partition>) -> &Arc<Node> {
+        let place = partition.and_then(|partition| *self.places.get(usize::from(partition.0))?);
+        &self.nodes[place.unwrap_or(0)]
+    }
+
+    /// The partitions, by the servers that have them.
+    pub(crate) fn by_server(&self) -> Vec<Vec<Partition>> {
+        let mut groups = vec![vec![]; self.nodes.len()];
+        for (partition, place) in (0..).map(Partition).zip(&self.places) {
+            groups[place.unwrap_or(0)].push(partition);
+        }
+        groups.retain(|group| !group.is_empty());
+        groups
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        url: &str,
+        keys: &KeySpace,
+        partitions: Partitions,
+        greeting: impl FnOnce(bool) -> Greeting,
+    ) -> Result<Self> {
+        let (seeds, is_cluster) = servers_of(url)?;
+        let mut question = redis::pipe();
+        question.cmd("CLUSTER").arg("INFO");
+        question.cmd("CLUSTER").arg("SLOTS");
+        for partition in partitions.each() {
+            let command = question.cmd("CLUSTER").arg("KEYSLOT");
+            command.arg(keys.head(partition));
+        }
+        let map = if is_cluster {
+            Map::new(vec![], vec![])
+        } else {
+            let count = usize::from(partitions.count());
+            Map::new(seeds.clone(), vec![Some(0); count])
+        };
+        map.is_doubted.store(is_cluster, Ordering::Relaxed);
+        let met = seeds.iter().map(|node| (node.address.clone(), node.clone()));
+        Ok(Self {
+            met: Mutex::new(met.collect()),
+            greeting: greeting(is_cluster),
+            question,
+            seeds,
+            map: RwLock::new(Arc::new(map)),
+            asking: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The present map. One round trip where there is none, or the last one was doubted; else none.
+    pub(crate) async fn map(&self) -> Result<Arc<Map>> {
+        let map = self.known();
+        if !map.is_doubted.load(Ordering::Relaxed) {
+            return Ok(map);
+        }
+        self.ask_again(&map, None).await
+    }
+
+    /// A connection to a server. Where there is none to be had, the map is doubted.
+    pub(crate) async fn link(&self, map: &Map, node: &Node) -> Result<Link> {
+        let link = node.link(&self.greeting).await;
+        if link.is_err() {
+            self.doubt(map);
+        }
+        link
+    }
+
+    /// Lets the next one who needs it ask for the map again. A single server is where it is.
+    pub(crate) fn doubt(&self, map: &Map) {
+        map.is_doubted.store(self.greeting.is_cluster, Ordering::Relaxed);
+    }
+
+    /// A newer map than this one; `first` is asked before all others.
+    pub(crate) async fn ask_again(
+        &self,
+        old: &Arc<Map>,
+        first: Option<&Arc<Node>>,
+    ) -> Result<Arc<Map>> {
+        let _asking = self.asking.lock().await;
+        let known = self.known();
+        if !Arc::ptr_eq(&known, old) {
+            return Ok(known);
+        }
+        let mut nodes: Vec<&Arc<Node>> = known.nodes.iter().chain(&self.seeds).collect();
+        // Who is away may take long to be found so.
+        nodes.sort_by_key(|node| !node.is_linked());
+        let mut last = None;
+        for node in first.into_iter().chain(nodes) {
+            match self.ask(node).await {
+                Ok(map) => {
+                    let map = Arc::new(map);
+                    *self.map.write().unwrap_or_else(PoisonError::into_inner) = map.clone();
+                    return Ok(map);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        let reason = last.map_or_else(String::new, |error| error.to_string());
+        Err(Error::Unavailable(format!(
+            "no server of the cluster says which has which slot: {reason}"
+        )))
+    }
+
+    /// The server at an address that a server named: `host:port`, or `:port` where the host is its own.
+    pub(crate) fn named(&self, by: &Node, address: &str) -> Result<Arc<Node>> {
+        let strange =
+            || Error::corrupt(format!("a server of the cluster is said to be at {address:?}"));
+        let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
+        let port = port.parse().map_err(|_| strange())?;
+        self.at(by, host, port)
+    }
+
+    fn at(&self, by: &Node, host: &str, port: u16) -> Result<Arc<Node>> {
+        let host = match (host, by.info().addr()) {
+            ("" | "?", ConnectionAddr::Tcp(own, _) | ConnectionAddr::TcpTls { host: own, .. }) => {
+                own
+            }
+            (host, _) => host.trim_matches(['[', ']']),
+        };
+        let host = host.to_owned();
+        let addr = match by.info().addr().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let info = by.info().clone().set_addr(addr);
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = Node::new(info).map_err(|error| what_it_means(&error))?;
+        Ok(met.entry(node.address.clone()).or_insert_with(|| Arc::new(node)).clone())
+    }
+
+    fn known(&self) -> Arc<Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks a server for the map. One round trip: `CLUSTER INFO`, `CLUSTER SLOTS` and a `CLUSTER KEYSLOT` a partition.
+    async fn ask(&self, node: &Arc<Node>) -> Result<Map> {
+        let mut link = node.link(&self.greeting).await?;
+        let answers = link.query::<Vec<Value>>(&self.question).await;
+        if answers.is_err() {
+            node.unlink(&link).await;
+        }
+        let mut answers = answers.map_err(|error| what_it_means(&error))?.into_iter();
+        let info: String = decode(answers.next())?;
+        // One that the others have left behind thinks so, and that it has still what it had.
+        if info.contains("cluster_state:fail") {
+            let address = &node.address;
+            return Err(Error::Unavailable(format!("{address} says that the cluster is down")));
+        }
+        let ranges: Vec<Vec<Value>> = decode(answers.next())?;
+        let mut nodes: Vec<Arc<Node>> = vec![];
+        let mut owners: Vec<(u16, u16, usize)> = vec![];
+        for range in ranges {
+            let mut range = range.into_iter();
+            let (first, last) = (decode(range.next())?, decode(range.next())?);
+            let mut master = decode::<Vec<Value>>(range.next())?.into_iter();
+            let host: Option<String> = decode(master.next())?;
+            let master = self.at(node, host.as_deref().unwrap_or(""), decode(master.next())?)?;
+            let place = nodes.iter().position(|node| Arc::ptr_eq(node, &master));
+            owners.push((first, last, place.unwrap_or(nodes.len())));
+            if place.is_none() {
+                nodes.push(master);
+            }
+        }
+        if nodes.is_empty() {
+            return Err(Error::Unavailable(format!("{} knows of no slots", node.address)));
+        }
+        let mut places = vec![];
+        for slot in answers {
+            let slot: u16 = decode(Some(slot))?;
+            let owner = owners.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+            places.push(owner.map(|(_, _, place)| *place));
+        }
+        Ok(Map::new(nodes, places))
+    }
+}
+
+/// The servers that a URL names, and whether they are a cluster's.
+fn servers_of(url: &str) -> Result<(Vec<Arc<Node>>, bool)> {
+    let refused =
+        |why: &str| Error::invalid(format!("the Redis URL is not accepted ({why}); {ACCEPTED}"));
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let (ours, others): (Vec<&str>, Vec<&str>) =
+        query.split('&').partition(|pair| pair.starts_with("cluster="));
+    let is_cluster = match ours[..] {
+        [] => false,
+        ["cluster=true"] => true,
+        _ => return Err(refused("of a cluster it says cluster=true, else nothing")),
+    };
+    let query = match others.join("&") {
+        query if query.is_empty() => query,
+        query => format!("?{query}"),
+    };
+    let (scheme, place) = place.split_once("://").ok_or_else(|| refused("it has no kind"))?;
+    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+    let (login, hosts) = match authority.rfind('@') {
+        Some(at) => authority.split_at(at + 1),
+        None => ("", authority),
+    };
+    let mut nodes = vec![];
+    for host in hosts.split(',') {
+        let client = redis::Client::open(format!("{scheme}://{login}{host}{path}{query}"))
+            .map_err(|error| refused(&error.to_string()))?;
+        let info: ConnectionInfo = client.get_connection_info().clone();
+        if is_cluster && matches!(info.addr(), ConnectionAddr::Unix(_)) {
+            return Err(refused("a cluster is not behind a Unix socket"));
+        }
+        nodes.push(Arc::new(Node::new(info).map_err(|error| refused(&error.to_string()))?));
+    }
+    if nodes.len() > 1 && !is_cluster {
+        return Err(refused("several servers are a cluster's"));
+    }
+    Ok((nodes, is_cluster))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_one_server_or_those_of_a_cluster() {
+        let addresses = |url: &str| {
+            let (nodes, is_cluster) = servers_of(url).unwrap();
+            let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+            (addresses.join(" "), is_cluster)
+        };
+        let cases = [
+            ("redis://a:1", ("a:1", false)),
+            ("redis://a?protocol=resp3", ("a:6379", false)),
+            ("redis+unix:///run/a,b.sock", ("/run/a,b.sock", false)),
+            ("redis://a:1?cluster=true", ("a:1", true)),
+            ("redis://a,b,c/?cluster=true", ("a:6379 b:6379 c:6379", true)),
+            (
+                "redis://me:p@ss@a:1,b:2,[::1]:3/0?protocol=resp3&cluster=true",
+                ("a:1 b:2 ::1:3", true),
+            ),
+        ];
+        for (url, (expected, is_cluster)) in cases {
+            assert_eq!(addresses(url), (expected.to_owned(), is_cluster), "{url}");
+        }
+    }
+
+    #[test]
+    fn another_url_is_refused_with_what_would_be_accepted() {
+        for url in [
+            "",
+            "a:1",
+            "http://a:1",
+            "redis://a:1,b:2",
+            "redis://a:1?cluster=false",
+            "redis://a:1?cluster=true&cluster=true",
+            "redis+unix:///run/a.sock?cluster=true",
+        ] {
+            let refused = servers_of(url).unwrap_err();
+            assert!(refused.to_string().ends_with(ACCEPTED), "{url}: {refused}");
+        }
+    }
+}

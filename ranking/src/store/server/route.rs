@@ -1,0 +1,324 @@
+//! Every command to the server that has its partition, and on to another one where that one says so.
+//!
+//! A server answers `MOVED` for a partition that it does not have, and `ASK` for a key that has left already while the partition's slot moves.
+//! Neither did anything, so such a command can be sent on, a write too.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, ServerError, Value};
+
+use super::cluster::Map;
+use super::node::{Link, Node};
+use crate::error::{Error, Result};
+use crate::id::Partition;
+use crate::store::{Failed, Store, has_code, what_it_means};
+
+/// How often a command is sent on before it is given up.
+const SENT_ON_MAX: usize = 5;
+
+/// What servers answered to a pipeline, in its order.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) values: Vec<Value>,
+    runs: Vec<Arc<str>>,
+    /// Whose run answered each command; empty where all were answered by the first.
+    by: Vec<usize>,
+}
+
+/// Where a command is sent.
+#[derive(Debug, Clone)]
+enum Place {
+    /// To the server that has its partition, as far as the map says.
+    Mapped,
+    /// To the one that another server named.
+    Moved(Arc<Node>),
+    /// To the one that gets the partition's keys one by one, and has to be told that it was named.
+    Asked(Arc<Node>),
+}
+
+/// The commands of a pipeline that go to one server.
+struct Part {
+    map: Arc<Map>,
+    node: Arc<Node>,
+    link: Link,
+    is_asked: bool,
+    /// Which; `None` where it is all of them.
+    commands: Option<Vec<usize>>,
+}
+
+impl Answers {
+    /// The run of the server that answered a command.
+    pub(crate) fn run_id(&self, command: usize) -> &Arc<str> {
+        &self.runs[self.by.get(command).copied().unwrap_or(0)]
+    }
+
+    fn put(&mut self, count: usize, part: &Part, values: Vec<Value>) {
+        self.runs.push(part.link.run_id.clone());
+        let Some(commands) = &part.commands else {
+            self.values = values;
+            return;
+        };
+        self.values.resize(count, Value::Nil);
+        self.by.resize(count, 0);
+        for (&command, value) in commands.iter().zip(values) {
+            self.values[command] = value;
+            self.by[command] = self.runs.len() - 1;
+        }
+    }
+}
+
+impl Store {
+    /// Sends a pipeline of reads of one partition; says by which run it was answered. As [`Self::read_many`].
+    pub(crate) async fn read<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<(T, Arc<str>)> {
+        let answers = self.read_many(pipe).await?;
+        let run_id = answers.run_id(0).clone();
+        let value = crate::store::decode(Some(Value::Array(answers.values)))?;
+        Ok((value, run_id))
+    }
+
+    /// Sends a pipeline of reads, to all servers concerned at once; a transaction whole to one. Once more where a connection was lost or the scripts were.
+    pub(crate) async fn read_many(&self, pipe: &Pipeline) -> Result<Answers> {
+        let (mut answers, mut is_second) = (Answers::default(), false);
+        let mut parts = self.parts(pipe, None).await?;
+        for _ in 0..=SENT_ON_MAX {
+            let sent = join_all(parts.iter_mut().map(|part| self.send(part, pipe))).await;
+            let (mut again, mut lost) = (vec![], false);
+            for (part, sent) in parts.iter().zip(sent) {
+                let error = match sent {
+                    Ok(values) => {
+                        answers.put(pipe.len(), part, values);
+                        continue;
+                    }
+                    Err(error) => error,
+                };
+                if error.is_io_error() || has_code(&error, &["NOSCRIPT"]) {
+                    lost = true;
+                    if is_second {
+                        return Err(what_it_means(&error));
+                    }
+                    let commands = part.commands(pipe).into_iter();
+                    again.extend(commands.map(|command| (command, Place::Mapped)));
+                } else {
+                    again.extend(self.sent_on(part, pipe, &error).await?);
+                }
+            }
+            if again.is_empty() {
+                return Ok(answers);
+            }
+            is_second |= lost;
+            parts = self.parts(pipe, Some(again)).await?;
+        }
+        Err(sent_around())
+    }
+
+    /// Sends a command that writes to one partition; again only where the server certainly did not do it.
+    pub(crate) async fn write_once<T: FromRedisValue>(
+        &self,
+        command: Cmd,
+    ) -> std::result::Result<T, Failed> {
+        let mut pipe = redis::pipe();
+        pipe.add_command(command);
+        let mut places = None;
+        let mut forgot = false;
+        for _ in 0..=SENT_ON_MAX {
+            let parts = self.parts(&pipe, places.take()).await;
+            let mut part = parts.map_err(Failed::Refused)?.swap_remove(0);
+            let error = match self.send(&mut part, &pipe).await {
+                Ok(mut values) => {
+                    return crate::store::decode(values.pop()).map_err(Failed::Lost);
+                }
+                Err(error) => error,
+            };
+            if has_code(&error, &["NOSCRIPT"]) && !std::mem::replace(&mut forgot, true) {
+                continue;
+            }
+            // An error that the server answered with comes before its script's first write.
+            if error.clone().into_server_errors().is_none() {
+                return Err(Failed::Lost(what_it_means(&error)));
+            }
+            let again = self.sent_on(&part, &pipe, &error).await;
+            places = Some(again.map_err(Failed::Refused)?);
+        }
+        Err(Failed::Refused(sent_around()))
+    }
+
+    /// Groups commands by the servers they go to; by default all of the pipeline's, by the map.
+    async fn parts(
+        &self,
+        pipe: &Pipeline,
+        places: Option<Vec<(usize, Place)>>,
+    ) -> Result<Vec<Part>> {
+        let map = self.inner.cluster.map().await?;
+        if let (None, [node]) = (&places, &map.nodes[..]) {
+            return Ok(vec![self.part(&map, node.clone(), false, None).await?]);
+        }
+        let count = if is_one(pipe) { 1 } else { pipe.len() };
+        let mapped = |command| (command, Place::Mapped);
+        let places = places.unwrap_or_else(|| (0..count).map(mapped).collect());
+        let commands: Vec<&Cmd> = pipe.cmd_iter().collect();
+        let mut groups: Vec<(Arc<Node>, bool, Vec<usize>)> = vec![];
+        for (command, place) in places {
+            let (node, is_asked) = match place {
+                Place::Mapped => {
+                    let mut keyed = commands[command..].iter();
+                    let partition = keyed.find_map(|command| self.partition_of(command));
+                    (map.node(partition).clone(), false)
+                }
+                Place::Moved(node) => (node, false),
+                Place::Asked(node) => (node, true),
+            };
+            let mut same = groups.iter_mut().filter(|group| group.1 == is_asked);
+            match same.find(|group| Arc::ptr_eq(&group.0, &node)) {
+                Some((_, _, commands)) => commands.push(command),
+                None => groups.push((node, is_asked, vec![command])),
+            }
+        }
+        let mut parts = vec![];
+        for (node, is_asked, commands) in groups {
+            let commands = (commands.len() < count).then_some(commands);
+            parts.push(self.part(&map, node, is_asked, commands).await?);
+        }
+        Ok(parts)
+    }
+
+    async fn part(
+        &self,
+        map: &Arc<Map>,
+        node: Arc<Node>,
+        is_asked: bool,
+        commands: Option<Vec<usize>>,
+    ) -> Result<Part> {
+        let link = self.inner.cluster.link(map, &node).await?;
+        let map = map.clone();
+        Ok(Part { map, node, link, is_asked, commands })
+    }
+
+    /// The partition of the first key in a command.
+    fn partition_of(&self, command: &Cmd) -> Option<Partition> {
+        command.args_iter().find_map(|arg| match arg {
+            Arg::Simple(bytes) => self.keys().partition_of(std::str::from_utf8(bytes).ok()?),
+            _ => None,
+        })
+    }
+
+    async fn send(&self, part: &mut Part, pipe: &Pipeline) -> redis::RedisResult<Vec<Value>> {
+        let answer: redis::RedisResult<Vec<Value>> = match &part.commands {
+            None if !part.is_asked => part.link.query(pipe).await,
+            _ => {
+                let own = part.pipe(pipe);
+                part.link.query(&own).await
+            }
+        };
+        if let Err(error) = &answer {
+            let is_lost = error.is_io_error() || error.is_unrecoverable_error();
+            if is_lost || has_code(error, &["CLUSTERDOWN"]) {
+                self.inner.cluster.doubt(&part.map);
+            }
+            if is_lost || has_code(error, &["NOSCRIPT"]) {
+                part.node.unlink(&part.link).await;
+            }
+        }
+        let mut values = answer?;
+        if part.is_asked && pipe.is_transaction() {
+            values = redis::from_redis_value(values.pop().unwrap_or(Value::Nil))?;
+        }
+        Ok(values)
+    }
+
+    /// Where the commands of a part are to be sent, after its server named others for some of them. What it refused is an error.
+    async fn sent_on(
+        &self,
+        part: &Part,
+        pipe: &Pipeline,
+        error: &RedisError,
+    ) -> Result<Vec<(usize, Place)>> {
+        let errors = error.clone().into_server_errors();
+        let errors = errors.as_deref().unwrap_or_default();
+        let mut named = vec![];
+        for (answer, error) in errors {
+            named.extend(self.named_by(part, error)?.map(|place| (*answer, place)));
+        }
+        if named.iter().any(|(_, place)| matches!(place, Place::Moved(_))) {
+            // The one who said so knows more than others may.
+            let cluster = &self.inner.cluster;
+            cluster.ask_again(&part.map, Some(&part.node)).await?;
+        }
+        if is_one(pipe) {
+            return match named.into_iter().next() {
+                Some((_, place)) => Ok(vec![(0, place)]),
+                None => Err(what_it_means(error)),
+            };
+        }
+        if named.len() < errors.len() || errors.is_empty() {
+            return Err(what_it_means(error));
+        }
+        // Each has an answer of its own to ASKING before it.
+        let answers = if part.is_asked { 2 } else { 1 };
+        let stay = || match part.is_asked {
+            true => Place::Asked(part.node.clone()),
+            false => Place::Mapped,
+        };
+        let commands = part.commands(pipe).into_iter().enumerate();
+        let places = commands.map(|(index, command)| {
+            let is_of = |(answer, _): &&(usize, Place)| answer / answers == index;
+            let place = named.iter().find(is_of).map(|(_, place)| place.clone());
+            (command, place.unwrap_or_else(stay))
+        });
+        Ok(places.collect())
+    }
+
+    fn named_by(&self, part: &Part, error: &ServerError) -> Result<Option<Place>> {
+        let place = match error.code() {
+            "MOVED" => Place::Moved,
+            "ASK" => Place::Asked,
+            _ => return Ok(None),
+        };
+        let address = error.details().and_then(|text| text.split_whitespace().nth(1));
+        let cluster = &self.inner.cluster;
+        let node = cluster.named(&part.node, address.unwrap_or_default())?;
+        Ok(Some(place(node)))
+    }
+}
+
+impl Part {
+    /// The commands in it.
+    fn commands(&self, pipe: &Pipeline) -> Vec<usize> {
+        let all = || (0..pipe.len()).collect();
+        self.commands.clone().unwrap_or_else(all)
+    }
+
+    /// The part as a pipeline: where its server was named by `ASK`, each command says so.
+    fn pipe(&self, pipe: &Pipeline) -> Pipeline {
+        let commands: Vec<&Cmd> = pipe.cmd_iter().collect();
+        let mut part = redis::pipe();
+        let asking = |part: &mut Pipeline| {
+            if self.is_asked {
+                part.cmd("ASKING").ignore();
+            }
+        };
+        if pipe.is_transaction() {
+            asking(&mut part);
+            part.cmd("MULTI").ignore();
+            for command in commands {
+                part.add_command(command.clone()).ignore();
+            }
+            part.cmd("EXEC");
+            return part;
+        }
+        for command in self.commands(pipe) {
+            asking(&mut part);
+            part.add_command(commands[command].clone());
+        }
+        part
+    }
+}
+
+/// Whether a pipeline cannot be divided.
+fn is_one(pipe: &Pipeline) -> bool {
+    pipe.is_transaction() || pipe.len() == 1
+}
+
+fn sent_around() -> Error {
+    Error::Unavailable("the servers of the cluster name each other for one key; try again".into())
+}
