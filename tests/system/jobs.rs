@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use engine::job::{self, Begun, Running};
 use entity::job::Model;
-use migration::{Migrator, MigratorTrait};
 use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait, Statement};
 use serde_json::{Value, json};
 
@@ -237,47 +236,6 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
     child.wait_with_output().unwrap();
     let next = begun(db, "IMPORT", Some(1)).await;
     next.end(Ok("done")).await.unwrap();
-}
-
-#[tokio::test]
-async fn jobs_of_before_are_kept_and_those_that_never_ended_have_failed() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
-        let deployment = Deployment::new(sql, Redis::Own).await;
-        let db = &deployment.sql().await;
-        Migrator::up(db, Some(5)).await.unwrap();
-        let insert = |values: &str| {
-            format!(
-                "INSERT INTO job (kind, state, progress, started_at_ms, finished_at_ms, summary) VALUES {values}"
-            )
-        };
-        execute(
-            db,
-            &insert(
-                "('SEAL', 'DONE', 1, 1, 2, 'figures'), ('DIFF', 'RUNNING', 0.5, 3, NULL, NULL)",
-            ),
-        )
-        .await;
-        for _ in 0..2 {
-            Migrator::up(db, Some(1)).await.unwrap();
-            let said: Vec<(i64, String, Option<String>)> =
-                jobs(db).await.into_iter().map(|job| (job.id, job.state, job.summary)).collect();
-            let dead = "its process ended without a word".to_owned();
-            let expected = [
-                (1, "DONE".to_owned(), Some("figures".to_owned())),
-                (2, "FAILED".to_owned(), Some(dead)),
-            ];
-            assert_eq!(said, expected);
-            // Any kind, and one at a time.
-            let running = begun(db, "FUTURE", None).await;
-            assert!(Migrator::down(db, Some(1)).await.is_err());
-            assert_eq!(taken(db, "FUTURE", None).await.state, "RUNNING");
-            running.end(Ok("done")).await.unwrap();
-            execute(db, "DELETE FROM job WHERE kind = 'FUTURE'").await;
-            Migrator::down(db, Some(1)).await.unwrap();
-        }
-        let refused = db.execute_unprepared(&insert("('FUTURE', 'DONE', 1, 1, 2, '')")).await;
-        assert!(refused.is_err());
-    }
 }
 
 const JOBS: &str = "query($board: String, $kind: JobKind, $first: Int, $after: String) {

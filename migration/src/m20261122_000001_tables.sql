@@ -1,0 +1,282 @@
+-- The tables of Laurel.
+--
+-- Times are Unix milliseconds, scores raw integers at the board's decimals. Text that is compared is compared by bytes.
+-- {serial} {text} {double} {without_rowid} {standing_key} differ by database: see the .rs file of the same name.
+
+CREATE TABLE "deployment" (
+    "id" INTEGER PRIMARY KEY CHECK ("id" = 1),
+    "partitions" INTEGER NOT NULL,
+    "created_at_ms" BIGINT NOT NULL
+);
+
+-- A deleted board keeps its row: its number is never used again, and every partition has to know of the end.
+CREATE TABLE "board" (
+    "no" {serial},
+    "slug" {text} NOT NULL UNIQUE,
+    "title" {text} NOT NULL,
+    "direction" {text} NOT NULL CHECK ("direction" IN ('HIGH_FIRST', 'LOW_FIRST')),
+    "policy" {text} NOT NULL CHECK ("policy" IN ('SUM', 'BEST', 'LATEST')),
+    "tie_break" {text} NOT NULL CHECK ("tie_break" IN ('EARLIEST', 'LATEST', 'MEMBER')),
+    "tick_ms" INTEGER NOT NULL CHECK ("tick_ms" IN (1, 10, 100, 1000, 10000, 100000)),
+    "decimals" INTEGER NOT NULL CHECK ("decimals" BETWEEN 0 AND 9),
+    "min_score" BIGINT NOT NULL,
+    "max_score" BIGINT NOT NULL,
+    "time_zone" {text} NOT NULL,
+    "shards" INTEGER NOT NULL CHECK ("shards" > 0),
+    "former_layouts" {text} NOT NULL DEFAULT '[]',
+    "reshard" {text},
+    "reshard_until_ms" BIGINT,
+    "segment_by" {text} NOT NULL,
+    "visibility" {text} NOT NULL CHECK ("visibility" IN ('PUBLIC', 'PRIVATE')),
+    "self_submit" BOOLEAN NOT NULL,
+    "windows" {text} NOT NULL,
+    "generation" INTEGER NOT NULL CHECK ("generation" > 0),
+    "created_at_ms" BIGINT NOT NULL,
+    "opens_at_ms" BIGINT,
+    "closes_at_ms" BIGINT,
+    "lateness_max_ms" BIGINT,
+    "archived_before_ms" BIGINT,
+    "deleted_at_ms" BIGINT,
+    "purged_at_ms" BIGINT,
+    CHECK ("min_score" < "max_score"),
+    CHECK ("policy" <> 'LATEST' OR "tie_break" <> 'MEMBER')
+);
+
+-- name_folded is the name in lower case: databases fold the case of ASCII at most.
+CREATE TABLE "member" (
+    "key" {text} PRIMARY KEY,
+    "name" {text},
+    "name_folded" {text},
+    "region" {text},
+    "created_at_ms" BIGINT NOT NULL
+);
+CREATE INDEX "member_name" ON "member" ("name_folded", "key");
+
+CREATE TABLE "friendship" (
+    "low" {text} NOT NULL REFERENCES "member" ("key"),
+    "high" {text} NOT NULL REFERENCES "member" ("key"),
+    "created_at_ms" BIGINT NOT NULL,
+    PRIMARY KEY ("low", "high"),
+    CHECK ("low" < "high")
+);
+CREATE INDEX "friendship_high" ON "friendship" ("high", "low");
+
+CREATE TABLE "access_token" (
+    "id" {text} PRIMARY KEY,
+    "hash" {text} NOT NULL,
+    "scope" {text} NOT NULL CHECK ("scope" IN ('read', 'submit', 'admin')),
+    "member" {text},
+    "created_at_ms" BIGINT NOT NULL,
+    "expires_at_ms" BIGINT,
+    "revoked_at_ms" BIGINT
+);
+
+CREATE TABLE "commit" (
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL CHECK ("seq" > 0),
+    "id" {text} NOT NULL UNIQUE,
+    "parent" {text} NOT NULL,
+    "accepted_at_ms" BIGINT NOT NULL,
+    "events" INTEGER NOT NULL,
+    PRIMARY KEY ("partition", "seq"),
+    UNIQUE ("partition", "parent")
+);
+CREATE INDEX "commit_accepted" ON "commit" ("partition", "accepted_at_ms");
+
+-- An event of kind VOID names the event that it voids.
+CREATE TABLE "score_event" (
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL,
+    "event_index" INTEGER NOT NULL CHECK ("event_index" >= 0),
+    "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
+    "generation" INTEGER NOT NULL,
+    "member" {text} NOT NULL REFERENCES "member" ("key"),
+    "kind" {text} NOT NULL CHECK ("kind" IN ('SCORE', 'REMOVAL', 'VOID')),
+    "score" BIGINT,
+    "at_ms" BIGINT,
+    "at_sent" BOOLEAN NOT NULL,
+    "event_id" {text},
+    "segments" {text} NOT NULL,
+    "void_partition" INTEGER,
+    "void_seq" BIGINT,
+    "void_index" INTEGER,
+    PRIMARY KEY ("partition", "seq", "event_index"),
+    FOREIGN KEY ("partition", "seq") REFERENCES "commit" ("partition", "seq"),
+    CHECK (("kind" = 'VOID') = ("void_partition" IS NOT NULL AND "void_seq" IS NOT NULL AND "void_index" IS NOT NULL)),
+    CHECK (("kind" = 'SCORE') = ("score" IS NOT NULL)),
+    CHECK (("kind" = 'SCORE') = ("at_ms" IS NOT NULL))
+);
+-- A member's history in its order; the few voids of a partition.
+CREATE INDEX "score_event_member" ON "score_event" ("board_no", "member", "seq", "event_index");
+CREATE INDEX "score_event_void" ON "score_event" ("partition", "seq") WHERE "void_seq" IS NOT NULL;
+
+CREATE TABLE "log_cursor" (
+    "partition" INTEGER PRIMARY KEY,
+    "run_id" {text} NOT NULL,
+    "seq" BIGINT NOT NULL CHECK ("seq" >= 0),
+    "commit_id" {text} NOT NULL,
+    "epoch" BIGINT NOT NULL
+);
+
+CREATE TABLE "dead_letter" (
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL,
+    "event_index" INTEGER NOT NULL,
+    "payload" {text} NOT NULL,
+    "reason" {text} NOT NULL,
+    "state" {text} NOT NULL CHECK ("state" IN ('PENDING', 'VOIDED')),
+    "created_at_ms" BIGINT NOT NULL,
+    PRIMARY KEY ("partition", "seq", "event_index"),
+    FOREIGN KEY ("partition", "seq") REFERENCES "commit" ("partition", "seq")
+);
+
+-- SQLite orders a table by its key, so there the key of standing begins with the partition: the rows of a partition lie
+-- together, in the order of their members. The board, the member and the segment tell rows apart on every database.
+CREATE TABLE "standing" (
+    "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
+    "segment" {text} NOT NULL,
+    "member" {text} NOT NULL REFERENCES "member" ("key"),
+    "score" BIGINT NOT NULL,
+    "rank_key" BIGINT NOT NULL CHECK ("rank_key" >= 0),
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL,
+    PRIMARY KEY ({standing_key})
+){without_rowid};
+{standing_indexes};
+
+-- Sealed standings have a number, so that their entries and the index of these are small. Entries are ordered as in Redis:
+-- by rank key, then by the member's bytes.
+CREATE TABLE "sealed_period" (
+    "no" {serial},
+    "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
+    "generation" INTEGER NOT NULL,
+    "window" {text} NOT NULL,
+    "segment" {text} NOT NULL,
+    "start_ms" BIGINT NOT NULL,
+    "label" {text} NOT NULL,
+    "sealed_at_ms" BIGINT NOT NULL,
+    "corrections" BIGINT NOT NULL,
+    "corrected_at_ms" BIGINT,
+    UNIQUE ("board_no", "generation", "window", "segment", "start_ms")
+);
+CREATE TABLE "sealed_entry" (
+    "standings_no" BIGINT NOT NULL,
+    "member" {text} NOT NULL,
+    "score" BIGINT NOT NULL,
+    "rank_key" BIGINT NOT NULL CHECK ("rank_key" >= 0),
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL,
+    PRIMARY KEY ("standings_no", "member")
+){without_rowid};
+CREATE INDEX "sealed_entry_rank" ON "sealed_entry" ("standings_no", "rank_key", "member");
+
+-- archive_mark says how far each partition's history of a board is archived, archive_file where it lies, and archived_entry
+-- holds the sums of a member's archived events in "all": rows of one member and segment differ by the seq that they reach to.
+CREATE TABLE "archive_mark" (
+    "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
+    "partition" INTEGER NOT NULL,
+    "archived_seq" BIGINT NOT NULL CHECK ("archived_seq" >= 0),
+    "closing_seq" BIGINT NOT NULL CHECK ("closing_seq" >= "archived_seq"),
+    "archived_before_ms" BIGINT,
+    PRIMARY KEY ("board_no", "partition")
+);
+CREATE TABLE "archive_file" (
+    "path" {text} PRIMARY KEY,
+    "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
+    "partition" INTEGER NOT NULL,
+    "month" {text} NOT NULL,
+    "first_seq" BIGINT NOT NULL CHECK ("first_seq" > 0),
+    "last_seq" BIGINT NOT NULL CHECK ("last_seq" >= "first_seq"),
+    "events" BIGINT NOT NULL CHECK ("events" >= 0),
+    "bytes" BIGINT NOT NULL CHECK ("bytes" >= 0),
+    "sha256" {text} NOT NULL,
+    "state" {text} NOT NULL CHECK ("state" IN ('WRITING', 'ARCHIVED', 'DROPPED', 'GONE')),
+    "created_at_ms" BIGINT NOT NULL,
+    UNIQUE ("board_no", "partition", "first_seq")
+);
+CREATE TABLE "archived_entry" (
+    "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
+    "member" {text} NOT NULL,
+    "segment" {text} NOT NULL,
+    "through_seq" BIGINT NOT NULL CHECK ("through_seq" > 0),
+    "partition" INTEGER NOT NULL,
+    "score" BIGINT,
+    "tick" BIGINT,
+    "events" BIGINT NOT NULL CHECK ("events" >= 0),
+    PRIMARY KEY ("board_no", "partition", "member", "segment", "through_seq"),
+    CHECK (("score" IS NULL) = ("tick" IS NULL))
+){without_rowid};
+
+-- running names the jobs that a running job excludes; it is unique, and null once the job has ended.
+CREATE TABLE "job" (
+    "id" {serial},
+    "kind" {text} NOT NULL,
+    "board_no" BIGINT REFERENCES "board" ("no"),
+    "state" {text} NOT NULL CHECK ("state" IN ('RUNNING', 'DONE', 'FAILED')),
+    "progress" {double} NOT NULL CHECK ("progress" BETWEEN 0 AND 1),
+    "started_at_ms" BIGINT NOT NULL,
+    "finished_at_ms" BIGINT,
+    "summary" {text},
+    "running" {text},
+    "holder" {text},
+    "heartbeat_at_ms" BIGINT,
+    CHECK (("state" = 'RUNNING') = ("running" IS NOT NULL)),
+    CHECK (("running" IS NULL) = ("holder" IS NULL)),
+    CHECK (("running" IS NULL) = ("heartbeat_at_ms" IS NULL)),
+    CHECK (("state" = 'RUNNING') = ("finished_at_ms" IS NULL))
+);
+CREATE UNIQUE INDEX "job_running" ON "job" ("running");
+CREATE INDEX "job_finished" ON "job" ("finished_at_ms");
+CREATE INDEX "job_kind" ON "job" ("kind", "id");
+CREATE INDEX "job_board" ON "job" ("board_no", "id");
+
+CREATE TABLE "schedule" (
+    "name" {text} PRIMARY KEY,
+    "due_at_ms" BIGINT NOT NULL,
+    "taken_at_ms" BIGINT NOT NULL,
+    "attempts" INTEGER NOT NULL CHECK ("attempts" > 0),
+    "finished" BOOLEAN NOT NULL
+);
+
+CREATE TABLE "integrity_run" (
+    "id" {serial},
+    "board_no" BIGINT REFERENCES "board" ("no"),
+    "started_at_ms" BIGINT NOT NULL,
+    "finished_at_ms" BIGINT,
+    "checked" BIGINT NOT NULL,
+    "found" BIGINT NOT NULL,
+    "repaired" BIGINT NOT NULL
+);
+-- place says where a finding lies: ENTRY (an entry in Redis or a row of standing), SEALED (a row of sealed_entry), ARCHIVED (a row
+-- of archived_entry), FILE (a file of the archive), KEY (a key in Redis that Laurel never writes), PERIODS (a period that its list lacks).
+CREATE TABLE "integrity_finding" (
+    "run_id" BIGINT NOT NULL REFERENCES "integrity_run" ("id"),
+    "finding_index" INTEGER NOT NULL,
+    "board_no" BIGINT NOT NULL,
+    "kind" {text} NOT NULL CHECK ("kind" IN ('MISSING', 'PHANTOM', 'WRONG_SCORE', 'WRONG_TIE_BREAK', 'WRONG_WINDOW')),
+    "place" {text} NOT NULL CHECK ("place" IN ('ENTRY', 'SEALED', 'ARCHIVED', 'FILE', 'KEY', 'PERIODS')),
+    "member" {text} NOT NULL,
+    "window" {text} NOT NULL,
+    "period" {text} NOT NULL,
+    "segment" {text} NOT NULL,
+    "history" BIGINT,
+    "sql" BIGINT,
+    "redis" BIGINT,
+    "note" {text},
+    "repaired" BOOLEAN NOT NULL,
+    PRIMARY KEY ("run_id", "finding_index")
+);
+-- The digests that prove a board's part in a partition clean as of a commit, without folding its history again.
+CREATE TABLE "integrity_proof" (
+    "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL,
+    "commit_id" {text} NOT NULL,
+    "layout" {text} NOT NULL,
+    "redis" {text} NOT NULL,
+    "sql" {text} NOT NULL,
+    "files" {text} NOT NULL,
+    "entries" BIGINT NOT NULL,
+    "proven_at_ms" BIGINT NOT NULL,
+    PRIMARY KEY ("board_no", "partition")
+);
