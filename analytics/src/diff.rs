@@ -101,9 +101,6 @@ impl Compared {
 }
 
 /// Compares boards, repairs what differs where that is asked for, and keeps the run and its findings in SQL.
-///
-/// # Errors
-/// What the stores say.
 pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Found> {
     let began = Instant::now();
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;

@@ -60,9 +60,6 @@ impl Job {
     }
 
     /// As [`Self::begin`], but where one of that kind is running, for it to end first.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn begin_in_turn(db: &DatabaseConnection, kind: &str) -> Result<Self> {
         let mut is_told = false;
         loop {

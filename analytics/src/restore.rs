@@ -35,9 +35,6 @@ impl fmt::Display for Restored {
 }
 
 /// Makes every partition level with SQL.
-///
-/// # Errors
-/// What the stores say.
 pub async fn restore(deployment: &Deployment) -> Result<Restored> {
     let job = Job::begin(&deployment.db, "RESTORE", None).await?;
     let outcome = level(deployment, &job).await;

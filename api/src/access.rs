@@ -110,9 +110,6 @@ impl Access {
 }
 
 /// Makes a token; it cannot be shown again.
-///
-/// # Errors
-/// What SQL says.
 pub async fn create(
     db: &DatabaseConnection,
     scope: Scope,
@@ -136,9 +133,6 @@ pub async fn create(
 }
 
 /// Revokes a token by its id; whether there was one.
-///
-/// # Errors
-/// What SQL says.
 pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
     let row = access_token::ActiveModel {
         id: Set(id.to_owned()),
@@ -153,9 +147,6 @@ pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
 }
 
 /// Every token there is, oldest first, without its secret.
-///
-/// # Errors
-/// What SQL says.
 pub async fn list(db: &DatabaseConnection) -> Result<Vec<access_token::Model>> {
     Ok(access_token::Entity::find().order_by_asc(access_token::Column::CreatedAtMs).all(db).await?)
 }

@@ -121,18 +121,12 @@ impl Loaders {
     }
 
     /// What a member has in a standings; `None` where it is not there.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn entry(&self, place: Place) -> Result<Option<Found>> {
         self.wait_for_reads().await;
         self.entries.try_load(place).await.map_err(|error| no_answer(&error))?
     }
 
     /// What members have in a standings, in the order asked.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn entries(
         &self,
         standings: &Arc<Standings>,
@@ -149,9 +143,6 @@ impl Loaders {
     }
 
     /// How many entries come before a bound.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn count(&self, bound: Bound) -> Result<u64> {
         self.wait_for_reads().await;
         self.counts.try_load(bound).await.map_err(|error| no_answer(&error))?
@@ -167,17 +158,11 @@ impl Loaders {
     }
 
     /// A member's row; `None` where SQL has none.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn member(&self, key: &str) -> Result<Option<member::Model>> {
         self.members.try_load(key.to_owned()).await.map_err(|error| no_answer(&error))?
     }
 
     /// Members' rows, by key; those that SQL does not have are absent.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn members(&self, keys: Vec<String>) -> Result<HashMap<String, member::Model>> {
         let found = self.members.try_load_many(keys).await.map_err(|error| no_answer(&error))?;
         found
@@ -187,17 +172,11 @@ impl Loaders {
     }
 
     /// The board of a number, also one that was deleted; `None` where there never was one.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn board(&self, no: i64) -> Result<Option<Arc<KnownBoard>>> {
         self.boards.try_load(no).await.map_err(|error| no_answer(&error))?
     }
 
     /// The boards of numbers, also those that were deleted; absent where there never was one.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<KnownBoard>>> {
         let found = self.boards.try_load_many(numbers).await.map_err(|error| no_answer(&error))?;
         found

@@ -87,9 +87,6 @@ pub async fn amend(
 }
 
 /// Voids the events that SQL refused: whoever sent them was told, and they count no more.
-///
-/// # Errors
-/// What the stores say.
 pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
     for letter in dead_letter::pending(&deployment.db, None).await? {
         if let Err(error) = void_dead_letter(deployment, &letter).await {

@@ -64,9 +64,6 @@ impl Plan {
 
 /// Says that the events of a plan are being archived, and waits until SQL has whatever was done by somebody who did not know; whether the board was still
 /// as planned.
-///
-/// # Errors
-/// What the stores say.
 pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     let transaction = deployment.db.begin().await?;
     let held = set_windows(&plan.row, &plan.row.windows).exec(&transaction).await?;
@@ -102,9 +99,6 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
 
 /// Makes the files of a plan part of the history, and the events in them no part of `score_event`, at one moment; whether it did, or the board was changed
 /// meanwhile.
-///
-/// # Errors
-/// What SQL says.
 pub async fn decide(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     let transaction = deployment.db.begin().await?;
     if decide_in(&transaction, plan).await? {
@@ -180,9 +174,6 @@ async fn has_files(
 }
 
 /// Stages what archived events add up to; it counts from the decision on.
-///
-/// # Errors
-/// What SQL says.
 pub async fn stage(
     deployment: &Deployment,
     entries: Vec<archived_entry::ActiveModel>,
@@ -249,9 +240,6 @@ pub async fn drop_events(
 }
 
 /// Takes away what earlier archives added up to, where a later one has it.
-///
-/// # Errors
-/// What SQL says.
 pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
     let later = r#"EXISTS (SELECT 1 FROM "archived_entry" AS l JOIN "archive_mark" AS m ON m."board_no" = l."board_no" AND m."partition" = l."partition"
         WHERE l."board_no" = e."board_no" AND l."partition" = e."partition" AND l."member" = e."member" AND l."segment" = e."segment"
@@ -260,9 +248,6 @@ pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
 }
 
 /// The files that are left of an archive that ended early, or of a board that was deleted: they are to be removed, and are no part of anything.
-///
-/// # Errors
-/// What SQL says.
 pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Model>> {
     Ok(archive_file::Entity::find()
         .filter(archive_file::Column::State.is_in([WRITING, GONE]))
@@ -272,9 +257,6 @@ pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Mode
 }
 
 /// Forgets what is left in SQL of archives that ended before their decision, and of boards that were deleted; their files are removed already.
-///
-/// # Errors
-/// What SQL says.
 pub async fn forget(deployment: &Deployment) -> Result<()> {
     let db = &deployment.db;
     archive_file::Entity::delete_many()
@@ -294,9 +276,6 @@ pub async fn forget(deployment: &Deployment) -> Result<()> {
 }
 
 /// The files whose events may still have rows.
-///
-/// # Errors
-/// What SQL says.
 pub async fn undropped(deployment: &Deployment) -> Result<Vec<archive_file::Model>> {
     Ok(archive_file::Entity::find()
         .filter(archive_file::Column::State.eq(ARCHIVED))

@@ -331,9 +331,6 @@ async fn connect_up_to_date(options: ConnectOptions) -> Result<DatabaseConnectio
 
 impl Deployment {
     /// A transaction for reading SQL as it is at one moment. To be rolled back.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn view(&self) -> Result<DatabaseTransaction> {
         let view = match self.db.get_database_backend() {
             DbBackend::Postgres => {

@@ -73,9 +73,6 @@ fn name(kind: &str, board_no: Option<i64>) -> String {
 }
 
 /// Begins a job of a kind on a board or on all, unless one is running.
-///
-/// # Errors
-/// What SQL says.
 pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Result<Begun> {
     let mut attempts = 0;
     loop {
@@ -116,9 +113,6 @@ pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -
 }
 
 /// The job that is running where one of that kind, on a board or on all, would have to wait for it.
-///
-/// # Errors
-/// What SQL says.
 pub async fn running(
     db: &DatabaseConnection,
     kind: &str,
@@ -129,9 +123,6 @@ pub async fn running(
 }
 
 /// Whether a job of a kind on a board, or on all, failed since an instant, in Unix milliseconds.
-///
-/// # Errors
-/// What SQL says.
 pub async fn failed_since(
     db: &DatabaseConnection,
     kind: &str,
@@ -151,9 +142,6 @@ pub async fn failed_since(
 }
 
 /// Ends the jobs whose processes are gone or silent, as FAILED.
-///
-/// # Errors
-/// What SQL says.
 pub async fn bury_dead(db: &DatabaseConnection) -> Result<()> {
     let now_ms = entity::now_ms();
     let running = Entity::find().filter(Column::Running.is_not_null());
@@ -166,9 +154,6 @@ pub async fn bury_dead(db: &DatabaseConnection) -> Result<()> {
 }
 
 /// Ends what this process was at, as FAILED: it was told to stop, and whoever did the work is gone.
-///
-/// # Errors
-/// What SQL says.
 pub async fn end_own(db: &DatabaseConnection, why: &str) -> Result<()> {
     Entity::update_many()
         .set(ended("FAILED", why))

@@ -62,9 +62,6 @@ pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
 }
 
 /// Moves a board's rolling windows on.
-///
-/// # Errors
-/// What the stores say.
 pub async fn roll_board(deployment: &Deployment, board: &Board, now_ms: i64) -> Result<()> {
     if !rolls(board) {
         return Ok(());
@@ -93,9 +90,6 @@ fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Resu
 }
 
 /// Moves a board's rolling windows on in one partition.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn roll_in(
     deployment: &Deployment,
     partition: Partition,
@@ -402,9 +396,6 @@ impl Carrying<'_> {
 }
 
 /// Notes how far the series of a rolling window's standings has got, which has been made up to the period after: all of it is there.
-///
-/// # Errors
-/// As [`Window::period_at`].
 pub fn mark_rolled(
     writes: &mut Writes,
     keys: &KeySpace,

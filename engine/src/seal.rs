@@ -76,9 +76,6 @@ pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
 }
 
 /// Whether [`seal`] would find something to do at an instant.
-///
-/// # Errors
-/// What the stores say.
 pub async fn is_due(deployment: &Deployment, now_ms: i64) -> Result<bool> {
     let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
     let mut failed = None;
@@ -107,9 +104,6 @@ pub async fn seal_one(deployment: &Deployment, row: &board::Model, now_ms: i64) 
 }
 
 /// Takes back what the archive has of a board, or of one window of it, in bounded steps. Nobody adds to it any more.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn purge(
     deployment: &Deployment,
     no: BoardNo,
@@ -150,9 +144,6 @@ pub(crate) async fn purge(
 }
 
 /// Whether the archive has something of a board's window.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn has(deployment: &Deployment, no: BoardNo, window: Window) -> Result<bool> {
     let of_window = sealed_period::Entity::find()
         .filter(sealed_period::Column::BoardNo.eq(no.0))

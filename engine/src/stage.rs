@@ -183,9 +183,6 @@ impl<'a> Staged<'a> {
     }
 
     /// Whether a standings is one that there is to be: its period is not being sealed, and, of a rolling window, is there yet.
-    ///
-    /// # Errors
-    /// As [`Window::period_at`].
     pub fn takes(&self, id: &StandingsId, period: &Period) -> Result<bool> {
         if self.is_sealed(id, period) {
             return Ok(false);
@@ -195,9 +192,6 @@ impl<'a> Staged<'a> {
     }
 
     /// Loads one standings beside the live one: `count` entries, of which `entry` gives each, in the order of ranks.
-    ///
-    /// # Errors
-    /// What Redis says.
     pub async fn load<'e, E>(
         &self,
         id: StandingsId,
@@ -213,9 +207,6 @@ impl<'a> Staged<'a> {
     }
 
     /// Adds what was loaded.
-    ///
-    /// # Errors
-    /// As [`Window::period_at`].
     pub fn add(&mut self, loaded: Loaded) -> Result<()> {
         let Loaded { id, period, key, .. } = loaded;
         let number = self.number(&id, &period);

@@ -337,17 +337,11 @@ pub fn living() -> Select<Entity> {
 }
 
 /// All boards' rules by number.
-///
-/// # Errors
-/// Where SQL does not answer, or a row is broken.
 pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
     rules_of(living().all(db).await?)
 }
 
 /// Some boards' rules by number; those that are gone are absent.
-///
-/// # Errors
-/// Where SQL does not answer, or a row is broken.
 pub async fn some(
     db: &impl ConnectionTrait,
     numbers: BTreeSet<BoardNo>,
@@ -357,9 +351,6 @@ pub async fn some(
 }
 
 /// Before which instant scores of a board may be archived; `None` where none are.
-///
-/// # Errors
-/// What SQL says.
 pub async fn archived_before_ms(
     db: &impl ConnectionTrait,
     no: BoardNo,

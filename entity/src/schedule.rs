@@ -45,9 +45,6 @@ pub fn last_due_ms(minute_of_day: u16, now_ms: i64) -> i64 {
 }
 
 /// Takes on what was due at an instant: `true` for one caller only, until that attempt failed or was cut short long enough ago.
-///
-/// # Errors
-/// What SQL says.
 pub async fn take(
     db: &DatabaseConnection,
     name: &str,
@@ -102,9 +99,6 @@ pub async fn take(
 }
 
 /// Gives back what was due at an instant: whoever had begun with it was told to stop. The next to ask may take it at once.
-///
-/// # Errors
-/// What SQL says.
 pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
     Entity::update_many()
         .set(ActiveModel { taken_at_ms: Set(0), attempts: Set(1), ..Default::default() })
@@ -116,9 +110,6 @@ pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> R
 }
 
 /// Says that what was due at an instant is done.
-///
-/// # Errors
-/// What SQL says.
 pub async fn finish(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
     Entity::update_many()
         .set(ActiveModel { finished: Set(true), ..Default::default() })

@@ -8,9 +8,6 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait
 const ROWS_MAX: usize = 1000;
 
 /// Inserts rows, so many in a statement.
-///
-/// # Errors
-/// What SQL says.
 pub async fn insert_chunked<E, A>(
     db: &impl ConnectionTrait,
     rows: Vec<A>,

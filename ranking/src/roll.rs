@@ -76,9 +76,6 @@ impl Rolls {
     }
 
     /// Whether the entries of a rolling window's period are all there, all or in part not there yet, or not there.
-    ///
-    /// # Errors
-    /// As [`Window::period_at`].
     pub fn reach(&self, id: &StandingsId, period: &Period, zone: &TimeZone) -> Result<Reach> {
         let begun = id.window.period_at(self.begun_ms(id), zone)?;
         let is_ready = self.marks.get(&id.series()).is_none_or(|mark| mark.is_ready);

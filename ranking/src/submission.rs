@@ -149,9 +149,6 @@ pub struct Periods {
 
 impl Periods {
     /// [`Window::period_at`] with a memory.
-    ///
-    /// # Errors
-    /// As [`Window::period_at`].
     pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
         let known = self.known.entry((board.no, window)).or_default();
         let last = known.range(..=at_ms).next_back();
@@ -168,9 +165,6 @@ impl Periods {
 
     /// Every standings that an event of that time counts in: for each window its period, for each segment besides everyone again. Of a rolling
     /// window those that there are: up to the one after the last period begun.
-    ///
-    /// # Errors
-    /// As [`Window::period_at`].
     pub fn standings(
         &mut self,
         board: &Board,

@@ -34,9 +34,6 @@ pub(crate) struct Archived {
 
 impl Archived {
     /// Adds them up; `None` where none are archived.
-    ///
-    /// # Errors
-    /// What polars says.
     pub(crate) async fn of(part: &Part<'_>, history: &Arc<History>) -> Result<Option<Self>> {
         let through_seq = history.marks[&part.partition].archived_seq;
         if through_seq == 0 {
@@ -59,9 +56,6 @@ impl Archived {
     }
 
     /// What "all" is folded from: what this adds up to, and what came after it; `None` where a removal or a void may take something of it back.
-    ///
-    /// # Errors
-    /// What polars says.
     pub(crate) fn and_later(&self, board: &Board, events: &Counted) -> Result<Option<Counted>> {
         let states = || self.meant.clone().lazy();
         let later = || events.after(states(), board.rules.tick_ms, self.through_seq);
@@ -70,9 +64,6 @@ impl Archived {
 }
 
 /// Compares `archived_entry` with what the archived events of a partition add up to; what was compared of it.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn compare(
     part: &Part<'_>,
     archived: &Archived,

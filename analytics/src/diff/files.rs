@@ -13,9 +13,6 @@ use crate::diff::finding::{Finding, Kind, What};
 use crate::frame::parquet;
 
 /// What is wrong with the files of a partition's history of a board, and the lines that say what they are to be.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn check(
     deployment: &Deployment,
     board: &Board,

@@ -24,9 +24,6 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// Lists those of some boards; those that are nobody's where all boards are meant, or one board's only.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub(crate) async fn list(
         deployment: &Deployment,
         boards: &[(board::Model, Board, Vec<Partition>)],

@@ -74,9 +74,6 @@ pub(crate) struct Compared {
 
 impl Part<'_> {
     /// Compares all of it.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub(crate) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
         let (deployment, board, partition) = (self.deployment, self.board, self.partition);
         let history = Arc::new(history_of(deployment, board, partition, self.job).await?);
@@ -148,9 +145,6 @@ impl Part<'_> {
     }
 
     /// The digest of what Redis has; `None` where something of it is none of ours.
-    ///
-    /// # Errors
-    /// What Redis says.
     pub(crate) async fn digest(&self) -> Result<Option<String>> {
         let rolls = self.rolls().await?;
         let mut digest = Digest::default();

@@ -55,9 +55,6 @@ pub(crate) struct Proving {
 impl Proving {
     /// Reads it: what is changed from here on by hand is either compared, or another sum the next time. So are rows that are compared: of just those the
     /// hashes are kept.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub(crate) async fn begin(
         deployment: &Deployment,
         row: &board::Model,
@@ -75,9 +72,6 @@ impl Proving {
 
     /// Proves a part clean by digests and sums where that may be and can be done; else compares all of it, and keeps what then proves it. How many
     /// entries it has.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub(crate) async fn look_at(
         &self,
         part: &Part<'_>,

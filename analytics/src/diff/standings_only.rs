@@ -19,9 +19,6 @@ use crate::diff::finding::{Finding, Kind, What};
 use engine::integrity::repair::ForeignKey;
 
 /// Compares a part; how many entries SQL has of it.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<u64> {
     let (deployment, board, partition) = (part.deployment, part.board, part.partition);
     part.job

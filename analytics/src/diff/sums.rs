@@ -98,9 +98,6 @@ impl Sums {
 }
 
 /// The cursors of a board's partitions, and what players and seals change, but for rows that are read one by one: of one moment.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn sums(
     deployment: &Deployment,
     board: &Board,

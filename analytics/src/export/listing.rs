@@ -47,9 +47,6 @@ impl<'a> Listing<'a> {
     }
 
     /// The next entries after one, or the first ones; none after the last. Who moves from one page to the next may be in both, or in neither.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn page_after(&mut self, last: Option<&Placed>) -> Result<Vec<Placed>> {
         let deadline = Instant::now() + LEVEL_TIMEOUT;
         loop {

@@ -36,9 +36,6 @@ pub struct Counted {
 
 impl Counted {
     /// What counts of the events of a board with those layouts, a frame as [`Events`](crate::frame::events::Events) makes.
-    ///
-    /// # Errors
-    /// What polars says.
     pub fn of(events: LazyFrame, layouts: &Layouts, at_once_max: usize) -> Result<Self> {
         // What files say of their rows answers most of this without a look at them.
         let is_at_once = height(events.clone())? <= at_once_max;
@@ -120,9 +117,6 @@ impl Counted {
 }
 
 /// Works out a frame in parts, so that memory does not grow with the events behind it.
-///
-/// # Errors
-/// What polars says.
 pub fn in_parts(frame: LazyFrame) -> Result<DataFrame> {
     Ok(frame.collect_with_engine(Engine::Streaming)?.unwrap_single())
 }

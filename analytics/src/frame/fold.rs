@@ -28,9 +28,6 @@ pub fn standings(
 }
 
 /// As [`standings`], as columns.
-///
-/// # Errors
-/// As [`standings`].
 pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) -> Result<Sorted> {
     let folded = folded(board, window, events, through_ms, Which::Open)?;
     Sorted::of(board, window, &folded)
@@ -55,9 +52,6 @@ pub struct Folded {
 }
 
 /// As [`standings`], as a frame.
-///
-/// # Errors
-/// As [`standings`].
 pub fn folded(
     board: &Board,
     window: Window,
@@ -147,9 +141,6 @@ fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
 }
 
 /// What events add up to in "all", as states: `member`, `segment`, `score`, `tick`, `seq` of the last, and of how many `events` (i64), in no order.
-///
-/// # Errors
-/// As [`standings`].
 pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
     let periods = periods(board, Window::All, events.span_ms)?;
     let counted = in_periods(with_tick(events.scores(), board), &periods);

@@ -61,9 +61,6 @@ pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<H
 }
 
 /// As [`read`], of some of the board's partitions.
-///
-/// # Errors
-/// As [`read`].
 pub async fn read_in(
     deployment: &Deployment,
     board: &Board,
@@ -84,9 +81,6 @@ pub async fn read_in(
 }
 
 /// Reads the events of some of a board's partitions, up to commits that SQL has.
-///
-/// # Errors
-/// As [`read`].
 pub async fn read_to(
     deployment: &Deployment,
     board: &Board,
@@ -155,9 +149,6 @@ pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> 
 }
 
 /// How far the partitions of a board are archived.
-///
-/// # Errors
-/// What SQL says.
 pub async fn marks(
     deployment: &Deployment,
     board: &Board,
@@ -251,9 +242,6 @@ pub async fn archived_with(
 }
 
 /// A frame of texts.
-///
-/// # Errors
-/// What polars says.
 pub fn keys(columns: Vec<(&str, Vec<String>)>) -> Result<DataFrame> {
     let column = |(name, values): (&str, Vec<String>)| Series::new(name.into(), values).into();
     Ok(DataFrame::new_infer_height(columns.into_iter().map(column).collect())?)

@@ -90,18 +90,12 @@ pub fn write(file: &File, frame: &mut DataFrame) -> Result<()> {
 }
 
 /// Reads a whole file.
-///
-/// # Errors
-/// Where it cannot be read.
 pub fn read(path: &Path) -> Result<DataFrame> {
     let read = || -> Result<_> { Ok(ParquetReader::new(File::open(path)?).finish()?) };
     read().with_context(|| format!("{} cannot be read", shown(path)))
 }
 
 /// A file as a frame that is read when it is asked for.
-///
-/// # Errors
-/// What polars says.
 pub fn scan(path: &Path) -> Result<LazyFrame> {
     let text = path.to_str().context("a path is no text")?;
     Ok(LazyFrame::scan_parquet(
@@ -115,9 +109,6 @@ pub fn scan(path: &Path) -> Result<LazyFrame> {
 }
 
 /// The size and the checksum of a file's bytes, as the disk gives them now.
-///
-/// # Errors
-/// Where it cannot be read.
 pub fn sum(path: &Path) -> Result<Sum> {
     let mut hash = Sha256::new();
     let mut bytes = 0;

@@ -43,9 +43,6 @@ struct Rows<'a> {
 }
 
 /// Mends the rows of a board in one partition, and says of how many members. `all` is what its history up to a seq gives in "all".
-///
-/// # Errors
-/// What SQL says.
 pub async fn mend(
     deployment: &Deployment,
     board: &Board,

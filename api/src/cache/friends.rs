@@ -102,9 +102,6 @@ impl Friends {
     }
 
     /// Ends a friendship; nothing where there is none.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn remove(&self, db: &DatabaseConnection, a: &MemberId, b: &MemberId) -> Result<()> {
         let key = (a.min(b).to_string(), a.max(b).to_string());
         friendship::Entity::delete_by_id(key).exec(db).await?;
@@ -119,9 +116,6 @@ impl Friends {
 }
 
 /// Makes sure that a member has a row.
-///
-/// # Errors
-/// What SQL says.
 pub async fn ensure_row(db: &DatabaseConnection, key: &MemberId) -> Result<()> {
     let row = member::ActiveModel {
         key: Set(key.to_string()),

@@ -52,9 +52,6 @@ pub fn page_bytes(name: &PageName, page: &Result<Arc<[Placed]>>) -> usize {
 
 impl App {
     /// How many entries there are.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn size(&self, standings: &Standings) -> Result<u64> {
         let live = self.live(standings, |store, standings| {
             async move { store.size(&standings).await }.boxed()
@@ -69,9 +66,6 @@ impl App {
     }
 
     /// The keys of members, in the order asked.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn rank_keys(
         &self,
         standings: &Standings,
@@ -90,9 +84,6 @@ impl App {
     }
 
     /// The positions of entries; `None` for one that left meanwhile.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn positions(
         &self,
         standings: &Standings,
@@ -114,9 +105,6 @@ impl App {
     }
 
     /// The entries and positions of members, in the order asked; `None` for those who are not there.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn find(
         &self,
         standings: &Standings,
@@ -148,9 +136,6 @@ impl App {
     }
 
     /// How many entries have a smaller key than each of these.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
         let live = self.live(standings, |store, standings| {
             async move { store.counts_below(&standings, keys).await }.boxed()
@@ -165,9 +150,6 @@ impl App {
     }
 
     /// Up to `limit` entries from a place on, that of the place among them, and the position of the first.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn forward(
         &self,
         standings: &Standings,
@@ -191,9 +173,6 @@ impl App {
     }
 
     /// Up to `limit` entries from a position on.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn forward_from(
         &self,
         standings: &Standings,
@@ -218,9 +197,6 @@ impl App {
     }
 
     /// As [`Self::forward_from`]; of the first entries a page that was read a moment ago, if there is one. And until when it is good.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn page_from(
         &self,
         standings: &Standings,
@@ -245,9 +221,6 @@ impl App {
     }
 
     /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn backward(
         &self,
         standings: &Standings,
@@ -274,9 +247,6 @@ impl App {
     }
 
     /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn neighbors(
         &self,
         standings: &Standings,
@@ -298,9 +268,6 @@ impl App {
 
     /// Up to `limit` periods of a standings' board, segment and window that have entries, in Redis or in the archive; the standings' own
     /// period does not matter.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn periods(
         &self,
         standings: &Standings,

@@ -18,9 +18,6 @@ use entity::history::{commit, dead_letter, log_cursor, score_event};
 ///
 /// An event that may have to be folded again stays: one of a period that is not sealed, one that a decaying window counts, one whose id is still
 /// remembered, one that scores may still come late beside.
-///
-/// # Errors
-/// What the stores say.
 pub async fn plan(
     deployment: &Deployment,
     row: &board::Model,

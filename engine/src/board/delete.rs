@@ -24,9 +24,6 @@ use entity::{board, by_member};
 const ROWS_MAX: u64 = 5000;
 
 /// Marks the board of a slug as deleted; `None` where there is none. The slug is free from here on.
-///
-/// # Errors
-/// What SQL says.
 pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::Model>> {
     let db = &deployment.db;
     let row = board::living().filter(board::Column::Slug.eq(slug)).one(db).await?;
@@ -45,9 +42,6 @@ pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::M
 }
 
 /// The boards that are marked as deleted and of which something may be left.
-///
-/// # Errors
-/// What SQL says.
 pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
     let left = Condition::all()
         .add(board::Column::DeletedAtMs.is_not_null())

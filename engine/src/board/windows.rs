@@ -89,9 +89,6 @@ pub fn change(
 }
 
 /// The boards whose windows are being filled or dropped.
-///
-/// # Errors
-/// Where SQL does not answer, or a row is broken.
 pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
     let mut unfinished = vec![];
     for row in board::living().filter(board::Column::Generation.gt(1)).all(&deployment.db).await? {

@@ -265,9 +265,6 @@ pub async fn look(
 const LOOKS_MAX: usize = 20;
 
 /// As [`look`], against the rows of `standing` alone: places of "all" where Redis and SQL do not have the same.
-///
-/// # Errors
-/// What the stores say.
 pub async fn look_at_standings(
     deployment: &Deployment,
     board: &Board,

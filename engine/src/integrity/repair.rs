@@ -65,9 +65,6 @@ pub async fn mend_redis(
 }
 
 /// Drops keys that still are none of ours, by one commit; how many there were.
-///
-/// # Errors
-/// What the stores say.
 pub async fn drop_foreign(
     deployment: &Deployment,
     partition: Partition,
@@ -102,9 +99,6 @@ async fn commit(
 
 /// Puts rows of `standing`, `sealed_entry` and `archived_entry` right, at most [`PLACES_MAX`], in one transaction; how many differed still. `None` where the
 /// board was changed meanwhile.
-///
-/// # Errors
-/// What SQL says.
 pub async fn mend_sql(
     deployment: &Deployment,
     row: &board::Model,

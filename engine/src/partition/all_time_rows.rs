@@ -26,9 +26,6 @@ const MEMBERS_MAX: usize = 1000;
 ///
 /// The rows follow from history: where one cannot be read, or would hold what has no key (somebody edited it), it is left as it is
 /// and logged. The integrity diff names it, a rebuild mends it; the event itself must not suffer.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn fold_onto(
     transaction: &DatabaseTransaction,
     partition: Partition,
@@ -108,9 +105,6 @@ pub(crate) async fn fold_onto(
 }
 
 /// The rows that a member's whole history adds up to, as of a commit that the transaction has.
-///
-/// # Errors
-/// What SQL says.
 pub async fn recompute(
     transaction: &DatabaseTransaction,
     partition: Partition,
@@ -169,9 +163,6 @@ async fn refold(
 pub(crate) type Loaded = HashMap<(BoardNo, String), Vec<Model>>;
 
 /// The rows of the members that events are of.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn load(
     transaction: &DatabaseTransaction,
     events: &[(u64, &Event)],

@@ -34,9 +34,6 @@ pub(crate) async fn mark(
 
 /// Drops the keys that a partition has of a board and `is_meant` names; nobody writes to them any more. The names are looked up once, as that
 /// takes long where there are many keys.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn drop_keys(
     deployment: &Deployment,
     partition: Partition,
@@ -49,9 +46,6 @@ pub(crate) async fn drop_keys(
 }
 
 /// Drops some keys that a partition has of a board.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn drop_listed(
     deployment: &Deployment,
     partition: Partition,
@@ -67,9 +61,6 @@ pub(crate) async fn drop_listed(
 }
 
 /// Makes a commit that changes nothing: whoever looked at the partition before it has to look again.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn pass(deployment: &Deployment, partition: Partition, no: BoardNo) -> Result<()> {
     let mut passing = Dropping { no, keys: &[] };
     let deadline = Instant::now() + COMMIT_TIMEOUT;

@@ -15,9 +15,6 @@ use entity::history::{commit, log_cursor, score_event};
 const TAIL_MAX: usize = 500;
 
 /// Where SQL's cursor of a partition is, once SQL has what was in the log.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn present(
     deployment: &Deployment,
     partition: Partition,
@@ -29,9 +26,6 @@ pub(crate) async fn present(
 
 /// The rest of a partition's history after a cursor, up to the head, as far as one look at the log reaches; also what `board`, `seals` and `seen` ask
 /// for, as [`ranking::store::Store::tail`] has it. `None` where it does not reach from the cursor to the head.
-///
-/// # Errors
-/// What Redis says.
 pub(crate) async fn tail(
     deployment: &Deployment,
     partition: Partition,
@@ -50,9 +44,6 @@ pub(crate) async fn tail(
 
 /// What SQL has got of a selection of events since a cursor, in their order, and where its cursor is then; `None` where the history does not
 /// lead on from there.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn since(
     deployment: &Deployment,
     partition: Partition,
@@ -72,9 +63,6 @@ pub(crate) async fn since(
 }
 
 /// Where SQL's cursor is now, once SQL has what was in the log; `None` where the history does not lead on to there from an earlier one.
-///
-/// # Errors
-/// What the stores say.
 pub(crate) async fn later(
     deployment: &Deployment,
     partition: Partition,

@@ -19,9 +19,6 @@ const ROWS_MAX: u64 = 10_000;
 
 /// Gives the events of those who are in a partition of a board, each member's in their order: of each layout and partition where some of them lie, up to
 /// the seq that `through` says.
-///
-/// # Errors
-/// What SQL says; what `take` says.
 pub(crate) async fn each_event(
     deployment: &Deployment,
     board: &Board,
@@ -77,9 +74,6 @@ pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq:
 }
 
 /// Gives the all-time rows, each as segment, member and rank key, of those who are in a partition of a board that moved: the rows may still name the one that they were in before.
-///
-/// # Errors
-/// What SQL says; what `take` says.
 pub(crate) async fn each_standing(
     deployment: &Deployment,
     board: &Board,
@@ -141,9 +135,6 @@ impl<'a> SeenPages<'a> {
     }
 
     /// The next ones; `None` at the end.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Remembered>>> {
         let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
         let after = match self.last {
@@ -188,9 +179,6 @@ impl<'a> SeenPages<'a> {
 }
 
 /// The first commit of a partition that was accepted after an instant; `None` where none was.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn first_seq_since(
     db: &impl ConnectionTrait,
     partition: Partition,

@@ -105,9 +105,6 @@ async fn keep(recovery: &Recovery) -> Result<()> {
 
 /// Persists a partition's log until SQL has all that was in it at the start, recovering the partition where it is not level. Says up to
 /// which seq SQL has it. It ends however fast others write.
-///
-/// # Errors
-/// What the stores say.
 pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64> {
     let mut goal = None;
     loop {

@@ -39,9 +39,6 @@ enum Bound<'a> {
 }
 
 /// The standings in the archive; `None` where nobody ever had an entry there.
-///
-/// # Errors
-/// What SQL says.
 pub async fn find<'a>(
     db: &'a DatabaseConnection,
     standings: &Standings,
@@ -59,9 +56,6 @@ pub async fn find<'a>(
 
 /// Up to `limit` sealed periods of a standings' board, segment and window that have entries and start before `before_ms`, as
 /// [`ranking::store::Store::periods`] has them.
-///
-/// # Errors
-/// What SQL says.
 pub async fn periods(
     db: &DatabaseConnection,
     standings: &Standings,
@@ -94,9 +88,6 @@ pub async fn periods(
 
 impl Archived<'_> {
     /// How many entries there are. O(size).
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn size(&self) -> Result<u64> {
         let all = sealed_entry::Entity::find()
             .filter(sealed_entry::Column::StandingsNo.eq(self.no))
@@ -105,9 +96,6 @@ impl Archived<'_> {
     }
 
     /// The keys of members, in the order asked. A SELECT per 5,000.
-    ///
-    /// # Errors
-    /// `Corrupt`; what SQL says.
     pub async fn rank_keys(&self, members: &[MemberId]) -> Result<Vec<Option<RankKey>>> {
         use sealed_entry::Column::{Member, RankKey as Key, StandingsNo};
         let mut found = std::collections::HashMap::new();
@@ -132,25 +120,16 @@ impl Archived<'_> {
 
     /// How many entries come before each of these: their positions. A statement per 200; together they pass over the entries before the last
     /// one once.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn positions(&self, entries: &[Placed]) -> Result<Vec<u64>> {
         self.counts(entries.iter().map(Bound::Place).collect()).await
     }
 
     /// How many entries have a smaller key than each of these; as [`Self::positions`].
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn counts_below(&self, keys: &[RankKey]) -> Result<Vec<u64>> {
         self.counts(keys.iter().copied().map(Bound::Key).collect()).await
     }
 
     /// Up to `limit` entries from a place on, that of the place among them, in order, and the position of the first.
-    ///
-    /// # Errors
-    /// `Corrupt`; what SQL says.
     pub async fn forward(&self, from: &Placed, limit: usize) -> Result<(u64, Vec<Placed>)> {
         let position = self.positions(std::slice::from_ref(from)).await?[0];
         let sql = r#"("rank_key", "member") >= ($2, $3) ORDER BY "rank_key", "member" LIMIT $4"#;
@@ -159,9 +138,6 @@ impl Archived<'_> {
     }
 
     /// Up to `limit` entries after a place, or the first ones, in order; nothing before them is counted.
-    ///
-    /// # Errors
-    /// `Corrupt`; what SQL says.
     pub async fn page_after(&self, last: Option<&Placed>, limit: usize) -> Result<Vec<Placed>> {
         let Some(last) = last else {
             return self.forward_from(0, limit).await;
@@ -171,18 +147,12 @@ impl Archived<'_> {
     }
 
     /// Up to `limit` entries from a position on, in order. O(position).
-    ///
-    /// # Errors
-    /// `Corrupt`; what SQL says.
     pub async fn forward_from(&self, position: u64, limit: usize) -> Result<Vec<Placed>> {
         let sql = r#"TRUE ORDER BY "rank_key", "member" LIMIT $3 OFFSET $2"#;
         self.list(sql, vec![(position as i64).into()], limit).await
     }
 
     /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.
-    ///
-    /// # Errors
-    /// `Corrupt`; what SQL says.
     pub async fn backward(
         &self,
         before: Option<&Placed>,

@@ -65,9 +65,6 @@ pub(crate) enum Source {
 }
 
 /// Corrects the sealed entries that events concern.
-///
-/// # Errors
-/// What SQL says.
 pub(crate) async fn correct(
     transaction: &DatabaseTransaction,
     partition: Partition,

@@ -85,9 +85,6 @@ impl Staged<'_> {
     }
 
     /// Drops what lies where these windows' standings do and is of another kind: nothing could be written there.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn drop_foreign(&self) -> Result<()> {
         let keys = self.live_keys().await?;
         let kinds = self.deployment.store.kinds(&keys).await?;
@@ -100,9 +97,6 @@ impl Staged<'_> {
     }
 
     /// Drops what lies where these windows' standings do and no event of the history brought there: all of them are in place.
-    ///
-    /// # Errors
-    /// What the stores say.
     pub async fn drop_others(&mut self) -> Result<Step> {
         let store = &self.deployment.store;
         let keys = self.live_keys().await?;

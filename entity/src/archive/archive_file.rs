@@ -49,9 +49,6 @@ pub enum Relation {}
 impl ActiveModelBehavior for ActiveModel {}
 
 /// The files that are part of a board's history in a partition, in its order.
-///
-/// # Errors
-/// What SQL says.
 pub async fn of_partition(
     db: &impl ConnectionTrait,
     board: BoardNo,
@@ -67,9 +64,6 @@ pub async fn of_partition(
 }
 
 /// Whether events of a commit are archived, of whichever board.
-///
-/// # Errors
-/// What SQL says.
 pub async fn has(db: &impl ConnectionTrait, partition: Partition, seq: u64) -> Result<bool, DbErr> {
     let found: Option<String> = Entity::find()
         .select_only()

@@ -28,9 +28,6 @@ pub enum Relation {}
 impl ActiveModelBehavior for ActiveModel {}
 
 /// How far a partition's history of a board is archived.
-///
-/// # Errors
-/// What SQL says.
 pub async fn of(
     db: &impl ConnectionTrait,
     board: BoardNo,

@@ -52,9 +52,6 @@ impl Model {
 }
 
 /// What the archived events of members add up to, as far as a mark says: by member and segment. Of at most some thousand members.
-///
-/// # Errors
-/// What SQL says.
 pub async fn of_members(
     db: &impl ConnectionTrait,
     mark: &archive_mark::Model,
@@ -77,9 +74,6 @@ pub async fn of_members(
 }
 
 /// How many archived events a member has.
-///
-/// # Errors
-/// What SQL says.
 pub async fn events(
     db: &impl ConnectionTrait,
     mark: &archive_mark::Model,

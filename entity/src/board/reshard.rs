@@ -40,9 +40,6 @@ pub enum Step {
 
 impl Reshard {
     /// Begins a move of a board that is as its row says, and is neither moved already nor archived; whether it is.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn begin(
         db: &DatabaseConnection,
         row: &board::Model,
@@ -59,9 +56,6 @@ impl Reshard {
     }
 
     /// Goes on to a step; whether it was still at this one, and nobody had taken it over.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn advance(&mut self, db: &DatabaseConnection, no: i64, step: Step) -> Result<bool> {
         let next = Self { step, ..self.clone() };
         let advanced = of_text(no, &self.to_text()).set(next.to_row()).exec(db).await?;
@@ -72,9 +66,6 @@ impl Reshard {
     }
 
     /// Takes the place of one who has been silent for long: undoes the move, or finishes it where it is decided; whether nobody else did.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn take_over(&mut self, db: &DatabaseConnection, no: i64) -> Result<bool> {
         let step = match self.step {
             Step::Staging | Step::Held => Step::Undoing,
@@ -94,9 +85,6 @@ impl Reshard {
     }
 
     /// Says that the one of an id still is at it, whatever step it has got to; whether it was still its own.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn renew(db: &DatabaseConnection, no: i64, id: &str) -> Result<bool> {
         let alive = board::ActiveModel {
             reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
@@ -113,9 +101,6 @@ impl Reshard {
     }
 
     /// Decides: the row gets its new number of shards, in one statement; whether the board was still as it was.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn decide(
         &mut self,
         db: &DatabaseConnection,
@@ -141,9 +126,6 @@ impl Reshard {
     }
 
     /// Ends it; whether it was still its own.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn end(&self, db: &DatabaseConnection, no: i64) -> Result<bool> {
         let ended = board::ActiveModel {
             reshard: Set(None),
@@ -155,9 +137,6 @@ impl Reshard {
     }
 
     /// Whether the row still says just this.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn is_still(&self, db: &DatabaseConnection, no: i64) -> Result<bool> {
         let row = board::Entity::find_by_id(no)
             .filter(board::Column::DeletedAtMs.is_null())

@@ -33,9 +33,6 @@ pub enum Relation {}
 impl ActiveModelBehavior for ActiveModel {}
 
 /// When the commits of a partition between two seqs were accepted, by seq.
-///
-/// # Errors
-/// What SQL says.
 pub async fn accepted_at_ms(
     db: &impl ConnectionTrait,
     partition: Partition,

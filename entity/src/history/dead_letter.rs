@@ -53,9 +53,6 @@ impl Model {
 }
 
 /// The events, of one partition or all, that SQL refused and nobody voided yet.
-///
-/// # Errors
-/// What SQL says.
 pub async fn pending(
     db: &impl ConnectionTrait,
     partition: Option<Partition>,
@@ -68,9 +65,6 @@ pub async fn pending(
 }
 
 /// The events of a board in one partition that SQL refused, voided or not: history has none of them, and Redis may have counted them.
-///
-/// # Errors
-/// `Corrupt`; what SQL says.
 pub async fn of_board(
     db: &impl ConnectionTrait,
     partition: Partition,
@@ -88,9 +82,6 @@ pub async fn of_board(
 }
 
 /// Notes that an event was voided; whether it was one that SQL refused.
-///
-/// # Errors
-/// What SQL says.
 pub async fn void(db: &impl ConnectionTrait, place: EventPlace) -> Result<bool, DbErr> {
     let voided = Entity::update_many()
         .col_expr(Column::State, Expr::value("VOIDED"))

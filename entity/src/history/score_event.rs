@@ -158,9 +158,6 @@ fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
 }
 
 /// The events that the history of a partition voids, up to the commit of a seq.
-///
-/// # Errors
-/// What SQL says.
 pub async fn voided(
     db: &impl ConnectionTrait,
     partition: Partition,
@@ -177,9 +174,6 @@ pub async fn voided(
 }
 
 /// The events that a board's history voids, wherever.
-///
-/// # Errors
-/// What SQL says.
 pub async fn voided_on(
     db: &impl ConnectionTrait,
     board: BoardNo,

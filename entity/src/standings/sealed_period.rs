@@ -57,9 +57,6 @@ pub fn of_list(id: &StandingsId) -> Condition {
 }
 
 /// The numbers of those standings that have one.
-///
-/// # Errors
-/// What SQL says.
 pub async fn numbers(
     db: &impl ConnectionTrait,
     standings: &BTreeMap<StandingsId, Period>,
@@ -83,9 +80,6 @@ pub async fn numbers(
 }
 
 /// Makes sure that standings have numbers.
-///
-/// # Errors
-/// What SQL says.
 pub async fn number(
     db: &impl ConnectionTrait,
     standings: &BTreeMap<StandingsId, Period>,

@@ -160,9 +160,6 @@ impl Store {
     }
 
     /// The names of all keys that a partition has of a board: standings, lists of periods, marks of rolling windows. `SCAN`: several round trips, O(keys of the server).
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn board_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
         let mut found = self.standings_keys(partition, Some(board)).await?;
         found.extend(self.periods_keys(partition, board).await?);
@@ -171,9 +168,6 @@ impl Store {
     }
 
     /// The names of all standings and lists of periods that partitions have of a board. `SCAN` on all servers: several round trips, O(keys of the servers).
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn all_board_keys(&self, board: BoardNo) -> Result<Vec<(Partition, String)>> {
         let mut keys = self.all_standings_keys(Some(board)).await?;
         let pattern = self.keys().any_periods_pattern(board);
@@ -185,9 +179,6 @@ impl Store {
     }
 
     /// The names of a board's lists of periods in a partition. `SCAN`: several round trips, O(keys of the server).
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn periods_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
         let pattern = self.keys().periods_pattern(partition, Some(board));
         self.scan(partition, &pattern).await
@@ -195,9 +186,6 @@ impl Store {
 
     /// Up to `limit` periods of a standings' board, segment and window that have entries; the standings' own period does not matter.
     /// Two round trips per 500 periods looked at: a `ZRANGE` by start a shard, then an `EXISTS` a period and shard.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn periods(
         &self,
         standings: &Standings,

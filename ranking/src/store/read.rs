@@ -122,17 +122,11 @@ impl Standings {
 
 impl Store {
     /// How many entries there are. One round trip: S `ZCARD`.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn size(&self, standings: &Standings) -> Result<u64> {
         Ok(self.end(standings).await?.position())
     }
 
     /// The place after the last entry. One round trip: S `ZCARD`.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn end(&self, standings: &Standings) -> Result<Split> {
         let mut reads = Reads::new(self, standings);
         for shard in 0..standings.partitions.len() {
@@ -142,9 +136,6 @@ impl Store {
     }
 
     /// The keys of members, in the order asked. One round trip: a `ZMSCORE` for each shard concerned and 10,000 members; O(members).
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn rank_keys(
         &self,
         standings: &Standings,
@@ -176,9 +167,6 @@ impl Store {
 
     /// The positions of entries. One round trip: a `ZRANK` each on its own shard, and for the S − 1 other shards one script per 250
     /// that counts what comes before them; O(entries · S · log(size)). `None` for one that left meanwhile.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn positions(
         &self,
         standings: &Standings,
@@ -229,9 +217,6 @@ impl Store {
 
     /// The entries and positions of members, in the order asked; `None` for those who are not there. S = 1: one round trip, a `ZMSCORE` and a `ZRANK`
     /// each. Else as [`Self::rank_keys`] and [`Self::positions`].
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn find(
         &self,
         standings: &Standings,
@@ -278,9 +263,6 @@ impl Store {
     }
 
     /// How many entries have a smaller key than each of these. One round trip: `ZCOUNT` for each key and shard; O(keys · S · log(size)).
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
         let mut reads = Reads::new(self, standings);
         for key in keys {
@@ -301,9 +283,6 @@ impl Store {
     }
 
     /// The place of an entry, there or not. One round trip: a counting script a shard; O(S · log(size)), about 20 look-ups more in a run of 600,000 equal keys.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn split_at(&self, standings: &Standings, place: &Placed) -> Result<Split> {
         let mut reads = Reads::new(self, standings);
         for shard in 0..standings.partitions.len() {
@@ -392,9 +371,6 @@ impl Store {
 
     /// Up to `limit` entries from a place on, in order, and the position of the place. One round trip, more where a shard has more than its likely share;
     /// a script a shard that finds the place, or `ZRANGE` by index.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn forward(
         &self,
         standings: &Standings,
@@ -405,9 +381,6 @@ impl Store {
     }
 
     /// Up to `limit` entries before a place, in order, and the position of the place; else as [`Self::forward`].
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn backward(
         &self,
         standings: &Standings,
@@ -422,9 +395,6 @@ impl Store {
 
     /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
     /// Two round trips; more where the member moves meanwhile.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`, `Corrupt`.
     pub async fn neighbors(
         &self,
         standings: &Standings,

@@ -63,9 +63,6 @@ impl Store {
 
     /// The names of a partition's standings in Redis, of all boards or one, foreign names under the same pattern included.
     /// `SCAN`: several round trips, O(keys of the server).
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn standings_keys(
         &self,
         partition: Partition,
@@ -117,9 +114,6 @@ impl Recovery {
     }
 
     /// What Redis has of the partition, seen from SQL's cursor. Round trips: one per 1,000 commits in the log.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
         let mut descendants: Vec<Commit> = vec![];
         let mut head = None;
@@ -155,9 +149,6 @@ impl Recovery {
     }
 
     /// Takes the head away: from here nobody writes, and readers know. One round trip.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
     pub async fn close(&self) -> Result<()> {
         let mut writes = Writes::default();
         writes.drop_key(&self.store.keys().head(self.partition));
@@ -165,9 +156,6 @@ impl Recovery {
     }
 
     /// Drops all that Redis has of the partition's log, standings, periods, marks and event ids. `SCAN` and `UNLINK`: O(keys of the server).
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
         let mut found = vec![keys.log(self.partition)];
@@ -191,9 +179,6 @@ impl Recovery {
     }
 
     /// Sets the head, which reopens the partition, and gives up the right to recover it.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
     pub async fn finish(&self, seq: u64, commit: &str) -> Result<()> {
         let head = Head { seq, commit: commit.to_owned(), run_id: self.run_id.to_string() };
         let mut writes = Writes::default();
@@ -203,9 +188,6 @@ impl Recovery {
     }
 
     /// Gives up the right to recover; the partition stays as it is.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
     pub async fn abandon(&self) -> Result<()> {
         let mut writes = Writes::default();
         writes.drop_key(&self.store.keys().recovery(self.partition));
@@ -213,9 +195,6 @@ impl Recovery {
     }
 
     /// Keeps the right to recover while something takes long elsewhere. One round trip.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
     pub async fn renew(&self) -> Result<()> {
         self.apply(&Writes::default()).await
     }

@@ -101,9 +101,6 @@ impl Store {
     }
 
     /// Room for staged standings of a partition, under an id that nobody else uses. One round trip: `SET PX`.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn stages(&self, partition: Partition, id: String) -> Result<Stages> {
         let mark = self.keys().stage_mark(partition, &id);
         let mut pipe = redis::pipe();
@@ -323,9 +320,6 @@ impl Stages {
     }
 
     /// Whether all is there that was staged. One round trip: `EXISTS`.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn is_whole(&self) -> Result<bool> {
         let mut pipe = redis::pipe();
         pipe.cmd("EXISTS").arg(&self.mark);

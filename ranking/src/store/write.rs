@@ -463,9 +463,6 @@ impl Store {
     }
 
     /// Drops from the log what SQL has: everything up to `seq`, accepted by the run of that id. One round trip: `XTRIM` in a script.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
         let keys = [self.keys().head(partition), self.keys().log(partition)];
         let keep = format!("{}-0", seq + 1);

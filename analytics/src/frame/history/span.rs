@@ -69,9 +69,6 @@ impl<'a> Pages<'a> {
     }
 
     /// The next ones; `None` at the end.
-    ///
-    /// # Errors
-    /// What SQL says.
     pub async fn next(
         &mut self,
         deployment: &Deployment,

@@ -209,9 +209,6 @@ impl EntryCursor {
 }
 
 /// The first rows of a selection, at most so many, and whether there are more.
-///
-/// # Errors
-/// What SQL says.
 pub async fn first_rows<E: EntityTrait>(
     db: &DatabaseConnection,
     select: Select<E>,

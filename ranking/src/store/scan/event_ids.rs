@@ -16,9 +16,6 @@ type Found = (String, Vec<(String, String)>);
 impl Store {
     /// The event ids of a board that a partition remembers of one day: fields and values of a seen hash. `HSCAN`: several round trips, O(event ids of all
     /// boards).
-    ///
-    /// # Errors
-    /// `Unavailable`, `Corrupt`.
     pub async fn seen_of(
         &self,
         partition: Partition,

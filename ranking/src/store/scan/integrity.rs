@@ -31,9 +31,6 @@ pub struct Probe {
 
 impl Store {
     /// How many entries sorted sets have, 0 where a key is not there; `None` for a key of another type. Two round trips: a `TYPE`, then a `ZCARD` a key.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn sizes(&self, keys: &[String]) -> Result<Vec<Option<u64>>> {
         let kinds = self.kinds(keys).await?;
         let mut pipe = redis::pipe();
@@ -95,9 +92,6 @@ impl Store {
 
     /// What lists of periods say of labels: since when each is the present one, in Unix milliseconds; `None` where it is not listed, or the list is no
     /// sorted set. Two round trips: a `TYPE`, then a `ZSCORE` a label.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn listed(&self, labels: &[(String, String)]) -> Result<Vec<Option<f64>>> {
         if labels.is_empty() {
             return Ok(vec![]);
@@ -121,9 +115,6 @@ impl Store {
     }
 
     /// The types of keys, as Redis names them: `zset`, `string`, `none`. One round trip: a `TYPE` a key.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn types(&self, keys: &[String]) -> Result<Vec<String>> {
         match keys.is_empty() {
             true => Ok(vec![]),

@@ -10,9 +10,6 @@ pub type RawEntries = Vec<(Vec<u8>, f64)>;
 impl Store {
     /// Every key that lies where standings do, with its partition, of all boards or one; foreign names included.
     /// `SCAN` on all servers: several round trips, O(keys of the servers).
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn all_standings_keys(
         &self,
         board: Option<BoardNo>,
@@ -32,9 +29,6 @@ impl Store {
 
     /// The entries of sorted sets as they are: member bytes and double, in order, at most `count` of each from `start` on; `None` for a
     /// key that is no sorted set. Two round trips: a `TYPE`, then a `ZRANGE` a key.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn raw_entries(
         &self,
         keys: &[String],
@@ -60,9 +54,6 @@ impl Store {
 
     /// The payloads of keys, which [`decode`](crate::store::stage::payload::decode) reads; `None` for one that is not there. Pipelined `DUMP`, one round trip;
     /// O(entries), in which a server does nothing else: mind the sizes beside live traffic.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn dump(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut pipe = redis::pipe();
         for key in keys {
@@ -81,9 +72,6 @@ impl Store {
     }
 
     /// What kinds of values keys have: `zset`, `none` and so on. One round trip: a `TYPE` a key.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
         if keys.is_empty() {

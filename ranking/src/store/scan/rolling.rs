@@ -81,9 +81,6 @@ impl Store {
     }
 
     /// How many entries one shard of a standings has. One round trip: `ZCARD`.
-    ///
-    /// # Errors
-    /// `Unavailable`.
     pub async fn shard_size(&self, partition: Partition, id: &StandingsId) -> Result<u64> {
         let mut pipe = redis::pipe();
         pipe.cmd("ZCARD").arg(self.keys().standings(partition, id));

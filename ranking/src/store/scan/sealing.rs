@@ -70,9 +70,6 @@ impl Store {
     }
 
     /// The labels of a list's periods that start before an instant. One round trip: `ZRANGE` by score.
-    ///
-    /// # Errors
-    /// `Unavailable`, `Corrupt`.
     pub async fn listed_before(&self, list: &str, before_ms: i64) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
         pipe.cmd("ZRANGE").arg(list).arg("-inf").arg(format!("({before_ms}")).arg("BYSCORE");
