@@ -28,8 +28,6 @@ mod history;
 mod machine;
 mod midnight;
 mod peers;
-#[path = "../system/postgres.rs"]
-mod postgres;
 mod server;
 mod serving;
 mod stores;

@@ -12,10 +12,10 @@ use tokio::process::Command;
 
 use crate::Scale;
 use crate::figures::{Figures, quantile};
-use crate::postgres;
 use crate::server::{Sending, Server};
 use crate::serving::{AROUND, ONE, RANK, READING, TOP, WRITING, body, fill, name, random_members};
 use crate::stores::Stores;
+use tests::servers::postgres;
 
 /// How many members the libraries' board has.
 const MEMBERS: usize = 100_000;

@@ -1,0 +1,212 @@
+//! A process of `api serve`, and what is asked of it.
+
+pub mod amendment;
+pub mod connection;
+pub mod friends;
+pub mod listing;
+pub mod metrics;
+pub mod playthrough;
+pub mod refusal;
+pub mod submission;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+
+use crate::deployment::Deployment;
+use crate::wait::{PATIENCE, until};
+
+/// A running process; killed when dropped. Several may share a deployment.
+pub struct Api {
+    child: Child,
+    url: String,
+    token: String,
+    client: Client,
+    log: PathBuf,
+    printed: PathBuf,
+    // The last field, dropped after the process is gone.
+    deployment: Arc<Deployment>,
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The codes of its errors.
+    pub fn codes(&self) -> Vec<&str> {
+        let errors = self.body["errors"].as_array().into_iter().flatten();
+        errors.map(|error| error["extensions"]["code"].as_str().unwrap()).collect()
+    }
+
+    /// The message of its first error.
+    pub fn message(&self) -> &str {
+        self.body["errors"][0]["message"].as_str().unwrap()
+    }
+}
+
+impl Api {
+    /// Starts a process that serves and does the background work, and waits until it is ready.
+    pub async fn start(deployment: &Arc<Deployment>) -> Self {
+        Self::start_with(deployment, &[]).await
+    }
+
+    /// As [`Self::start`], with more arguments.
+    pub async fn start_with(deployment: &Arc<Deployment>, arguments: &[&str]) -> Self {
+        let token = deployment.admin_token().await.to_owned();
+        let api = Self::spawn(deployment, arguments, token).await;
+        api.wait_until_ready().await;
+        api
+    }
+
+    /// Starts a process with a token of the caller's, and waits until it says where it listens.
+    pub async fn spawn(deployment: &Arc<Deployment>, arguments: &[&str], token: String) -> Self {
+        Self::started(deployment, deployment.api(&[&["serve"], arguments].concat()), token).await
+    }
+
+    /// As [`Self::spawn`], of a copy of the program that lies elsewhere.
+    pub async fn spawn_program(
+        deployment: &Arc<Deployment>,
+        program: &str,
+        arguments: &[&str],
+        token: String,
+    ) -> Self {
+        let usual = deployment.api(&[]);
+        let mut command = Command::new(program);
+        command.arg("serve").args(arguments);
+        for (name, value) in usual.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Self::started(deployment, command, token).await
+    }
+
+    async fn started(deployment: &Arc<Deployment>, mut command: Command, token: String) -> Self {
+        let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
+        let child = command
+            .env("LAUREL_LISTEN", "127.0.0.1:0")
+            .stdout(File::create(&printed).unwrap())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut api = Self {
+            child,
+            url: String::new(),
+            token,
+            client: client(),
+            log,
+            printed,
+            deployment: deployment.clone(),
+        };
+        api.url = until("api serve listens", async || {
+            assert_eq!(api.child.try_wait().unwrap(), None, "api serve has stopped");
+            let printed = api.printed();
+            let line = printed.lines().find_map(|line| line.strip_prefix("Laurel is on "));
+            line.filter(|_| printed.contains("token")).map(str::to_owned)
+        })
+        .await;
+        api
+    }
+
+    /// Waits until `/readyz` says so.
+    pub async fn wait_until_ready(&self) {
+        until("api serve is ready", async || {
+            let answer = self.client.get(format!("{}/readyz", self.url)).send().await;
+            answer.ok().filter(|answer| answer.status() == StatusCode::OK)
+        })
+        .await;
+    }
+
+    /// Where it listens: `http://127.0.0.1:<port>`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What it printed so far.
+    pub fn printed(&self) -> String {
+        std::fs::read_to_string(&self.printed).unwrap()
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Asks with the admin token; the whole answer.
+    pub async fn query(&self, text: &str, variables: Value) -> Value {
+        self.ask(Some(&self.token), text, variables).await.body
+    }
+
+    /// Asks with the admin token; the data of an answer that must have no errors.
+    pub async fn data(&self, text: &str, variables: Value) -> Value {
+        let mut body = self.query(text, variables).await;
+        assert_eq!(body.get("errors"), None, "{text}");
+        body["data"].take()
+    }
+
+    /// Asks with another token, or none.
+    pub async fn ask(&self, token: Option<&str>, text: &str, variables: Value) -> Answer {
+        self.try_ask(token, text, variables).await.unwrap()
+    }
+
+    /// Asks a process that may be gone before it answers.
+    pub async fn try_ask(
+        &self,
+        token: Option<&str>,
+        text: &str,
+        variables: Value,
+    ) -> reqwest::Result<Answer> {
+        let body = json!({ "query": text, "variables": variables });
+        let mut request = self.client.post(format!("{}/graphql", self.url)).json(&body);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await?;
+        Ok(Answer { status: answer.status(), body: answer.json().await? })
+    }
+
+    /// The admin token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Its deployment.
+    pub fn deployment(&self) -> &Arc<Deployment> {
+        &self.deployment
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, once it has.
+    pub async fn wait_until_stopped(mut self) -> ExitStatus {
+        until("api serve stops", async || self.child.try_wait().unwrap()).await
+    }
+}
+
+/// A client that gives up: now and then a request to a process that is killed at that instant is never answered, nor refused.
+fn client() -> Client {
+    Client::builder().timeout(PATIENCE).build().unwrap()
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            eprintln!("---- log of {}\n{log}----", self.url);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Sending events: batches, what became of them, and several senders at once.
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::model::oracle::{Board, Event, Verdict};
+
+const CREATE: &str = "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug tieBreakResolutionMs } } }";
+
+const SUBMIT: &str = "
+    mutation($board: String!, $scores: [ScoreInput!]!, $ack: Ack!) {
+        submitScores(input: { board: $board, scores: $scores, ack: $ack }) {
+            accepted duplicates rejected results { member status error { code message } }
+        }
+    }";
+
+/// Creates a board.
+pub async fn create_board(api: &Api, board: &Board) {
+    let data = api.data(CREATE, json!({ "input": board.input() })).await;
+    assert_eq!(data["createBoard"]["board"]["slug"], board.slug);
+    if board.tie_break != "MEMBER" {
+        assert_eq!(data["createBoard"]["board"]["tieBreakResolutionMs"], board.tick_ms);
+    }
+}
+
+/// Submits a batch of scores, as GraphQL takes them; the payload.
+pub async fn submit(api: &Api, board: &str, scores: Value) -> Value {
+    let variables = json!({ "board": board, "scores": scores, "ack": "APPLIED" });
+    api.data(SUBMIT, variables).await["submitScores"].take()
+}
+
+/// Submits a batch of scores and waits until SQL has them; the payload.
+pub async fn submit_durably(api: &Api, board: &str, scores: Value) -> Value {
+    let variables = json!({ "board": board, "scores": scores, "ack": "DURABLE" });
+    api.data(SUBMIT, variables).await["submitScores"].take()
+}
+
+/// Submits a batch of events to a service that is well: what became of each.
+pub async fn submit_events(api: &Api, board: &Board, events: &[Event]) -> Vec<Verdict> {
+    let answers = try_submit(api, board, events).await.expect("the service answers");
+    let verdicts = answers.iter().map(|answer| {
+        answer.unwrap_or_else(|code| panic!("a score of {} was answered with {code}", board.slug))
+    });
+    verdicts.collect()
+}
+
+/// What became of an event, or the code of an answer that says that nobody knows, or not now.
+pub type Outcome = Result<Verdict, &'static str>;
+
+/// Submits a batch of events; nothing where no answer came.
+pub async fn try_submit(api: &Api, board: &Board, events: &[Event]) -> Option<Vec<Outcome>> {
+    let scores: Vec<Value> = events.iter().map(|event| board.score_input(event)).collect();
+    let variables = json!({ "board": board.slug, "scores": scores, "ack": "APPLIED" });
+    let answer = api.try_ask(Some(api.token()), SUBMIT, variables).await.ok()?;
+    if answer.body.get("errors").is_some() {
+        // A load knows no other reason: its requests are well-formed and its token is good.
+        assert_eq!(answer.codes(), ["UNAVAILABLE"], "{:?}", answer.body);
+        return None;
+    }
+    let payload = &answer.body["data"]["submitScores"];
+    let results = payload["results"].as_array().unwrap();
+    assert_eq!(results.len(), events.len());
+    let outcomes: Vec<Outcome> =
+        results.iter().zip(events).map(|(result, event)| outcome(result, event)).collect();
+    let count = |verdict| outcomes.iter().filter(|outcome| **outcome == Ok(verdict)).count();
+    assert_eq!(payload["accepted"], count(Verdict::Applied));
+    assert_eq!(payload["duplicates"], count(Verdict::Duplicate));
+    Some(outcomes)
+}
+
+fn outcome(result: &Value, event: &Event) -> Outcome {
+    assert_eq!(result["member"], event.member);
+    let code = result["error"]["code"].as_str();
+    match (result["status"].as_str().unwrap(), code) {
+        ("APPLIED", None) => Ok(Verdict::Applied),
+        ("DUPLICATE", None) => Ok(Verdict::Duplicate),
+        ("REJECTED", Some("BAD_USER_INPUT" | "SCORE_OUT_OF_RANGE")) => Ok(Verdict::Rejected),
+        ("REJECTED", Some("UNAVAILABLE")) => Err("UNAVAILABLE"),
+        ("UNKNOWN", Some("TIMEOUT")) => Err("TIMEOUT"),
+        other => panic!("{other:?} is no outcome: {result}"),
+    }
+}

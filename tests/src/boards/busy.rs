@@ -1,0 +1,43 @@
+//! A board with windows of every kind and standings by region.
+
+use ranking::window::Window;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::model::oracle::Board;
+
+/// How many members the busy board has.
+pub const MEMBERS: usize = 150;
+
+/// A board with windows of every kind and standings by region.
+pub fn busy_board() -> Board {
+    Board {
+        slug: "busy".to_owned(),
+        direction: "HIGH_FIRST",
+        policy: "SUM",
+        tie_break: "EARLIEST",
+        tick_ms: 1000,
+        decimals: 0,
+        min: 0,
+        max: 999_999_999,
+        zone: "Europe/London",
+        shards: 1,
+        windows: vec![Window::Daily, Window::Weekly],
+    }
+}
+
+/// Creates it; the rolling windows, the one that decays and the regions are left to the diff.
+pub async fn create_busy(api: &Api, board: &Board) {
+    let mut input = board.input();
+    let more = ["7d", "decay:7d"].map(|name| json!({ "name": name }));
+    input["windows"].as_array_mut().unwrap().extend(more);
+    input["segmentBy"] = json!(["region"]);
+    let create =
+        "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
+    api.data(create, json!({ "input": input })).await;
+    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(3) { "eu" } else { "us" } });
+    let members: Vec<Value> = (0..MEMBERS).map(member).collect();
+    let upsert =
+        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
+    api.data(upsert, json!({ "input": members })).await;
+}

@@ -1,0 +1,250 @@
+//! A deployment of a test's own: a data directory, a database, a Redis; gone when the last of its users is.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use crate::servers::redis_cluster::RedisCluster;
+use crate::servers::redis_server::RedisServer;
+use crate::servers::{postgres, program};
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sql {
+    Sqlite,
+    Postgres,
+}
+
+/// Whose redis-server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redis {
+    /// The private one, which the programs start in the data directory.
+    Private,
+    /// One that the test started.
+    Own,
+    /// A cluster that the test started.
+    Cluster,
+}
+
+/// The redis-servers that the test started.
+enum Servers {
+    None,
+    One(RedisServer),
+    Cluster(RedisCluster),
+}
+
+/// Where the stores are.
+pub struct Deployment {
+    dir: TempDir,
+    database_url: String,
+    servers: Servers,
+    token: OnceCell<String>,
+    processes: AtomicUsize,
+}
+
+impl Deployment {
+    /// A new one with nothing in it.
+    pub async fn new(sql: Sql, redis: Redis) -> Arc<Self> {
+        let dir = tempfile::Builder::new().prefix("laurel-").tempdir().unwrap();
+        let servers = match redis {
+            Redis::Private => Servers::None,
+            Redis::Own => Servers::One(RedisServer::start(dir.path())),
+            Redis::Cluster => Servers::Cluster(RedisCluster::start(dir.path())),
+        };
+        let database_url = match sql {
+            Sql::Sqlite => {
+                format!("sqlite://{}?mode=rwc", dir.path().join("test.sqlite").display())
+            }
+            Sql::Postgres => postgres::new_database().await,
+        };
+        Arc::new(Self {
+            dir,
+            database_url,
+            servers,
+            token: OnceCell::new(),
+            processes: AtomicUsize::new(0),
+        })
+    }
+
+    /// The stores, opened as the programs do.
+    pub async fn open_stores(&self) -> engine::deployment::Deployment {
+        let settings = self.settings();
+        let db = settings.connect_sql().await.unwrap();
+        settings.open(db).await.unwrap()
+    }
+
+    /// What the programs are told.
+    pub fn settings(&self) -> engine::deployment::Settings {
+        engine::deployment::Settings {
+            data_dir: self.dir.path().join("data"),
+            database_url: Some(self.database_url.clone()),
+            redis_url: Some(self.redis_url()),
+            redis_prefix: "laurel".to_owned(),
+            partitions: None,
+            dedup_hours: 24,
+            log_commits_max: 100_000,
+            redis_timeout_ms: 5000,
+            archive_dir: None,
+            archive_copy_dir: None,
+        }
+    }
+
+    /// A command of `api` with this deployment's settings; it compares nothing by itself, whatever the time of day.
+    pub fn api(&self, arguments: &[&str]) -> Command {
+        let mut command = self.settled(program::api(), arguments);
+        command.env("LAUREL_DIFF_AT", "off");
+        command
+    }
+
+    /// A command of `analytics` with this deployment's settings.
+    pub fn analytics_command(&self, arguments: &[&str]) -> Command {
+        self.settled(program::analytics(), arguments)
+    }
+
+    /// Runs `analytics` with this deployment's settings to its end.
+    pub fn analytics(&self, arguments: &[&str]) -> Output {
+        self.analytics_command(arguments).output().unwrap()
+    }
+
+    /// What `api` prints; it must succeed.
+    pub async fn api_output(self: &Arc<Self>, arguments: &[&str]) -> String {
+        let mut command = self.api(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "api {arguments:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// An admin token, the same each time.
+    pub async fn admin_token(self: &Arc<Self>) -> &str {
+        self.token.get_or_init(|| async { self.new_token(&["--scope", "admin"]).await }).await
+    }
+
+    /// A new token, made on the command line.
+    pub async fn new_token(self: &Arc<Self>, arguments: &[&str]) -> String {
+        let arguments = [&["token", "create"], arguments].concat();
+        self.api_output(&arguments).await.trim().to_owned()
+    }
+
+    /// A file for what a new process prints, in the deployment's directory.
+    pub fn new_file(&self, name: &str) -> PathBuf {
+        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        self.dir.path().join(format!("{name}.{number}"))
+    }
+
+    /// A path of that name in the deployment's directory.
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A connection to Redis, a single server.
+    pub async fn redis(&self) -> MultiplexedConnection {
+        self.try_redis().await.unwrap()
+    }
+
+    /// The process id of the redis-server.
+    pub async fn redis_pid(&self) -> u32 {
+        let info: String =
+            redis::cmd("INFO").arg("server").query_async(&mut self.redis().await).await.unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+        line.unwrap().trim().parse().unwrap()
+    }
+
+    /// A connection to the database.
+    pub async fn sql(&self) -> DatabaseConnection {
+        Database::connect(&self.database_url).await.unwrap()
+    }
+
+    /// The one number that a SELECT answers with.
+    pub async fn number(&self, select: &str) -> i64 {
+        let rows: Vec<i64> = self.column(select).await;
+        assert_eq!(rows.len(), 1, "{select}");
+        rows[0]
+    }
+
+    /// The first column of a SELECT.
+    pub async fn column<T: sea_orm::TryGetable>(&self, select: &str) -> Vec<T> {
+        let db = self.sql().await;
+        let statement = Statement::from_string(db.get_database_backend(), select);
+        let rows = db.query_all_raw(statement).await.unwrap();
+        db.close().await.unwrap();
+        rows.iter().map(|row| row.try_get_by_index(0).unwrap()).collect()
+    }
+
+    /// A connection to Redis, where there is one.
+    pub async fn try_redis(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let config =
+            redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(20)));
+        redis::Client::open(self.redis_url())?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    /// Takes everything out of Redis.
+    pub async fn flush_redis(&self) {
+        let mut connection = self.try_redis().await.unwrap();
+        let flush = redis::cmd("FLUSHALL");
+        let () = flush.query_async(&mut connection).await.unwrap();
+    }
+
+    /// Where its Redis is.
+    pub fn redis_url(&self) -> String {
+        self.servers_url().unwrap_or_else(|| {
+            let socket = self.dir.path().join("data/redis/redis.sock");
+            format!("redis+unix://{}", socket.display())
+        })
+    }
+
+    /// Its cluster.
+    pub fn cluster(&self) -> &RedisCluster {
+        let Servers::Cluster(cluster) = &self.servers else {
+            panic!("its Redis is no cluster");
+        };
+        cluster
+    }
+
+    /// Where its archive is.
+    pub fn archive_dir(&self) -> PathBuf {
+        self.dir.path().join("data/archive")
+    }
+
+    fn servers_url(&self) -> Option<String> {
+        match &self.servers {
+            Servers::None => None,
+            Servers::One(server) => Some(server.url().to_owned()),
+            Servers::Cluster(cluster) => Some(cluster.url()),
+        }
+    }
+
+    fn settled(&self, mut command: Command, arguments: &[&str]) -> Command {
+        command
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .env("LAUREL_DATA_DIR", self.dir.path().join("data"))
+            .env("LAUREL_DATABASE_URL", &self.database_url)
+            .stdin(std::process::Stdio::null());
+        if let Some(url) = self.servers_url() {
+            command.env("LAUREL_REDIS_URL", url);
+        }
+        command
+    }
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        // The private redis-server outlives a process that was killed.
+        if let Servers::None = self.servers
+            && let Ok(client) = redis::Client::open(self.redis_url())
+            && let Ok(mut connection) = client.get_connection()
+        {
+            let _ = redis::cmd("SHUTDOWN").arg("NOSAVE").query::<()>(&mut connection);
+        }
+    }
+}

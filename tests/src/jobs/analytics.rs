@@ -1,0 +1,33 @@
+//! Commands of `analytics`, run to their end.
+
+use std::process::Output;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::deployment::Deployment;
+
+/// Runs `analytics --json`: its exit status, what it printed, and what it complained of.
+pub fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) {
+    let output = deployment.analytics(&[&["--json"], arguments].concat());
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    (
+        output.status.code().unwrap(),
+        serde_json::from_slice(&output.stdout).unwrap_or_default(),
+        error,
+    )
+}
+
+/// What `analytics` says with `--json`; it must succeed.
+pub fn figures(deployment: &Deployment, arguments: &[&str]) -> Value {
+    let output = deployment.analytics(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+/// Runs a command of `output_beside` to its end, beside others.
+pub async fn output_beside(deployment: &Arc<Deployment>, arguments: &[&str]) -> Output {
+    let mut command = deployment.analytics_command(arguments);
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}

@@ -1,0 +1,113 @@
+//! The archive: events made old enough to leave SQL, and where they are afterwards.
+
+use std::sync::Arc;
+
+use entity::archive::archive_file;
+use sea_orm::{ConnectionTrait, EntityTrait, Statement};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::api::submission::submit_durably;
+use crate::deployment::{Deployment, Redis, Sql};
+use crate::documents::CREATE_BOARD;
+use crate::jobs::analytics::figures;
+use crate::jobs::seal::wait_until_dropped;
+use crate::model::history::History;
+
+/// A day, in milliseconds.
+pub const DAY_MS: i64 = 86_400_000;
+
+/// Waits until SQL has all there is, and then makes all that was accepted lately so many days older.
+pub async fn age(deployment: &Deployment, days: i64) {
+    let stores = deployment.open_stores().await;
+    for partition in stores.store.partitions().each() {
+        engine::partition::recovery::settle(&stores, partition).await.unwrap();
+    }
+    stores.close().await;
+    let db = deployment.sql().await;
+    let (ms, lately_ms) = (days * DAY_MS, entity::now_ms() - 2 * DAY_MS);
+    let text = format!(
+        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} WHERE accepted_at_ms > {lately_ms}"
+    );
+    let older = Statement::from_string(db.get_database_backend(), text);
+    db.execute_raw(older).await.unwrap();
+    db.close().await.unwrap();
+}
+
+/// Archives what was accepted until some days ago.
+pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
+    let before = jiff::Timestamp::from_millisecond(entity::now_ms() - 2 * DAY_MS).unwrap();
+    let before = before.to_string();
+    let arguments = [&["--json", "archive", "--before", &*before], arguments].concat();
+    figures(deployment, &arguments)
+}
+
+/// How many events of a board are in `score_event`.
+pub async fn rows(deployment: &Deployment, slug: &str) -> i64 {
+    let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");
+    let count = format!("SELECT CAST(COUNT(*) AS BIGINT) FROM score_event WHERE {of_board}");
+    deployment.number(&count).await
+}
+
+/// The history of a board has each event once: in files up to the marks, in SQL after them; and on the disk are these files, whole.
+pub async fn check_kept(deployment: &Deployment, history: &History) {
+    let of_board =
+        format!("board_no = (SELECT no FROM board WHERE slug = '{}')", history.board.slug);
+    let beyond = format!(
+        "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event AS e WHERE {of_board} AND seq > COALESCE((SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = e.board_no AND m.partition = e.partition), 0)"
+    );
+    let filed = format!(
+        "SELECT CAST(COALESCE(SUM(events), 0) AS BIGINT) FROM archive_file WHERE {of_board} AND state IN ('ARCHIVED', 'DROPPED')"
+    );
+    let (beyond, filed) = (deployment.number(&beyond).await, deployment.number(&filed).await);
+    assert_eq!(beyond + filed, history.items().len() as i64, "{beyond} and {filed}");
+}
+
+/// The files of the archive are those that SQL names, and nothing else.
+pub async fn check_files(deployment: &Deployment) {
+    let db = deployment.sql().await;
+    let files = archive_file::Entity::find().all(&db).await.unwrap();
+    db.close().await.unwrap();
+    let mut named: Vec<String> = files.into_iter().map(|file| file.path).collect();
+    let mut there = paths(deployment);
+    named.sort();
+    there.sort();
+    assert_eq!(there, named);
+}
+
+/// What lies in the archive's directory, besides its lock.
+pub fn paths(deployment: &Deployment) -> Vec<String> {
+    let root = deployment.archive_dir();
+    let mut paths = vec![];
+    let mut left = vec![root.clone()];
+    while let Some(directory) = left.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.map(Result::unwrap) {
+            let path = entry.path();
+            match path.is_dir() {
+                true => left.push(path),
+                false => paths.push(path.strip_prefix(&root).unwrap().display().to_string()),
+            }
+        }
+    }
+    paths.retain(|path| path != "lock");
+    paths
+}
+
+/// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one that is not.
+pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
+    let deployment = Deployment::new(sql, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
+    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    let score = |member: i64| json!({ "member": format!("m{}", member % 10), "score": member, "at": format!("2025-03-{:02}T12:00:00Z", 1 + member % 28), "eventId": format!("e{member}") });
+    submit_durably(&api, "b", (0..60).map(score).collect()).await;
+    wait_until_dropped(&api, "b").await;
+    age(&deployment, 100).await;
+    let told = archive(&deployment, &[]);
+    assert_eq!((&told["events"], &told["boards"]), (&json!(60), &json!(1)));
+    submit_durably(&api, "b", json!([{ "member": "m1", "score": 5 }])).await;
+    (deployment, api)
+}

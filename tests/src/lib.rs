@@ -1,0 +1,30 @@
+//! The harness of the whole-system tests: the real programs against a real Redis and a real SQL database, spoken to in GraphQL.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`servers`] | what runs: the programs, PostgreSQL, Redis, a Redis Cluster, Node.js |
+//! | [`deployment`] | stores of its own for each test |
+//! | [`api`] | a process that serves them, and what is asked of it |
+//! | [`documents`] | the GraphQL documents that several tests send |
+//! | [`jobs`] | the commands of `analytics` |
+//! | [`boards`] | boards that several tests begin with |
+//! | [`model`] | the oracle: boards computed naively, random boards and events |
+//! | [`wait`] | conditions waited for, with a deadline |
+//!
+//! A test starts what it needs and stops all of it, also when it fails; the log of a process is shown then.
+//! Random tests print their seed; `LAUREL_TEST_SEED` repeats one.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test a surprise is a failure, and its place is its best message"
+)]
+#![expect(missing_docs, reason = "fields and variants are named as in the schema")]
+
+pub mod api;
+pub mod boards;
+pub mod deployment;
+pub mod documents;
+pub mod jobs;
+pub mod model;
+pub mod servers;
+pub mod wait;

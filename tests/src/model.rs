@@ -1,0 +1,8 @@
+//! What must be: boards computed naively from all their events, and the events that are played.
+
+pub mod decay;
+pub mod demo;
+pub mod game;
+pub mod generated;
+pub mod history;
+pub mod oracle;

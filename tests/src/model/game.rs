@@ -1,0 +1,141 @@
+//! Random boards and events, from a seed: few distinct scores and times, so that ties abound.
+
+use jiff::Timestamp;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use ranking::window::Window;
+
+use crate::model::oracle::{Board, Event};
+
+/// Where days begin, and an instant near which something happens to its clocks or its calendar.
+const PLACES: [(&str, &str); 6] = [
+    ("Europe/London", "2025-10-26T00:20:00Z"),
+    ("Australia/Lord_Howe", "2025-04-05T14:40:00Z"),
+    ("America/St_Johns", "2025-11-02T03:50:00Z"),
+    ("Asia/Kathmandu", "2025-06-30T18:00:00Z"),
+    ("Pacific/Apia", "2011-12-30T09:30:00Z"),
+    ("UTC", "2024-12-29T23:30:00Z"),
+];
+
+/// How far from there events happen, in minutes: within the hour, the day, the week, the months around it.
+const MINUTES: [i64; 9] = [0, 25, 45, 60, 100, 1440, -1500, 11_520, 46_080];
+
+/// Members whose order by bytes is not the one of any language, nor of UTF-16.
+const MEMBERS: [&str; 12] = [
+    "a",
+    "B",
+    "ab",
+    "é",
+    "e\u{301}",
+    "Z",
+    "ü:%{}",
+    "日本",
+    "\u{fffd}",
+    "\u{1f3c6}",
+    "a b",
+    "'\"\\",
+];
+
+/// Whether scores can leave the range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// Far from the scores: nothing is rejected, in whatever order it comes.
+    Wide,
+    /// Among them.
+    Narrow,
+}
+
+/// A board and events for it.
+#[derive(Debug, Clone)]
+pub struct Game {
+    pub board: Board,
+    pub events: Vec<Event>,
+}
+
+/// The generator of a test: seeded by `LAUREL_TEST_SEED` or at random, and printed.
+pub fn seeded() -> StdRng {
+    let seed = std::env::var("LAUREL_TEST_SEED")
+        .map_or_else(|_| rand::random(), |text| text.parse().expect("a seed is a number"));
+    println!("LAUREL_TEST_SEED={seed}");
+    StdRng::seed_from_u64(seed)
+}
+
+/// A board with events for each policy, direction and tie-break there is.
+pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) -> Vec<Game> {
+    let mut games = vec![];
+    for policy in ["SUM", "BEST", "LATEST"] {
+        for direction in ["HIGH_FIRST", "LOW_FIRST"] {
+            for tie_break in ["EARLIEST", "LATEST", "MEMBER"] {
+                if (policy, tie_break) == ("LATEST", "MEMBER") {
+                    continue;
+                }
+                let (zone, around) = *PLACES.choose(rng).unwrap();
+                let kept = |_: &Window| rng.random_bool(0.7);
+                let board = Board {
+                    slug: format!("{range:?}-{policy}-{direction}-{tie_break}").to_lowercase(),
+                    direction,
+                    policy,
+                    tie_break,
+                    windows: Window::EVERY[1..].iter().copied().filter(kept).collect(),
+                    tick_ms: *[100, 1000, 10_000].choose(rng).unwrap(),
+                    decimals: rng.random_range(0..3),
+                    min: if range == Range::Wide { -100_000 } else { -2 },
+                    max: if range == Range::Wide { 100_000 } else { 4 },
+                    zone,
+                    shards,
+                };
+                let events = random_events(rng, &board, range, around, events);
+                games.push(Game { board, events });
+            }
+        }
+    }
+    games
+}
+
+/// Some come twice; in a narrow game some of those with another score.
+fn random_events(
+    rng: &mut StdRng,
+    board: &Board,
+    range: Range,
+    around: &str,
+    count: usize,
+) -> Vec<Event> {
+    let around_ms = around.parse::<Timestamp>().unwrap().as_millisecond();
+    let mut events: Vec<Event> = vec![];
+    for number in 0..count {
+        if rng.random_bool(0.15)
+            && let Some(again) = events.choose(rng).filter(|event| event.id.is_some())
+        {
+            let mut again = again.clone();
+            if range == Range::Narrow && rng.random_bool(0.2) {
+                again.score += 1;
+            }
+            events.push(again);
+            continue;
+        }
+        let member = match rng.random_range(0..24) {
+            index @ 0..12 => MEMBERS[index].to_owned(),
+            other => format!("u{other}"),
+        };
+        let tick = rng.random_range(0..3) * board.tick_ms + rng.random_range(0..board.tick_ms);
+        events.push(Event {
+            member,
+            score: rng.random_range(-3..=4),
+            at_ms: around_ms + MINUTES.choose(rng).unwrap() * 60_000 + tick,
+            id: rng.random_bool(0.6).then(|| format!("e{number}")),
+        });
+    }
+    events
+}
+
+/// Events in batches of random sizes.
+pub fn batches(rng: &mut StdRng, mut events: &[Event]) -> Vec<Vec<Event>> {
+    let mut batches = vec![];
+    while !events.is_empty() {
+        let (batch, rest) = events.split_at(rng.random_range(1..=40).min(events.len()));
+        batches.push(batch.to_vec());
+        events = rest;
+    }
+    batches
+}

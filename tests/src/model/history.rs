@@ -1,0 +1,121 @@
+//! What a board must hold when events are taken back, computed naively: from the events that count, as if the others had never been.
+
+use crate::model::oracle::{Board, Event, Oracle, Verdict};
+
+/// One accepted event of any kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    Score(Event),
+    /// A member's removal.
+    Removal(String),
+    /// Voids the item of that number.
+    Void(usize),
+}
+
+/// What must become of an amendment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amended {
+    Done,
+    Nothing,
+    OutOfRange,
+}
+
+/// A board's events of all kinds, in the order in which they were accepted.
+pub struct History {
+    pub board: Board,
+    items: Vec<Item>,
+}
+
+impl History {
+    /// A board without events.
+    pub fn new(board: Board) -> Self {
+        Self { board, items: vec![] }
+    }
+
+    /// The events, by number.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// Whose an event is.
+    pub fn member(&self, number: usize) -> &str {
+        match &self.items[number] {
+            Item::Score(event) => &event.member,
+            Item::Removal(member) => member,
+            Item::Void(target) => self.member(*target),
+        }
+    }
+
+    /// The numbers of a member's events, newest first.
+    pub fn of_member(&self, member: &str) -> Vec<usize> {
+        let numbers = (0..self.items.len()).rev();
+        numbers.filter(|&number| self.member(number) == member).collect()
+    }
+
+    /// Whether an event was voided.
+    pub fn is_voided(&self, number: usize) -> bool {
+        self.items.contains(&Item::Void(number))
+    }
+
+    /// The board of the events that count: none that was voided, none that stands before a removal that was not.
+    pub fn oracle(&self) -> Oracle {
+        let counts = |number: usize, event: &Event| {
+            let removed = |later: usize| {
+                self.items[later] == Item::Removal(event.member.clone()) && !self.is_voided(later)
+            };
+            !self.is_voided(number) && !(number + 1..self.items.len()).any(removed)
+        };
+        let event = |(number, item): (usize, &Item)| match item {
+            Item::Score(event) => counts(number, event).then(|| event.clone()),
+            _ => None,
+        };
+        let counting = self.items.iter().enumerate().filter_map(event);
+        Oracle::of(self.board.clone(), counting.collect())
+    }
+
+    /// Takes or refuses the next score. An id counts once for good, also where its event was removed; that of a voided event is free.
+    pub fn submit(&mut self, event: &Event) -> Verdict {
+        let named = |(number, item): (usize, &Item)| match item {
+            Item::Score(known) => {
+                let same_name = known.member == event.member && known.id == event.id;
+                (same_name && !self.is_voided(number)).then(|| known.clone())
+            }
+            _ => None,
+        };
+        let known = self.items.iter().enumerate().find_map(named);
+        if let Some(known) = known.filter(|_| event.id.is_some()) {
+            return match known == *event {
+                true => Verdict::Duplicate,
+                false => Verdict::Rejected,
+            };
+        }
+        let verdict = self.oracle().submit(event);
+        if verdict == Verdict::Applied {
+            self.items.push(Item::Score(event.clone()));
+        }
+        verdict
+    }
+
+    /// Takes a member off the board.
+    pub fn remove(&mut self, member: &str) -> Amended {
+        let oracle = self.oracle();
+        if !oracle.accepted().iter().any(|event| event.member == member) {
+            return Amended::Nothing;
+        }
+        self.items.push(Item::Removal(member.to_owned()));
+        Amended::Done
+    }
+
+    /// Voids a score or a removal.
+    pub fn void(&mut self, number: usize) -> Amended {
+        if self.is_voided(number) {
+            return Amended::Nothing;
+        }
+        self.items.push(Item::Void(number));
+        if !self.oracle().fits(self.member(number)) {
+            self.items.pop();
+            return Amended::OutOfRange;
+        }
+        Amended::Done
+    }
+}

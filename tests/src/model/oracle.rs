@@ -1,0 +1,261 @@
+//! What a board must hold, computed from all its events by the words of the documentation, without a fold and without keys.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ranking::window::{Window, parse_zone};
+use serde_json::{Value, json};
+
+/// A board's rules, as GraphQL has them.
+#[derive(Debug, Clone)]
+pub struct Board {
+    pub slug: String,
+    pub direction: &'static str,
+    pub policy: &'static str,
+    pub tie_break: &'static str,
+    pub tick_ms: i64,
+    pub decimals: u32,
+    pub min: i64,
+    pub max: i64,
+    pub zone: &'static str,
+    pub shards: u16,
+    pub windows: Vec<Window>,
+}
+
+/// A score on its way in, or accepted. The score is raw: at the board's decimals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub member: String,
+    pub score: i64,
+    pub at_ms: i64,
+    pub id: Option<String>,
+}
+
+/// What must become of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Applied,
+    Duplicate,
+    Rejected,
+}
+
+/// An entry, as GraphQL shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub member: String,
+    pub score: String,
+    pub rank: i64,
+    pub competition_rank: i64,
+    pub dense_rank: i64,
+    pub reached_at: Option<String>,
+    /// To six decimals.
+    pub percentile: String,
+}
+
+/// A board and the events it accepted, in whatever order.
+#[derive(Debug, Clone)]
+pub struct Oracle {
+    pub board: Board,
+    zone: TimeZone,
+    accepted: Vec<Event>,
+    ids: BTreeSet<(String, String)>,
+}
+
+impl Board {
+    /// What `createBoard` takes.
+    pub fn input(&self) -> Value {
+        let windows: Vec<Value> =
+            self.windows.iter().map(|window| json!({ "name": window.to_string() })).collect();
+        let mut input = json!({
+            "slug": self.slug, "direction": self.direction, "policy": self.policy, "tieBreak": self.tie_break,
+            "decimals": self.decimals, "minScore": self.decimal(self.min), "maxScore": self.decimal(self.max),
+            "timeZone": self.zone, "shards": self.shards, "windows": windows,
+        });
+        if self.tie_break != "MEMBER" {
+            input["tieBreakResolutionMs"] = self.tick_ms.into();
+        }
+        input
+    }
+
+    /// A raw score as a decimal.
+    pub fn decimal(&self, raw: i64) -> String {
+        let digits = format!("{:0>width$}", raw.abs(), width = self.decimals as usize + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - self.decimals as usize);
+        let sign = if raw < 0 { "-" } else { "" };
+        let point = if fraction.is_empty() { "" } else { "." };
+        format!("{sign}{whole}{point}{fraction}")
+    }
+
+    /// What a submission of an event takes.
+    pub fn score_input(&self, event: &Event) -> Value {
+        let at = Timestamp::from_millisecond(event.at_ms).unwrap().to_string();
+        json!({ "member": event.member, "score": self.decimal(event.score), "at": at, "eventId": event.id })
+    }
+
+    fn range(&self, window: Window) -> (i64, i64) {
+        if self.policy == "SUM" && window != Window::All {
+            let span = self.max - self.min;
+            return (self.min.min(-span), self.max.max(span));
+        }
+        (self.min, self.max)
+    }
+
+    /// The better of two scores is the smaller by this order.
+    fn by_score(&self, a: i64, b: i64) -> Ordering {
+        if self.direction == "HIGH_FIRST" { b.cmp(&a) } else { a.cmp(&b) }
+    }
+
+    fn by_tick(&self, a: i64, b: i64) -> Ordering {
+        match self.tie_break {
+            "EARLIEST" => a.cmp(&b),
+            "LATEST" => b.cmp(&a),
+            _ => Ordering::Equal,
+        }
+    }
+
+    /// What a member with these events has: score and tick. SUM: the total, and the time of the latest; BEST: the best score,
+    /// and the earliest time it was had; LATEST: the latest, the better one of those in the same tick.
+    fn holding(&self, events: &[&Event]) -> (i64, i64) {
+        let ticks = || events.iter().map(|event| event.at_ms.div_euclid(self.tick_ms));
+        let best = |scores: &mut dyn Iterator<Item = i64>| {
+            scores.min_by(|&a, &b| self.by_score(a, b)).unwrap()
+        };
+        let scored = || events.iter().map(|event| event.score).zip(ticks());
+        let latest = ticks().max().unwrap();
+        match self.policy {
+            "SUM" => (events.iter().map(|event| event.score).sum(), latest),
+            "BEST" => {
+                let score = best(&mut events.iter().map(|event| event.score));
+                let had = scored().filter(|(other, _)| *other == score);
+                (score, had.map(|(_, tick)| tick).min().unwrap())
+            }
+            _ => {
+                let last = scored().filter(|(_, tick)| *tick == latest);
+                (best(&mut last.map(|(score, _)| score)), latest)
+            }
+        }
+    }
+}
+
+impl Oracle {
+    /// A board without entries.
+    pub fn new(board: Board) -> Self {
+        let zone = parse_zone(board.zone).unwrap();
+        Self { board, zone, accepted: vec![], ids: BTreeSet::new() }
+    }
+
+    /// A board for which these events count, whatever became of others.
+    pub fn of(board: Board, events: Vec<Event>) -> Self {
+        Self { accepted: events, ..Self::new(board) }
+    }
+
+    /// The events accepted so far.
+    pub fn accepted(&self) -> &[Event] {
+        &self.accepted
+    }
+
+    /// Takes or refuses the next event, as the service must.
+    pub fn submit(&mut self, event: &Event) -> Verdict {
+        if let Some(id) = &event.id
+            && self.ids.contains(&(event.member.clone(), id.clone()))
+        {
+            let same = self.accepted.contains(event);
+            return if same { Verdict::Duplicate } else { Verdict::Rejected };
+        }
+        let in_range = (self.board.min..=self.board.max).contains(&event.score);
+        if self.board.policy != "SUM" && !in_range {
+            return Verdict::Rejected;
+        }
+        self.accepted.push(event.clone());
+        if !self.fits(&event.member) {
+            self.accepted.pop();
+            return Verdict::Rejected;
+        }
+        self.ids.extend(event.id.clone().map(|id| (event.member.clone(), id)));
+        Verdict::Applied
+    }
+
+    /// Whether what a member has is in range, in every period.
+    pub fn fits(&self, member: &str) -> bool {
+        let held = self.held(|event| event.member == member);
+        held.iter().all(|((window, _), members)| {
+            let (low, high) = self.board.range(*window);
+            let mut scores = members.values().map(|events| self.board.holding(events).0);
+            scores.all(|score| (low..=high).contains(&score))
+        })
+    }
+
+    /// Every standings that has entries: its window and its period's label.
+    pub fn standings(&self) -> BTreeMap<(Window, String), Vec<Row>> {
+        self.held(|_| true)
+            .into_iter()
+            .map(|(standings, members)| (standings, self.rows(members)))
+            .collect()
+    }
+
+    /// The labels of a window's periods that have entries, newest first.
+    pub fn periods(&self, window: Window) -> Vec<String> {
+        let held = self.held(|_| true);
+        let of_window = held.into_keys().filter(|(of, _)| *of == window);
+        let mut labels: Vec<String> = of_window.map(|(_, label)| label).collect();
+        let start_ms = |label: &String| window.period_named(label, &self.zone).unwrap().start_ms;
+        labels.sort_by_key(|label| std::cmp::Reverse(start_ms(label)));
+        labels
+    }
+
+    /// The events of each member in each standings, of those that are meant.
+    fn held(
+        &self,
+        meant: impl Fn(&Event) -> bool,
+    ) -> BTreeMap<(Window, String), BTreeMap<&str, Vec<&Event>>> {
+        let mut events: BTreeMap<(Window, String), BTreeMap<&str, Vec<&Event>>> = BTreeMap::new();
+        for event in self.accepted.iter().filter(|event| meant(event)) {
+            for &window in std::iter::once(&Window::All).chain(&self.board.windows) {
+                let members = events.entry((window, self.label(window, event))).or_default();
+                members.entry(&event.member).or_default().push(event);
+            }
+        }
+        events
+    }
+
+    fn rows(&self, members: BTreeMap<&str, Vec<&Event>>) -> Vec<Row> {
+        let mut held: Vec<(&str, (i64, i64))> = members
+            .into_iter()
+            .map(|(member, events)| (member, self.board.holding(&events)))
+            .collect();
+        held.sort_by(|(member, (score, tick)), (other, (other_score, other_tick))| {
+            let by_score = self.board.by_score(*score, *other_score);
+            by_score
+                .then(self.board.by_tick(*tick, *other_tick))
+                .then(member.as_bytes().cmp(other.as_bytes()))
+        });
+        let size = held.len();
+        let row = |(index, (member, (score, tick))): (usize, &(&str, (i64, i64)))| {
+            let better =
+                held.iter().filter(|(_, (other, _))| self.board.by_score(*other, *score).is_lt());
+            let percentile = match size {
+                1 => 100.0,
+                _ => 100.0 * (size - 1 - index) as f64 / (size - 1) as f64,
+            };
+            let reached = Timestamp::from_millisecond(tick * self.board.tick_ms).unwrap();
+            Row {
+                member: (*member).to_owned(),
+                score: self.board.decimal(*score),
+                rank: index as i64 + 1,
+                competition_rank: better.clone().count() as i64 + 1,
+                dense_rank: better.map(|(_, (score, _))| score).collect::<BTreeSet<_>>().len()
+                    as i64
+                    + 1,
+                reached_at: (self.board.tie_break != "MEMBER").then(|| format!("{reached:.3}")),
+                percentile: format!("{percentile:.6}"),
+            }
+        };
+        held.iter().enumerate().map(row).collect()
+    }
+
+    fn label(&self, window: Window, event: &Event) -> String {
+        window.period_at(event.at_ms, &self.zone).unwrap().label
+    }
+}

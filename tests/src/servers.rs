@@ -1,0 +1,8 @@
+//! What runs beside the tests: the programs, the stores, Node.js.
+
+pub mod command_counts;
+pub mod node;
+pub mod postgres;
+pub mod program;
+pub mod redis_cluster;
+pub mod redis_server;

@@ -1,0 +1,11 @@
+//! The commands of `analytics`, and their jobs.
+
+mod blocks;
+mod export;
+mod generate;
+mod import;
+mod import_formats;
+mod jobs;
+mod rebuild_faults;
+mod rebuilds;
+mod what_if;

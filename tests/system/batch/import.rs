@@ -1,0 +1,95 @@
+//! Import: all or nothing, and once however often it is run, beside a running server or without one.
+
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::api::amendment::{events, void};
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::analytics::run;
+
+const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", maxScore: 100, windows: [{ name: \"daily\" }] }) { board { id } } }";
+
+const TOP: &str =
+    "{ board(slug: \"b\") { standings { top { nodes { score member { key region } } } } } }";
+
+#[tokio::test]
+async fn an_import_is_all_or_nothing_and_counts_once() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.data(CREATE, json!({})).await;
+    let (good, bad, rejects) =
+        (deployment.new_file("csv"), deployment.new_file("csv"), deployment.new_file("csv"));
+    let rows = "member,score,at,event_id,region\nann,30,2026-01-02T03:04:05Z,1,eu\nbob,20,1767323045,2,\nann,30,2026-01-03T00:00:00+01:00,3,eu\nann,30,2026-01-02T03:04:05Z,1,eu\n";
+    std::fs::write(&good, rows).unwrap();
+    std::fs::write(&bad, format!("{rows}cid,1.5,2026-01-02T03:04:05Z,4,\nbob,90,2026-01-05T00:00:00Z,5,\neve,5,yesterday,6,\nann,31,2026-01-02T03:04:05Z,1,eu\ndan,7\ndan,9,2026-01-05T00:00:00Z,7,\n")).unwrap();
+    let (good, bad, rejects) =
+        (good.to_str().unwrap(), bad.to_str().unwrap(), rejects.to_str().unwrap());
+
+    let (code, _, error) = run(&deployment, &["import", "--board", "b", bad]);
+    assert_eq!(code, 1);
+    for line in [
+        "line 6: 1.5 has 1 decimals",
+        "line 7: the window all would hold 110; 0 to 100",
+        "line 8: \"yesterday\" is no time",
+        "line 9: its event id \"1\"",
+        "line 10: it has 2 fields",
+    ] {
+        assert!(error.contains(line), "{line} in {error}");
+    }
+    assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 0);
+    assert_eq!(run(&deployment, &["import", "--board", "nothing", good]).0, 1);
+
+    let (code, imported, error) = run(&deployment, &["import", "--board", "b", good]);
+    assert_eq!(
+        (code, &imported["accepted"], &imported["known"]),
+        (0, &json!(3), &json!(1)),
+        "{error}"
+    );
+    assert_eq!(run(&deployment, &["import", "--board", "b", good]).1["accepted"], 0);
+    let expected = json!([{ "score": "60", "member": { "key": "ann", "region": "eu" } }, { "score": "20", "member": { "key": "bob", "region": null } }]);
+    assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"], expected);
+
+    // Without a server: the private Redis is started for it, and stopped.
+    tests::servers::program::signal("TERM", api.pid());
+    assert!(api.wait_until_stopped().await.success());
+    let (code, imported, error) =
+        run(&deployment, &["import", "--board", "b", "--skip-bad", rejects, bad]);
+    assert_eq!(
+        (code, &imported["accepted"], &imported["bad"]),
+        (0, &json!(1), &json!(5)),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(rejects).unwrap().lines().count(), 6);
+    assert_eq!(run(&deployment, &["diff"]).0, 0);
+    let api = Api::start(&deployment).await;
+    assert_eq!(
+        api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"][2]["member"]["key"],
+        "dan"
+    );
+}
+
+#[tokio::test]
+async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.data(CREATE, json!({})).await;
+    let file = deployment.new_file("csv");
+    // More members than are asked for at once.
+    let rows: String = (0..2500)
+        .map(|number| {
+            format!(
+                "m{number},1,2026-01-02T03:04:05Z,same\nm{number},2,2026-01-02T03:04:05Z,other\n"
+            )
+        })
+        .collect();
+    std::fs::write(&file, format!("member,score,at,event_id\n{rows}")).unwrap();
+    let import = || run(&deployment, &["import", "--board", "b", file.to_str().unwrap()]).1;
+    let counts = |told: Value| ["accepted", "known"].map(|name| told[name].as_u64().unwrap());
+    assert_eq!(counts(import()), [5000, 0]);
+    assert_eq!(counts(import()), [0, 5000]);
+    for event in events(&api, "b", "m1234").await {
+        void(&api, event["id"].as_str().unwrap()).await;
+    }
+    assert_eq!(counts(import()), [2, 4998]);
+    assert_eq!(counts(import()), [0, 5000]);
+}

@@ -1,0 +1,10 @@
+//! Boards: created, changed, deleted, moved to other numbers of shards.
+
+mod creation;
+mod deletion;
+mod deletion_under_load;
+mod reshard;
+mod reshard_crashes;
+mod reshard_load;
+mod segments;
+mod updates;

@@ -1,0 +1,75 @@
+//! Processes that start on nothing, alone and together.
+
+use engine::deployment::Settings;
+use entity::board;
+use futures::future::join_all;
+use sea_orm::{EntityTrait, PaginatorTrait};
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::deployment::{Deployment, Redis, Sql};
+
+#[tokio::test]
+async fn a_first_start_prints_an_admin_token_once() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::spawn(&deployment, &[], String::new()).await;
+    api.wait_until_ready().await;
+    let printed = api.printed();
+    let token = printed.lines().find_map(|line| line.split_once("shown this once: "));
+    let token = token.unwrap().1.to_owned();
+    let viewer = api.ask(Some(&token), "{ viewer { scopes member { key } } }", json!({})).await;
+    assert_eq!(
+        viewer.body["data"]["viewer"],
+        json!({ "scopes": ["read", "submit", "admin"], "member": null })
+    );
+    drop(api);
+    let api = Api::spawn(&deployment, &[], token).await;
+    assert!(!api.printed().contains("laurel_"), "{}", api.printed());
+    api.wait_until_ready().await;
+    assert_eq!(api.data("{ viewer { scopes } }", json!({})).await["viewer"]["scopes"][2], "admin");
+    assert_eq!(
+        api.ask(None, "{ viewer { scopes } }", json!({})).await.body["data"]["viewer"],
+        Value::Null
+    );
+}
+
+#[tokio::test]
+async fn processes_that_start_at_once_on_nothing_all_serve() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let start = async || Api::spawn(&deployment, &[], String::new()).await;
+    let apis: [Api; 3] = futures::join!(start(), start(), start()).into();
+    for api in &apis {
+        api.wait_until_ready().await;
+        let answer = api.ask(None, "{ boards { totalCount } }", json!({})).await;
+        assert_eq!(answer.body, json!({ "data": { "boards": { "totalCount": 0 } } }));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_comes_upon_a_database_that_is_being_made_waits_for_it() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    for _ in 0..25 {
+        let settings = Settings {
+            data_dir: deployment.new_file("data"),
+            database_url: None,
+            ..deployment.settings()
+        };
+        check_opened_at_once(&settings).await;
+    }
+    for _ in 0..5 {
+        let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+        check_opened_at_once(&deployment.settings()).await;
+    }
+}
+
+async fn check_opened_at_once(settings: &Settings) {
+    let opening = (0..16).map(|_| {
+        let settings = settings.clone();
+        tokio::spawn(async move { settings.connect_sql().await.unwrap() })
+    });
+    for opened in join_all(opening).await {
+        let db = opened.unwrap();
+        assert_eq!(board::Entity::find().count(&db).await.unwrap(), 0);
+        db.close().await.unwrap();
+    }
+}

@@ -1,0 +1,127 @@
+//! Stores that refuse: SQL one event for its content, Redis every write for want of memory. Nobody else suffers.
+
+use sea_orm::{ConnectionTrait, Statement};
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::api::submission::{submit, submit_durably};
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::servers::program::signal;
+use tests::wait::until;
+
+const CREATE: &str = "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }";
+
+fn score(member: &str, event_id: &str) -> Value {
+    json!({ "member": member, "score": 1, "eventId": event_id })
+}
+
+#[tokio::test]
+async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody() {
+    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let first = Api::start(&deployment).await;
+    signal("TERM", first.pid());
+    assert!(first.wait_until_stopped().await.success());
+    let silent = Api::start_with(&deployment, &["--no-workers"]).await;
+    silent.data(CREATE, json!({})).await;
+    let db = deployment.sql().await;
+    let constraint = "ALTER TABLE score_event ADD CONSTRAINT poison CHECK (member <> 'poison')";
+    db.execute_raw(Statement::from_string(db.get_database_backend(), constraint)).await.unwrap();
+    // Several commits wait in the log; the poison is in the middle one, between others.
+    for number in 0..9 {
+        let members =
+            if number == 4 { vec!["before", "poison", "after"] } else { vec!["ann", "bob"] };
+        let scores: Value =
+            members.iter().map(|member| score(member, &format!("{member}-{number}"))).collect();
+        assert_eq!(submit(&silent, "b", scores).await["accepted"], members.len());
+    }
+    assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 0);
+
+    let api = Api::start(&deployment).await;
+    assert_eq!(submit_durably(&api, "b", json!([score("cid", "c")])).await["accepted"], 1);
+    assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 8 * 2 + 2 + 1);
+    let reasons: Vec<String> =
+        deployment.column("SELECT reason FROM dead_letter WHERE payload LIKE '%poison-4%'").await;
+    assert!(reasons.len() == 1 && reasons[0].contains("poison"), "{reasons:?}");
+    assert_eq!(deployment.number("SELECT count(*) FROM dead_letter").await, 1);
+    let told =
+        submit_durably(&api, "b", json!([score("poison", "again"), score("ann", "again")])).await;
+    let statuses: Vec<&Value> =
+        told["results"].as_array().unwrap().iter().map(|result| &result["status"]).collect();
+    assert_eq!(statuses, ["REJECTED", "APPLIED"]);
+
+    // Nothing stays of what was refused, in Redis either, and its event id is free again.
+    let ask = r#"{ board(slug: "b") { standings { rank(member: "poison") { score } ranks(members: ["before", "after"]) { score } } } }"#;
+    let data = until("what SQL refused is voided", async || {
+        let data = api.data(ask, json!({})).await;
+        data["board"]["standings"]["rank"].is_null().then_some(data)
+    })
+    .await;
+    let others = json!([{ "score": "1" }, { "score": "1" }]);
+    assert_eq!(data["board"]["standings"]["ranks"], others);
+    until("both are known to be voided", async || {
+        let voided = "SELECT count(*) FROM dead_letter WHERE state = 'VOIDED'";
+        (deployment.number(voided).await == 2).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.analytics(&["diff"]).status.code(), Some(0));
+    let again = submit(&api, "b", json!([score("poison", "poison-4")])).await;
+    assert_eq!(again["accepted"], 1);
+}
+
+#[tokio::test]
+async fn a_standing_that_somebody_spoilt_costs_no_event() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.data(CREATE, json!({})).await;
+    submit_durably(&api, "b", json!([score("ann", "1"), score("bob", "1")])).await;
+    let db = deployment.sql().await;
+    for spoilt in ["9223372036854775807", "0"] {
+        let statement = format!("UPDATE standing SET rank_key = {spoilt} WHERE member = 'ann'");
+        db.execute_raw(Statement::from_string(db.get_database_backend(), statement)).await.unwrap();
+        let told =
+            submit_durably(&api, "b", json!([score("ann", spoilt), score("bob", spoilt)])).await;
+        assert_eq!(told["accepted"], 2);
+    }
+    assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 6);
+    assert_eq!(deployment.number("SELECT count(*) FROM dead_letter").await, 0);
+    assert_eq!(deployment.analytics(&["diff"]).status.code(), Some(3));
+    assert_eq!(deployment.analytics(&["rebuild", "--board", "b"]).status.code(), Some(0));
+    assert_eq!(deployment.analytics(&["diff"]).status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn without_memory_redis_takes_no_scores_and_says_so_at_once() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.data(CREATE, json!({})).await;
+    submit_durably(&api, "b", json!([score("ann", "1")])).await;
+    let mut redis = deployment.redis().await;
+    let mut limit = async |bytes: &str| {
+        let () = redis::cmd("CONFIG")
+            .arg("SET")
+            .arg("maxmemory")
+            .arg(bytes)
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+    };
+    limit("1").await;
+    let began = std::time::Instant::now();
+    let told = submit(&api, "b", json!([score("ann", "2")])).await;
+    assert_eq!(
+        (&told["results"][0]["status"], &told["results"][0]["error"]["code"]),
+        (&json!("REJECTED"), &json!("UNAVAILABLE"))
+    );
+    assert!(began.elapsed() < tests::wait::PATIENCE, "it waits for no deadline of its own");
+    let read = api
+        .data("{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }", json!({}))
+        .await;
+    assert_eq!(read["board"]["standings"]["rank"]["score"], "1");
+    limit("0").await;
+    let told = until("scores are taken again", async || {
+        Some(submit(&api, "b", json!([score("ann", "2")])).await)
+            .filter(|told| told["accepted"] == 1)
+    })
+    .await;
+    assert_eq!(told["results"][0]["status"], "APPLIED");
+}

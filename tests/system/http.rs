@@ -1,0 +1,8 @@
+//! HTTP around GraphQL.
+
+mod limits;
+mod metrics;
+mod persisted_queries;
+mod schema;
+mod specification;
+mod tokens;

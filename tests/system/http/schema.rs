@@ -1,0 +1,79 @@
+//! The schema as a reviewed file.
+
+use std::process::Command;
+
+use tests::servers::program;
+
+#[test]
+fn the_schema_file_is_what_the_program_says() {
+    let output = program::api().arg("schema").output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let file = program::root().join("schema.graphql");
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    if written != said {
+        std::fs::write(&file, said).unwrap();
+        panic!("schema.graphql was stale and is written anew: review it and commit it");
+    }
+}
+
+#[test]
+fn every_type_field_argument_and_value_has_a_description() {
+    let text = std::fs::read_to_string(program::root().join("schema.graphql")).unwrap();
+    let (mut missing, mut of_type) = (vec![], "");
+    let (mut in_description, mut described) = (false, false);
+    for line in text.lines() {
+        let said = line.trim();
+        if said.starts_with("\"\"\"") {
+            in_description = !in_description;
+            described = true;
+            continue;
+        }
+        let name = said.split([':', '(']).next().unwrap();
+        let built_in = said.starts_with("directive ") || said.starts_with("schema ");
+        if in_description || built_in || said.is_empty() || "})".contains(&said[..1]) {
+            continue;
+        }
+        if !line.starts_with('\t') {
+            of_type = said.trim_end_matches(" {");
+        }
+        let root = of_type == "schema" || said == "query: Query" || said == "mutation: Mutation";
+        // async-graphql makes these, and describes their fields only.
+        let generic = said.starts_with("type ") && said.ends_with("Connection {");
+        if !described && !root && !generic {
+            missing.push(match line.starts_with('\t') {
+                true => format!("{of_type}: {name}"),
+                false => of_type.to_owned(),
+            });
+        }
+        // Arguments without descriptions stand in one line.
+        if let Some((_, arguments)) = said.split_once('(').filter(|(_, rest)| !rest.is_empty()) {
+            missing.push(format!("{of_type}: {name}({arguments}"));
+        }
+        described = false;
+    }
+    assert!(missing.is_empty(), "without a description: {missing:#?}");
+}
+
+#[test]
+fn a_setting_that_is_none_stops_the_start_and_is_named() {
+    let check = |command: &mut Command, says: &str| {
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(says), "{says}: {error}");
+    };
+    check(
+        program::api().args(["token", "list"]).env("LAUREL_DATABSE_URL", "x"),
+        "LAUREL_DATABSE_URL",
+    );
+    check(
+        program::api().args(["token", "list"]).env("LAUREL_LOG_FORMAT", "xml"),
+        "LAUREL_LOG_FORMAT",
+    );
+    check(program::api().args(["serve"]).env("LAUREL_LISTEN", "here"), "LAUREL_LISTEN");
+    check(program::api().args(["serve"]).env("LAUREL_DEDUP_HOURS", "0"), "LAUREL_DEDUP_HOURS");
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = program::api();
+    command.arg("serve").env("LAUREL_DATA_DIR", dir.path()).env("LAUREL_LISTEN", "127.0.0.1:0");
+    check(command.env("LAUREL_PARTITIONS", "12"), "LAUREL_PARTITIONS");
+}

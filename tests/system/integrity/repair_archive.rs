@@ -1,0 +1,105 @@
+//! Repair of what has left Redis: sealed rows, what archived events add up to, the archive's files.
+
+use serde_json::{Value, json};
+
+use tests::boards::corrupted::Corrupted;
+use tests::deployment::Sql;
+use tests::jobs::archive::{archived, paths};
+use tests::jobs::diff::{named, set};
+
+#[tokio::test]
+async fn sealed_rows_and_what_archived_events_add_up_to_are_repaired() {
+    for sql in [Sql::Sqlite, Sql::Postgres] {
+        let (deployment, api) = archived(sql).await;
+        let mut board = Corrupted::of(deployment, api).await;
+        let (code, found) = board.run(&["diff"]);
+        assert_eq!(code, 0, "{found}");
+        let whole = board.picture().await;
+        let of_day = "standings_no = (SELECT no FROM sealed_period WHERE label = '2025-03-04') AND member = 'm3'";
+        board.spoil(&[&format!("UPDATE sealed_entry SET score = score + 1 WHERE {of_day}")]).await;
+        board.repairs(&[("WRONG_SCORE", "SEALED", "m3")], &whole).await;
+        board
+            .spoil(&[&format!("UPDATE sealed_entry SET rank_key = rank_key + 1 WHERE {of_day}")])
+            .await;
+        board.repairs(&[("WRONG_TIE_BREAK", "SEALED", "m3")], &whole).await;
+        board.spoil(&[&format!("DELETE FROM sealed_entry WHERE {of_day}")]).await;
+        board.repairs(&[("MISSING", "SEALED", "m3")], &whole).await;
+        board
+            .spoil(&[&format!("INSERT INTO sealed_entry (standings_no, member, score, rank_key, partition, seq) SELECT standings_no, 'm4', score, rank_key, partition, seq FROM sealed_entry WHERE {of_day}")])
+            .await;
+        board.repairs(&[("PHANTOM", "SEALED", "m4")], &whole).await;
+        board.spoil(&["UPDATE archived_entry SET score = score + 1 WHERE member = 'm5'"]).await;
+        board.repairs(&[("WRONG_SCORE", "ARCHIVED", "m5")], &whole).await;
+        board.spoil(&["UPDATE archived_entry SET tick = tick - 1 WHERE member = 'm6'"]).await;
+        board.repairs(&[("WRONG_TIE_BREAK", "ARCHIVED", "m6")], &whole).await;
+        board.spoil(&["UPDATE archived_entry SET events = events + 1 WHERE member = 'm7'"]).await;
+        board.repairs(&[("WRONG_TIE_BREAK", "ARCHIVED", "m7")], &whole).await;
+        board.spoil(&["DELETE FROM archived_entry WHERE member = 'm8'"]).await;
+        board.repairs(&[("MISSING", "ARCHIVED", "m8")], &whole).await;
+        let elsewhere =
+            "SELECT partition FROM archive_mark AS m WHERE m.partition <> archived_entry.partition";
+        board
+            .spoil(&[&format!(
+                "UPDATE archived_entry SET partition = ({elsewhere}) WHERE member = 'm5'"
+            )])
+            .await;
+        let both = [("MISSING", "ARCHIVED", "m5"), ("PHANTOM", "ARCHIVED", "m5")];
+        board.repairs(&both, &whole).await;
+        // With the files behind them: entries and rows of "all".
+        let (key, _) = board.entry("m9", "all:all").await;
+        let () = board.redis(&["ZREM", &key, "m9"]).await;
+        board.spoil(&["UPDATE standing SET score = score + 1 WHERE member = 'm2'"]).await;
+        board.repairs(&[("MISSING", "ENTRY", "m9"), ("WRONG_SCORE", "ENTRY", "m2")], &whole).await;
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
+    let (deployment, api) = archived(Sql::Sqlite).await;
+    let mut board = Corrupted::of(deployment.clone(), api).await;
+    let whole = board.picture().await;
+    let (copies, files) = (deployment.path("copies"), paths(&deployment));
+    assert!(files.len() >= 2, "{files:?}");
+    let good: Vec<Vec<u8>> = files
+        .iter()
+        .map(|file| std::fs::read(deployment.archive_dir().join(file)).unwrap())
+        .collect();
+    for (file, bytes) in files.iter().zip(&good) {
+        let copy = std::path::Path::new(&copies).join(file);
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::write(copy, bytes).unwrap();
+    }
+    let with_copies = |arguments: &[&str]| {
+        let mut command = deployment.analytics_command(&[&["--json"], arguments].concat());
+        let output = command.env("LAUREL_ARCHIVE_COPY_DIR", &copies).output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code().unwrap(), found)
+    };
+    let (path, bytes) = (deployment.archive_dir().join(&files[0]), &good[0]);
+    let mut bit = bytes.clone();
+    bit[bytes.len() / 2] ^= 1;
+    for broken in [Some(&bit[..]), Some(&bytes[..bytes.len() - 1]), None] {
+        match broken {
+            Some(broken) => std::fs::write(&path, broken).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        // Without a copy it stays a finding; the other partition is compared all the same, and repaired.
+        let (code, found) = board.run(&["diff", "--repair"]);
+        assert_eq!((code, named(&found)), (3, set(&[("MISSING", "FILE", "*")])), "{found}");
+        assert_eq!(found["findings"][0]["window"], json!(files[0]));
+        assert!(found["findings"][0]["note"].as_str().unwrap().contains("backup"), "{found}");
+        assert!(found["checked"].as_i64().unwrap() > 0, "{found}");
+        // A copy that is damaged too is none.
+        let copy = std::path::Path::new(&copies).join(&files[0]);
+        std::fs::write(&copy, &bit).unwrap();
+        assert_eq!(with_copies(&["diff", "--repair"]).0, 3);
+        std::fs::write(&copy, bytes).unwrap();
+        // What it hid is found and repaired once it is back.
+        board.spoil(&["UPDATE standing SET score = score + 1"]).await;
+        let (code, found) = with_copies(&["diff", "--repair"]);
+        assert_eq!(code, 0, "{found}");
+        assert_eq!(&std::fs::read(&path).unwrap(), bytes);
+        board.is_as(&whole).await;
+        assert_eq!(board.run(&["diff"]).1["findings"], json!([]));
+    }
+}

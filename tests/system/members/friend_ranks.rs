@@ -1,0 +1,205 @@
+//! How a member stands among its friends.
+
+use std::collections::BTreeSet;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::seq::IteratorRandom;
+use ranking::window::Window;
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::api::connection::texts;
+use tests::api::friends::{changed, named, upsert};
+use tests::api::submission::{create_board, submit, submit_events};
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::{ADD_FRIEND, RANKED_FRIENDS};
+use tests::model::game::{Game, Range, every_game, seeded};
+use tests::model::oracle::{Oracle, Row};
+
+/// What a page of friends must have: positions and global ranks, and who has no score, by key.
+struct Expected {
+    nodes: Vec<Value>,
+    missing: Vec<String>,
+}
+
+fn expected(
+    rows: &[Row],
+    me: &str,
+    friends: &BTreeSet<String>,
+    own: bool,
+    missing: bool,
+) -> Expected {
+    let among: BTreeSet<&str> =
+        friends.iter().map(String::as_str).chain(own.then_some(me)).collect();
+    let ranked = rows.iter().filter(|row| among.contains(&*row.member));
+    let node = |(position, row): (i64, &Row)| {
+        let entry = json!({ "rank": row.rank, "competition": row.competition_rank, "score": row.score, "member": { "key": row.member } });
+        json!({ "position": position, "isSelf": row.member == me, "entry": entry })
+    };
+    let without = among.iter().filter(|key| !rows.iter().any(|row| row.member == **key));
+    let without = without.map(|key| (*key).to_owned()).filter(|_| missing);
+    Expected { nodes: (1..).zip(ranked).map(node).collect(), missing: without.collect() }
+}
+
+/// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run from the one into the other.
+async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Expected) {
+    let total = expected.nodes.len() + expected.missing.len();
+    let (mut nodes, mut missing): (Vec<Value>, Vec<String>) = (vec![], vec![]);
+    variables["first"] = page.into();
+    loop {
+        let data = api.data(RANKED_FRIENDS, variables.clone()).await;
+        let list = &data["board"]["standings"]["friends"];
+        let info = &list["pageInfo"];
+        let before = nodes.len() + missing.len();
+        assert_eq!(info["hasPreviousPage"], before > 0, "{variables}");
+        let here = list["nodes"].as_array().unwrap().clone();
+        let here_missing = texts(list["missing"].as_array().unwrap(), "/key");
+        assert_eq!(here.len() + here_missing.len(), page.min(total - before), "{variables}");
+        let edges = list["edges"].as_array().unwrap();
+        assert_eq!(edges.len(), here.len());
+        if before == 0 && !here.is_empty() {
+            assert_eq!(info["startCursor"], edges[0]["cursor"]);
+        }
+        if let (Some(edge), []) = (edges.last(), &*here_missing) {
+            assert_eq!(info["endCursor"], edge["cursor"]);
+        }
+        assert!(here.is_empty() || missing.is_empty(), "ranked ones after those without a score");
+        nodes.extend(here);
+        missing.extend(here_missing);
+        assert_eq!(list["totalCount"], total, "{variables}");
+        let more = nodes.len() + missing.len() < total;
+        assert_eq!(info["hasNextPage"], more, "{variables}");
+        if !more {
+            break;
+        }
+        variables["after"] = info["endCursor"].clone();
+    }
+    assert_eq!((nodes, missing), (expected.nodes.clone(), expected.missing.clone()), "{variables}");
+}
+
+/// Members with friends, some of whom have no score: the friendships are in SQL.
+async fn random_friends(
+    rng: &mut StdRng,
+    api: &Api,
+    games: &[Game],
+) -> Vec<(String, BTreeSet<String>)> {
+    let mut members: BTreeSet<String> =
+        games.iter().flat_map(|game| &game.events).map(|event| event.member.clone()).collect();
+    members.extend((0..6).map(|number| format!("n{number}")));
+    let names: Vec<&str> = members.iter().map(String::as_str).collect();
+    upsert(api, &names).await;
+    let mut circles: Vec<(String, BTreeSet<String>)> = vec![];
+    for me in ["a", "u20", "n0"] {
+        let count = rng.random_range(6..members.len());
+        let others = members.iter().filter(|key| *key != me).cloned();
+        let friends: BTreeSet<String> = others.sample(rng, count).into_iter().collect();
+        circles.push((me.to_owned(), friends));
+    }
+    // A friendship of two of them is in both circles.
+    for index in 0..circles.len() {
+        let (me, friends) = circles[index].clone();
+        for friend in &friends {
+            changed(api, ADD_FRIEND, (&me, friend)).await;
+            for (other, circle) in &mut circles {
+                if other == friend {
+                    circle.insert(me.clone());
+                }
+            }
+        }
+    }
+    circles
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn friends_stand_in_rank_order_with_their_ranks_among_everybody() {
+    let mut rng = seeded();
+    for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
+        let deployment = Deployment::new(sql, Redis::Private).await;
+        let api = Api::start(&deployment).await;
+        let mut games = every_game(&mut rng, shards, Range::Wide, 60);
+        games.truncate(6);
+        let circles = random_friends(&mut rng, &api, &games).await;
+        for game in games {
+            create_board(&api, &game.board).await;
+            submit_events(&api, &game.board, &game.events).await;
+            let mut oracle = Oracle::new(game.board);
+            game.events.iter().for_each(|event| {
+                oracle.submit(event);
+            });
+            let standings = oracle.standings().into_iter();
+            for ((window, period), rows) in standings.sample(&mut rng, 5) {
+                let (me, friends) = circles.iter().choose(&mut rng).unwrap();
+                for (own, missing) in [(true, false), (false, false), (true, true), (false, true)] {
+                    let variables = json!({ "slug": oracle.board.slug, "window": window.to_string(), "period": period, "member": me, "own": own, "missing": missing });
+                    let expected = expected(&rows, me, friends, own, missing);
+                    let page = [1, 3, 4, 1000][rng.random_range(0..4)];
+                    check_pages(&api, variables, page, &expected).await;
+                }
+            }
+            check_together(&api, &oracle, &circles).await;
+        }
+    }
+}
+
+/// Several members in several windows, in one query.
+async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet<String>)]) {
+    let (mut text, mut results) = (String::new(), vec![]);
+    for ((window, period), rows) in oracle.standings() {
+        let (slug, number) = (&oracle.board.slug, results.len());
+        let (me, friends) = &circles[number % circles.len()];
+        text += &format!(
+            "q{number}: board(slug: {slug:?}) {{ standings(window: {:?}, period: {period:?}) {{ friends(member: {me:?}, first: 100) {{
+                nodes {{ position isSelf entry {{ rank competition: rank(method: COMPETITION) score member {{ key }} }} }} }} }} }} ",
+            window.to_string()
+        );
+        results.push(expected(&rows, me, friends, true, false).nodes);
+        if window == Window::Monthly {
+            break;
+        }
+    }
+    let data = api.data(&format!("{{ {text} }}"), json!({})).await;
+    for (number, nodes) in results.iter().enumerate() {
+        let seen = &data[format!("q{number}")]["standings"]["friends"]["nodes"];
+        assert_eq!(*seen, json!(nodes), "{number} of {:?}", oracle.board);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_among_friends_is_one_of_its_list() {
+    let (_deployment, api) = named(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
+    for slug in ["b", "c"] {
+        let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, windows: [{ name: \"daily\" }] }) { board { id } } }";
+        api.data(create, json!({ "slug": slug })).await;
+        let score = |(member, day): (&str, u32)| json!({ "member": member, "score": day, "at": format!("2025-09-0{day}T12:00:00Z") });
+        let scores: Vec<Value> = [("ann", 3), ("bob", 3), ("cy", 3), ("ann", 4)].map(score).into();
+        submit(&api, slug, json!(scores)).await;
+    }
+    for friend in ["bob", "cy", "dee"] {
+        changed(&api, ADD_FRIEND, ("ann", friend)).await;
+    }
+    let ask = async |slug: &str, period: Value, after: &Value| {
+        let variables = json!({ "slug": slug, "window": "daily", "period": period, "member": "ann", "first": 1, "missing": true, "after": after });
+        api.ask(Some(api.token()), RANKED_FRIENDS, variables).await
+    };
+    let mut cursor = Value::Null;
+    // Of a ranked one, and of one without a score.
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let answer = ask("b", json!("2025-09-03"), &cursor).await;
+            cursor = answer.body["data"]["board"]["standings"]["friends"]["pageInfo"]["endCursor"]
+                .clone();
+        }
+        // It goes on in its own period, where none is asked for.
+        let here = ask("b", Value::Null, &cursor).await;
+        let there = ask("b", json!("2025-09-03"), &cursor).await;
+        assert_eq!(here.body, there.body);
+        assert_eq!(here.codes(), [""; 0]);
+        for (slug, period) in [("c", Value::Null), ("b", json!("2025-09-04"))] {
+            assert_eq!(ask(slug, period, &cursor).await.codes(), ["BAD_USER_INPUT"]);
+        }
+    }
+    for bad in ["", "x", "%"] {
+        assert_eq!(ask("b", Value::Null, &json!(bad)).await.codes(), ["BAD_USER_INPUT"]);
+    }
+}

@@ -1,0 +1,4 @@
+//! What a browser shows.
+
+mod graphiql;
+mod report;

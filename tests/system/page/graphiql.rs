@@ -1,0 +1,174 @@
+//! GraphiQL: in a browser, and as the files that the server gives.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+
+use flate2::read::GzDecoder;
+use reqwest::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderMap, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use reqwest::{Client, StatusCode};
+use serde_json::json;
+
+use tests::boards::race::race;
+use tests::servers::node::{self, chromium};
+use tests::servers::program;
+
+#[tokio::test]
+async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
+    let (_deployment, api) = race().await;
+    let (browser, profile) = (chromium(), tempfile::tempdir().unwrap());
+    let arguments =
+        [browser.to_str().unwrap(), api.url(), api.token(), profile.path().to_str().unwrap()];
+    let seen = node::run("graphiql.js", &arguments).await;
+    assert_eq!(seen["complaints"], json!([]), "{:#}", seen["requests"]);
+    let ours = format!("{}/graphi", api.url());
+    for url in seen["requests"].as_array().unwrap() {
+        let url = url.as_str().unwrap();
+        let asked = url.starts_with(&ours) || url == format!("{}/graphql", api.url());
+        assert!(asked || url.starts_with("data:"), "it asked for {url}");
+    }
+    // The editors write hard spaces.
+    let shown = |tab: &str| seen["shown"][tab].as_str().unwrap().replace('\u{a0}', " ");
+    assert!(shown("manual").contains("CreateBoardInput"));
+    assert!(shown("Boards").contains("\"slug\": \"race\""));
+    assert!(shown("typed").contains("\"admin\""));
+    let answers = &seen["answers"];
+    for (tab, answer) in answers.as_object().unwrap() {
+        assert_eq!(answer.get("errors"), None, "{tab}: {answer}");
+    }
+    assert_eq!(
+        answers["Boards"]["data"]["boards"]["nodes"][0]["standings"],
+        json!({ "size": 5, "top": { "nodes": [{ "score": "30.00", "member": { "key": "ann" } }] } })
+    );
+    assert_eq!(answers["CreateBoard"]["data"]["createBoard"]["board"]["slug"], "chess");
+    assert_eq!(answers["SubmitScores"]["data"]["submitScores"]["accepted"], 2);
+    assert_eq!(
+        answers["typed"],
+        json!({ "data": { "viewer": { "scopes": ["read", "submit", "admin"] } } })
+    );
+    // The token is kept for the tab only.
+    let [session, local] = seen["kept"].as_array().unwrap().as_slice() else {
+        panic!("{}", seen["kept"])
+    };
+    assert_eq!(session, &json!({ "laurel:access-token": api.token() }));
+    assert!(!local.to_string().contains(api.token()));
+}
+
+/// The files of `npm run build`, by their addresses, inflated.
+fn built() -> BTreeMap<String, String> {
+    let assets = program::root().join("api/web/dist/assets");
+    let files = std::fs::read_dir(&assets)
+        .expect("GraphiQL is not built: `make web` builds it, or says what it needs");
+    let mut built: BTreeMap<_, _> = files
+        .map(|file| {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            let name = name.strip_suffix(".gz").unwrap();
+            (format!("/graphiql/assets/{name}"), file.path())
+        })
+        .collect();
+    built.insert("/graphiql".into(), assets.parent().unwrap().join("index.html.gz"));
+    let inflated = |path: PathBuf| {
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).unwrap();
+        GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    built.into_iter().map(|(address, path)| (address, inflated(path))).collect()
+}
+
+#[tokio::test]
+async fn its_files_are_cached_compressed_and_guarded() {
+    let (_deployment, api) = race().await;
+    let client = Client::new();
+    let get = async |address: &str, headers: HeaderMap| {
+        let request = client.get(format!("{}{address}", api.url())).headers(headers);
+        request.send().await.unwrap()
+    };
+    for (address, content) in built() {
+        let page = address == "/graphiql";
+        let plain = get(&address, HeaderMap::new()).await;
+        assert_eq!(plain.status(), StatusCode::OK, "{address}");
+        let headers = plain.headers().clone();
+        let policy = headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
+        for directive in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.contains(directive), "{address}: {policy}");
+        }
+        assert!(!policy.contains("http") && !policy.contains("unsafe-eval"));
+        assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert_eq!(headers[REFERRER_POLICY], "no-referrer");
+        let caching = headers[CACHE_CONTROL].to_str().unwrap();
+        assert_eq!(caching.contains("immutable"), !page, "{address}: {caching}");
+        assert_ne!(headers[CONTENT_TYPE], "application/octet-stream");
+        assert_eq!(headers.get(CONTENT_ENCODING), None);
+        let body = plain.bytes().await.unwrap();
+        assert!(String::from_utf8_lossy(&body) == content, "{address}");
+
+        let wanting = HeaderMap::from_iter([(ACCEPT_ENCODING, "br, gzip".parse().unwrap())]);
+        let gzip = get(&address, wanting.clone()).await;
+        assert_eq!(gzip.headers()[CONTENT_ENCODING], "gzip", "{address}");
+        let tag = gzip.headers()[ETAG].clone();
+        assert_ne!(tag, headers[ETAG], "each coding has its own tag");
+        let mut inflated = Vec::new();
+        let deflated = gzip.bytes().await.unwrap();
+        GzDecoder::new(&*deflated).read_to_end(&mut inflated).unwrap();
+        assert!(body == inflated, "{address}");
+
+        for (known, status) in [(&tag, StatusCode::NOT_MODIFIED), (&headers[ETAG], StatusCode::OK)]
+        {
+            let mut conditional = wanting.clone();
+            conditional.insert(IF_NONE_MATCH, known.clone());
+            let answer = get(&address, conditional).await;
+            assert_eq!(answer.status(), status, "{address}");
+            assert_eq!(answer.headers()[ETAG], tag);
+        }
+    }
+    let missing = get("/graphiql/assets/..%2Findex.html", HeaderMap::new()).await;
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn nothing_in_its_files_loads_from_elsewhere() {
+    for (address, content) in built() {
+        // What a page, a style sheet or a script loads by itself. A link that a person may follow is none of these.
+        for loads in ["src=", "src:", "url(", "@import", "import(", "from", "fetch(", "Worker("] {
+            for (at, _) in content.match_indices(loads) {
+                let rest = content[at + loads.len()..].trim_start();
+                let rest = rest.trim_start_matches(['"', '\'', '`', '(', ' ']);
+                let elsewhere = ["http:", "https:", "//"];
+                assert!(
+                    !elsewhere.iter().any(|scheme| rest.starts_with(scheme)),
+                    "{address}: {loads}{}",
+                    rest.chars().take(80).collect::<String>()
+                );
+            }
+        }
+    }
+    let page = &built()["/graphiql"];
+    for attribute in ["src=\"", "href=\""] {
+        for (at, _) in page.match_indices(attribute) {
+            let named = &page[at + attribute.len()..];
+            assert!(
+                named.starts_with("/graphiql/assets/") || named.starts_with("data:,"),
+                "{named}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_front_page_and_the_start_lead_to_it() {
+    let (_deployment, api) = race().await;
+    let front = reqwest::get(api.url()).await.unwrap().text().await.unwrap();
+    assert!(front.contains("href=\"/graphiql\""), "{front}");
+    let address = format!("{}/graphiql", api.url());
+    assert!(api.printed().contains(&address), "{}", api.printed());
+}

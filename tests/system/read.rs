@@ -1,0 +1,10 @@
+//! Standings read: entries, pages, caches.
+
+mod caches;
+mod demo;
+mod dense_ranks;
+mod distribution;
+mod entries;
+mod pages;
+mod pages_beside_writers;
+mod redis_commands;

@@ -1,0 +1,85 @@
+//! The demo: what the server says of real events is what a plain computation from the file says.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::model::demo::{Row, rows};
+
+/// Members with total and time of their last commit, in rank order.
+fn ranking(rows: &[Row], counts: impl Fn(&Row) -> bool) -> Vec<(String, i64, i64)> {
+    let mut totals: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for row in rows.iter().filter(|row| counts(row)) {
+        let total = totals.entry(&row.1).or_default();
+        *total = (total.0 + row.3, total.1.max(row.2));
+    }
+    let mut ranking: Vec<_> =
+        totals.into_iter().map(|(member, (lines, at))| (member.to_owned(), lines, at)).collect();
+    ranking
+        .sort_by(|a, b| b.1.cmp(&a.1).then(a.2.cmp(&b.2)).then(a.0.as_bytes().cmp(b.0.as_bytes())));
+    ranking
+}
+
+fn listed(ranking: &[(String, i64, i64)]) -> Value {
+    let entry = |(member, lines, at): &(String, i64, i64)| {
+        let at = jiff::Timestamp::from_second(*at).unwrap();
+        json!({ "member": { "key": member }, "score": lines.to_string(), "reachedAt": format!("{at:.3}") })
+    };
+    ranking.iter().map(entry).collect()
+}
+
+fn month(at: i64) -> String {
+    jiff::Timestamp::from_second(at).unwrap().strftime("%Y-%m").to_string()
+}
+
+#[tokio::test]
+async fn the_demo_is_what_its_file_adds_up_to() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let printed = deployment.api_output(&["demo"]).await;
+    assert!(printed.contains("loaded 144730 events"), "{printed}");
+    assert!(deployment.api_output(&["demo"]).await.contains("are there"));
+    let rows = rows();
+    let api = Api::start(&deployment).await;
+
+    let all = ranking(&rows, |row| row.0 == "rust-analyzer");
+    let query = "query($m: String!) { board(slug: \"rust-analyzer\") { standings {
+        size top(first: 10) { nodes { ...e } } last: top(last: 10) { nodes { ...e } } rank(member: $m) { rank }
+        neighbors(member: $m, above: 4, below: 3) { ...e } } } }
+        fragment e on Entry { score reachedAt member { key } }";
+    for place in [0, 2, 700, all.len() - 1] {
+        let data = api.data(query, json!({ "m": all[place].0 })).await;
+        let standings = &data["board"]["standings"];
+        assert_eq!(standings["size"], all.len());
+        assert_eq!(standings["top"]["nodes"], listed(&all[..10]));
+        assert_eq!(standings["last"]["nodes"], listed(&all[all.len() - 10..]));
+        assert_eq!(standings["rank"]["rank"], place + 1);
+        let around = &all[place.saturating_sub(4)..(place + 4).min(all.len())];
+        assert_eq!(standings["neighbors"], listed(around));
+    }
+    let query = "query($b: String!, $p: String!) { board(slug: $b) { standings(window: \"monthly\", period: $p) {
+        size top(first: 1000) { nodes { score reachedAt member { key } } } } } }";
+    for (board, period) in [
+        ("redis", "2010-05"),
+        ("rails", "2024-02"),
+        ("ripgrep", "2016-09"),
+        ("nextest", "2026-08"),
+        ("redis", "2008-01"),
+    ] {
+        let expected = ranking(&rows, |row| row.0 == board && month(row.2) == period);
+        let data = api.data(query, json!({ "b": board, "p": period })).await;
+        assert_eq!(data["board"]["standings"]["size"], expected.len(), "{board} {period}");
+        assert_eq!(
+            data["board"]["standings"]["top"]["nodes"],
+            listed(&expected),
+            "{board} {period}"
+        );
+    }
+    let largest = rows.iter().map(|row| row.3).max().unwrap();
+    let data = api.data("{ board(slug: \"largest-commit\") { standings { top(first: 1) { nodes { score } } } } }", json!({})).await;
+    assert_eq!(data["board"]["standings"]["top"]["nodes"][0]["score"], largest.to_string());
+
+    let diff = deployment.analytics(&["diff"]);
+    assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stdout));
+}

@@ -1,0 +1,220 @@
+//! How many commands Redis is sent: many look-ups of one request become one batch.
+
+use std::collections::BTreeMap;
+
+use ranking::id::MemberId;
+use ranking::shard::shard_of;
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::api::submission::submit_durably;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::servers::command_counts::{counts, reset_counts};
+use tests::servers::program::signal;
+
+/// How many members are looked up.
+const MEMBERS: usize = 1000;
+
+/// How many places one counting script looks for.
+const PLACES_A_SCRIPT: usize = 250;
+
+fn keys() -> Vec<String> {
+    (0..MEMBERS).map(|number| format!("m{number}")).collect()
+}
+
+/// A board whose members all have different scores, served by a process that does nothing in the background.
+async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards }) { board { id } } }";
+    api.data(create, json!({ "shards": shards })).await;
+    let scores: Vec<Value> = keys()
+        .iter()
+        .zip(1..)
+        .map(|(key, score)| json!({ "member": key, "score": score }))
+        .collect();
+    assert_eq!(submit_durably(&api, "b", json!(scores)).await["accepted"], MEMBERS);
+    signal("TERM", api.pid());
+    assert!(api.wait_until_stopped().await.success());
+    let api = Api::start_with(&deployment, &["--no-workers"]).await;
+    (deployment, api)
+}
+
+/// Reaches every member by three paths of different depth, some by more.
+async fn ask_by_every_path(api: &Api) {
+    let aliases: String = (0..100)
+        .map(|number| format!("a{number}: rank(member: \"m{number}\") {{ rank }} "))
+        .collect();
+    let text = format!(
+        "query($keys: [String!]!) {{
+            board(slug: \"b\") {{ standings {{ ranks(members: $keys) {{ rank score }} {aliases} }} }}
+            members(keys: $keys) {{ rank(board: \"b\") {{ rank }} }}
+            member(key: \"m7\") {{ ranks(boards: [\"b\"]) {{ rank }} }}
+        }}"
+    );
+    let data = api.data(&text, json!({ "keys": keys() })).await;
+    for number in 0..MEMBERS {
+        let rank = MEMBERS - number;
+        assert_eq!(data["board"]["standings"]["ranks"][number]["rank"], rank);
+        assert_eq!(data["members"][number]["rank"]["rank"], rank);
+        if number < 100 {
+            assert_eq!(data["board"]["standings"][format!("a{number}")]["rank"], rank);
+        }
+    }
+    assert_eq!(data["member"]["ranks"][0]["rank"], MEMBERS - 7);
+}
+
+async fn counts_of_every_path(shards: usize) -> BTreeMap<String, usize> {
+    let (deployment, api) = board_of(shards).await;
+    reset_counts(&deployment).await;
+    ask_by_every_path(&api).await;
+    counts(&deployment).await
+}
+
+fn check(counts: &BTreeMap<String, usize>, expected: &[(&str, usize)]) {
+    for (command, count) in expected {
+        assert_eq!(counts.get(*command).copied().unwrap_or(0), *count, "{command} of {counts:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_members_by_every_path_are_one_look_up_and_a_count_each() {
+    let counts = counts_of_every_path(1).await;
+    // The head is read with it.
+    check(
+        &counts,
+        &[
+            ("zmscore", 1),
+            ("zrank", MEMBERS),
+            ("get", 1),
+            ("evalsha", 0),
+            ("zcount", 0),
+            ("zrange", 0),
+            ("zscore", 0),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_others() {
+    let shards = 4;
+    let counts = counts_of_every_path(shards).await;
+    let mut sizes = vec![0; shards];
+    for key in keys() {
+        sizes[usize::from(shard_of(&MemberId::new(&key).unwrap(), shards as u16))] += 1;
+    }
+    // A shard counts what comes before the members of the others; all scores differ, so no run of equals is bisected.
+    let scripts = sizes.iter().map(|size| (MEMBERS - size).div_ceil(PLACES_A_SCRIPT)).sum();
+    let places = sizes.iter().map(|size| MEMBERS - size).sum::<usize>();
+    check(
+        &counts,
+        &[
+            ("zmscore", shards),
+            ("zrank", MEMBERS),
+            ("get", 2 * shards),
+            ("evalsha", scripts),
+            ("zcount", 2 * places),
+            ("zrange", 0),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_page_with_its_size_is_one_range_and_one_count() {
+    let (deployment, api) = board_of(1).await;
+    reset_counts(&deployment).await;
+    let text = "{ board(slug: \"b\") { standings { size top(first: 1000) { totalCount nodes { rank percentile score member { key } } } } } }";
+    let data = api.data(text, json!({})).await;
+    assert_eq!(data["board"]["standings"]["top"]["nodes"][999]["rank"], MEMBERS);
+    let counts = counts(&deployment).await;
+    check(
+        &counts,
+        &[("zrange", 1), ("zcard", 1), ("zmscore", 0), ("zrank", 0), ("zcount", 0), ("evalsha", 0)],
+    );
+}
+
+/// How many friends a member has, of whom a page is read.
+const FRIENDS: usize = 5000;
+
+/// How many there are on that page.
+const FRIENDS_PAGE: usize = 100;
+
+/// A board on which m0 has 5,000 friends, of whom 999 have scores.
+async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
+    let (deployment, api) = board_of(shards).await;
+    drop(api);
+    let db = deployment.sql().await;
+    let numbers = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {FRIENDS})"
+    );
+    for insert in [
+        format!(
+            "INSERT INTO member (key, created_at_ms) {numbers} SELECT 'm' || n, 0 FROM n WHERE n >= {MEMBERS}"
+        ),
+        format!(
+            "INSERT INTO friendship (low, high, created_at_ms) {numbers} SELECT 'm0', 'm' || n, 0 FROM n"
+        ),
+    ] {
+        db.execute_unprepared(&insert).await.unwrap();
+    }
+    db.close().await.unwrap();
+    let api = Api::start_with(&deployment, &["--no-workers"]).await;
+    (deployment, api)
+}
+
+/// A page of m0's friends: their keys, with what it took.
+async fn page_of_friends(shards: usize) -> (Vec<String>, BTreeMap<String, usize>) {
+    let (deployment, api) = friends_of(shards).await;
+    reset_counts(&deployment).await;
+    let text = "query($first: Int) { board(slug: \"b\") { standings { friends(member: \"m0\", first: $first, includeMissing: true) {
+        totalCount nodes { position entry { rank score member { key } } } } } } }";
+    let data = api.data(text, json!({ "first": FRIENDS_PAGE })).await;
+    let counts = counts(&deployment).await;
+    let friends = &data["board"]["standings"]["friends"];
+    assert_eq!(friends["totalCount"], FRIENDS + 1);
+    let nodes = friends["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), FRIENDS_PAGE);
+    assert_eq!((&nodes[99]["position"], &nodes[99]["entry"]["rank"]), (&json!(100), &json!(100)));
+    let keys = tests::api::connection::texts(nodes, "/entry/member/key");
+    (keys, counts)
+}
+
+#[tokio::test]
+async fn a_page_of_five_thousand_friends_is_one_look_up_and_a_count_each() {
+    let (_, counts) = page_of_friends(1).await;
+    check(
+        &counts,
+        &[
+            ("zmscore", 1),
+            ("zrank", FRIENDS_PAGE),
+            ("get", 2),
+            ("evalsha", 0),
+            ("zcount", 0),
+            ("zrange", 0),
+            ("zscore", 0),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn in_four_shards_it_is_a_look_up_a_shard_and_scripts_for_the_page_alone() {
+    let shards = 4;
+    let (keys, counts) = page_of_friends(shards).await;
+    let mut sizes = vec![0; shards];
+    for key in &keys {
+        sizes[usize::from(shard_of(&MemberId::new(key).unwrap(), shards as u16))] += 1;
+    }
+    let others = || sizes.iter().map(|size| FRIENDS_PAGE - size);
+    check(
+        &counts,
+        &[
+            ("zmscore", shards),
+            ("zrank", FRIENDS_PAGE),
+            ("get", 2 * shards),
+            ("evalsha", others().map(|places| places.div_ceil(PLACES_A_SCRIPT)).sum()),
+            ("zcount", 2 * others().sum::<usize>()),
+            ("zrange", 0),
+        ],
+    );
+}

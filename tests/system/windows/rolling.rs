@@ -1,0 +1,60 @@
+//! Rolling windows over months of simulated time, against every window recomputed from all events: the clock jumps, rollers run, are missed
+//! and are cut off anywhere, as is sealing; events come late, members are taken out, Redis is emptied.
+
+use rand::prelude::*;
+
+use tests::boards::rolling::{DAY_MS, World, pick, stores};
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::model::game::seeded;
+
+/// Zones, and an instant some days before their clocks change.
+const ZONES: [(&str, &str); 6] = [
+    ("America/St_Johns", "2010-11-01T00:00:00Z"),
+    ("Asia/Kathmandu", "2025-02-20T00:00:00Z"),
+    ("Pacific/Apia", "2011-12-20T00:00:00Z"),
+    ("Australia/Lord_Howe", "2025-03-28T00:00:00Z"),
+    ("Europe/London", "2025-10-20T00:00:00Z"),
+    ("UTC", "1970-01-01T00:00:00Z"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rolling_windows_equal_all_their_events_at_every_step() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = stores(&deployment, 2).await;
+    let mut rng = seeded();
+    for (case, (zone, start)) in ZONES.into_iter().chain(ZONES).enumerate() {
+        let start_ms = start.parse::<jiff::Timestamp>().unwrap().as_millisecond();
+        let mut world = World::new(&stores, &mut rng, &format!("b{case}"), zone).await;
+        let mut now_ms = start_ms + rng.random_range(0..DAY_MS);
+        for _ in 0..40 {
+            let window = pick(&mut rng, &world.board.rules.windows);
+            let period = window.period_at(now_ms, &world.board.rules.zone).unwrap();
+            now_ms = match (rng.random_range(0..10), period.end_ms) {
+                (0..3, Some(end_ms)) if end_ms - now_ms < 40 * DAY_MS => end_ms,
+                (3..5, Some(end_ms)) if end_ms - now_ms < 40 * DAY_MS => now_ms.max(end_ms - 1),
+                (5, _) => now_ms + rng.random_range(0..20 * DAY_MS),
+                (6..8, _) => now_ms + rng.random_range(0..2 * DAY_MS),
+                _ => now_ms + rng.random_range(0..DAY_MS / 8),
+            };
+            stores.clock.set(now_ms);
+            match rng.random_range(0..14) {
+                0..7 => world.play(&mut rng, now_ms).await,
+                7..10 => world.roll(&mut rng, now_ms).await,
+                10 => world.take_back(&mut rng).await,
+                11..13 => world.seal(&mut rng, now_ms).await,
+                _ if rng.random_bool(0.3) => world.lose_redis().await,
+                _ => {}
+            }
+            world.check(now_ms).await;
+        }
+        // Every window that was ever looked at, and those in between.
+        let rules = world.board.rules.clone();
+        for _ in 0..5 {
+            let at_ms = rng.random_range((start_ms - 70 * DAY_MS).max(0)..=now_ms);
+            world.check(at_ms).await;
+            let window = pick(&mut rng, &rules.windows);
+            let period = window.period_at(at_ms, &rules.zone).unwrap();
+            world.check(period.present_from_ms).await;
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Rolling windows as users meet them: over GraphQL, with real events, added to boards under load, rebuilt and compared.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::stream::{self, StreamExt};
+use jiff::ToSpan;
+use jiff::tz::TimeZone;
+use rand::prelude::*;
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::api::amendment::remove;
+use tests::api::submission::submit;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::rebuild::{corrupt, rebuild};
+use tests::model::demo::{Row, rows};
+use tests::model::game::seeded;
+use tests::wait::until;
+
+const ZONE: &str = "Europe/London";
+
+const ASK: &str = "query($slug: String!, $window: String!, $at: DateTime!) { board(slug: $slug) { standings(window: $window, at: $at) {
+    size period { label start end sealed } top(first: 100) { nodes { score member { key } } } } } }";
+
+async fn create(api: &Api, slug: &str, windows: &[&str]) {
+    let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
+    let text = "mutation($slug: String!, $zone: String!, $windows: [WindowInput!]!) { createBoard(input: { slug: $slug, timeZone: $zone, tieBreak: MEMBER,
+        maxScore: 9007199254740, windows: $windows }) { board { windows { name kind ready current { label start end nextResetAt } } } } }";
+    let data = api.data(text, json!({ "slug": slug, "zone": ZONE, "windows": windows })).await;
+    let names = data["createBoard"]["board"]["windows"].as_array().unwrap();
+    assert_eq!(names.len(), windows.len() + 1, "{names:?}");
+}
+
+async fn set_windows(api: &Api, slug: &str, windows: &[&str]) {
+    let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
+    let update = "mutation($slug: String!, $windows: [WindowInput!]!) { updateBoard(input: { slug: $slug, windows: $windows }) { board { id } } }";
+    api.data(update, json!({ "slug": slug, "windows": windows })).await;
+    until("the windows are ready", async || {
+        let ask = "query($slug: String!) { board(slug: $slug) { windows { name ready } } }";
+        let data = api.data(ask, json!({ "slug": slug })).await;
+        let found = data["board"]["windows"].as_array().unwrap();
+        let ready = found.iter().all(|window| window["ready"] == true);
+        (ready && found.len() == windows.len() + 1).then_some(())
+    })
+    .await;
+}
+
+/// What a window of so many days holds at an instant, from the file alone: members by total, then by name.
+fn expected(rows: &[Row], days: i32, at: jiff::Timestamp) -> Vec<(String, String)> {
+    let zone = TimeZone::get(ZONE).unwrap();
+    let today = at.to_zoned(zone.clone()).date();
+    let end = today.tomorrow().unwrap().to_zoned(zone.clone()).unwrap();
+    let first = today.checked_sub((days - 1).days()).unwrap();
+    let start = first.to_zoned(zone).unwrap();
+    let span = start.timestamp().as_second()..end.timestamp().as_second();
+    let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
+    for row in rows.iter().filter(|row| span.contains(&row.2)) {
+        *totals.entry(&row.1).or_default() += row.3;
+    }
+    let mut list: Vec<(&str, i64)> = totals.into_iter().collect();
+    list.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.as_bytes().cmp(b.0.as_bytes())));
+    list.into_iter().map(|(member, total)| (member.to_owned(), total.to_string())).collect()
+}
+
+async fn check_at(api: &Api, rows: &[Row], days: i32, at: jiff::Timestamp) {
+    let variables = json!({ "slug": "demo", "window": format!("{days}d"), "at": at.to_string() });
+    let data = api.data(ASK, variables).await;
+    let standings = &data["board"]["standings"];
+    let expected = expected(rows, days, at);
+    let nodes = standings["top"]["nodes"].as_array().unwrap();
+    let got = nodes.iter().map(|node| {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (text(&node["member"]["key"]), text(&node["score"]))
+    });
+    assert_eq!(standings["size"], expected.len(), "{days}d at {at}");
+    let top: Vec<_> = expected.into_iter().take(100).collect();
+    assert_eq!(got.collect::<Vec<_>>(), top, "{days}d at {at}");
+}
+
+fn check_clean(deployment: &Deployment) {
+    let diff = deployment.analytics(&["diff"]);
+    let found = String::from_utf8_lossy(&diff.stdout).into_owned();
+    assert_eq!(diff.status.code(), Some(0), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.0 == "ripgrep").collect();
+    create(&api, "demo", &["7d"]).await;
+    let file = deployment.new_file("csv");
+    let mut text = "member,score,at\n".to_owned();
+    for (_, member, at, lines) in &rows {
+        text.push_str(&format!("{member},{lines},{at}\n"));
+    }
+    std::fs::write(&file, text).unwrap();
+    let imported = deployment.analytics(&["import", "--board", "demo", file.to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&imported.stderr);
+    assert!(imported.status.success(), "{error}");
+
+    let mut rng = seeded();
+    let seconds = rows.iter().map(|row| row.2);
+    let (first, last) = (seconds.clone().min().unwrap(), seconds.max().unwrap());
+    for _ in 0..200 {
+        let near = rows.choose(&mut rng).unwrap().2 + rng.random_range(-86_400..9 * 86_400);
+        let second = if rng.random_bool(0.8) { near } else { rng.random_range(first..last) };
+        let at = jiff::Timestamp::from_second(second.clamp(0, 1_790_000_000)).unwrap();
+        check_at(&api, &rows, 7, at).await;
+    }
+    check_clean(&deployment);
+
+    // Another one beside it, from the history; then all of it anew, by either way.
+    set_windows(&api, "demo", &["7d", "30d"]).await;
+    let check_some = async |rng: &mut StdRng| {
+        for _ in 0..10 {
+            let second = rows.choose(rng).unwrap().2 + rng.random_range(0..40 * 86_400);
+            let at = jiff::Timestamp::from_second(second.clamp(0, 1_790_000_000)).unwrap();
+            check_at(&api, &rows, 30, at).await;
+            check_at(&api, &rows, 7, at).await;
+        }
+    };
+    check_some(&mut rng).await;
+    let rebuilt = deployment.analytics(&["rebuild", "--board", "demo"]);
+    assert!(rebuilt.status.success());
+    check_clean(&deployment);
+    check_some(&mut rng).await;
+    assert!(deployment.analytics(&["roll"]).status.success());
+    deployment.flush_redis().await;
+    check_some(&mut rng).await;
+    check_clean(&deployment);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhile() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let apis = futures::join!(Api::start(&deployment), Api::start(&deployment));
+    let apis = [apis.0, apis.1];
+    create(&apis[0], "b", &["weekly"]).await;
+    let now = jiff::Timestamp::now();
+    let mut rng = seeded();
+    let mut scores: Vec<(String, i64, jiff::Timestamp)> = vec![];
+    for _ in 0..600 {
+        let member = format!("m{}", rng.random_range(0..40));
+        let late = rng.random_range(0..9_i64 * 86_400).seconds();
+        scores.push((member, rng.random_range(1..9), now - late));
+    }
+    let batches: Vec<Value> = scores
+        .chunks(20)
+        .map(|chunk| {
+            let score = |(member, score, at): &(String, i64, jiff::Timestamp)| json!({ "member": member, "score": score, "at": at.to_string() });
+            chunk.iter().map(score).collect()
+        })
+        .collect();
+    let (before, meanwhile) = batches.split_at(15);
+    for batch in before {
+        submit(&apis[0], "b", batch.clone()).await;
+    }
+    let playing = stream::iter(meanwhile.iter().enumerate()).for_each_concurrent(
+        3,
+        async |(number, batch)| {
+            submit(&apis[number % 2], "b", batch.clone()).await;
+        },
+    );
+    futures::join!(playing, set_windows(&apis[1], "b", &["7d", "24h", "daily"]));
+    let rows: Vec<Row> = scores
+        .into_iter()
+        .map(|(member, score, at)| (String::new(), member, at.as_second(), score))
+        .collect();
+    for api in &apis {
+        let data = api.data(ASK, json!({ "slug": "b", "window": "7d", "at": now.to_string() }));
+        let data = data.await;
+        let expected = expected(&rows, 7, now);
+        assert_eq!(data["board"]["standings"]["size"], expected.len());
+        let first = &data["board"]["standings"]["top"]["nodes"][0];
+        assert_eq!(first["member"]["key"], expected[0].0);
+        assert_eq!(first["score"], expected[0].1);
+    }
+    check_clean(&deployment);
+    // What 7d is made of stays when nobody asks for it any more, and goes with the last that is made of it.
+    set_windows(&apis[0], "b", &["7d"]).await;
+    let hidden = apis[0]
+        .ask(None, "{ board(slug: \"b\") { standings(window: \"daily\") { size } } }", json!({}))
+        .await;
+    assert!(hidden.message().contains("it has all, 7d"), "{}", hidden.message());
+    check_clean(&deployment);
+    set_windows(&apis[0], "b", &[]).await;
+    check_clean(&deployment);
+}
+
+#[tokio::test]
+async fn a_member_moves_up_and_down_since_yesterday() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    create(&api, "b", &["daily", "7d"]).await;
+    let scores = json!([
+        { "member": "ann", "score": 5, "at": "2026-01-02T12:00:00Z" }, { "member": "bob", "score": 3, "at": "2026-01-02T12:00:00Z" },
+        { "member": "bob", "score": 7, "at": "2026-01-03T12:00:00Z" }, { "member": "eve", "score": 6, "at": "2026-01-03T12:00:00Z" },
+        { "member": "ann", "score": 1, "at": "2026-01-03T12:00:00Z" },
+    ]);
+    submit(&api, "b", scores).await;
+    let ask = "query($window: String!, $since: String!) { board(slug: \"b\") { standings(window: $window, at: \"2026-01-03T13:00:00Z\") {
+        top { nodes { member { key } change(since: $since) } } } } }";
+    let changes = async |window: &str| {
+        let data = api.data(ask, json!({ "window": window, "since": "daily" })).await;
+        let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap().clone();
+        nodes.iter().map(|node| json!([node["member"]["key"], node["change"]])).collect::<Vec<_>>()
+    };
+    assert_eq!(changes("7d").await, [json!(["bob", 1]), json!(["ann", -1]), json!(["eve", null])]);
+    assert_eq!(
+        changes("daily").await,
+        [json!(["bob", 1]), json!(["eve", null]), json!(["ann", -2])]
+    );
+    for (window, since) in [("all", "daily"), ("7d", "weekly"), ("daily", "nonsense")] {
+        let refused = api.ask(None, ask, json!({ "window": window, "since": since })).await;
+        assert_eq!(refused.codes()[0], "BAD_USER_INPUT");
+    }
+}
+
+#[tokio::test]
+async fn what_no_rolling_window_is_is_refused() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let text = "mutation($windows: [WindowInput!]!, $max: Decimal!) { createBoard(input: { slug: \"x\", tieBreak: MEMBER, maxScore: $max, windows: $windows }) { board { id } } }";
+    for (name, max, reason) in [
+        ("0d", "9", "such as 24h, 7d, 12w and 3mo"),
+        ("367d", "9", "1 to 366"),
+        ("07d", "9", "no such window"),
+        ("7y", "9", "no such window"),
+        ("366d", "9007199254740991", "more than 62 bits"),
+    ] {
+        let windows = json!([{ "name": name }]);
+        let refused =
+            api.ask(Some(api.token()), text, json!({ "windows": windows, "max": max })).await;
+        assert_eq!(refused.codes(), ["BAD_USER_INPUT"], "{name}");
+        assert!(refused.message().contains(reason), "{}", refused.message());
+    }
+    create(&api, "b", &["7d"]).await;
+    let ask = "{ board(slug: \"b\") { standings(window: \"7d\", at: \"2900-01-01T00:00:00Z\") { size } } }";
+    let refused = api.ask(None, ask, json!({})).await;
+    assert!(refused.message().contains("has not begun yet"));
+    submit(&api, "b", json!([{ "member": "ann", "score": 4 }])).await;
+    // The one that is prepared ahead of time is not listed.
+    let ask = "{ board(slug: \"b\") { periods(window: \"7d\") { totalCount nodes { label nextResetAt end } } windows { name kind current { label } } } }";
+    let data = api.data(ask, json!({})).await;
+    let (periods, windows) = (&data["board"]["periods"], &data["board"]["windows"]);
+    assert_eq!(periods["totalCount"], 1);
+    assert_eq!(periods["nodes"][0]["label"], windows[1]["current"]["label"]);
+    assert_eq!(periods["nodes"][0]["nextResetAt"], periods["nodes"][0]["end"]);
+    assert_eq!((&windows[1]["name"], &windows[1]["kind"]), (&json!("7d"), &json!("ROLLING")));
+}
+
+/// Windows that roll, windows that decay and segments: the diff is the judge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, segmentBy: [\"region\"], minScore: -100000, tieBreak: EARLIEST,
+            windows: [{ name: \"7d\" }, { name: \"24h\" }, { name: \"decay:1d\" }, { name: \"monthly\" }] }) { board { id } } }";
+    api.data(create, json!({ "shards": 2 })).await;
+    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(2) { "eu" } else { "us" } });
+    let upsert =
+        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
+    let members: Vec<Value> = (0..30).map(member).collect();
+    api.data(upsert, json!({ "input": members })).await;
+    let now_ms = jiff::Timestamp::now().as_millisecond();
+    let batch = |round: usize| {
+        let score = |number: usize| {
+            let late_ms = (round * 37 + number * 11) as i64 % 40 * 3_600_000;
+            let at = jiff::Timestamp::from_millisecond(now_ms - late_ms).unwrap();
+            json!({ "member": format!("m{number}"), "score": (round * number) as i64 % 9 - 2, "at": at.to_string() })
+        };
+        let of_round = (0..30).filter(|number| !(number + round).is_multiple_of(3));
+        json!(of_round.map(score).collect::<Vec<_>>())
+    };
+    for round in 0..20 {
+        submit(&api, "b", batch(round)).await;
+    }
+    let stop = AtomicBool::new(false);
+    let round = AtomicUsize::new(20);
+    let play = async || {
+        while !stop.load(Ordering::Relaxed) {
+            let round = round.fetch_add(1, Ordering::Relaxed);
+            submit(&api, "b", batch(round)).await;
+            if round.is_multiple_of(5) {
+                remove(&api, "b", &format!("m{}", round % 30)).await;
+            }
+        }
+    };
+    let rebuild = async || {
+        let mut later = 0;
+        for _ in 0..2 {
+            corrupt(&deployment, "b").await;
+            let figures = rebuild(&deployment, "b").await;
+            later += figures["laterEvents"].as_u64().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        later
+    };
+    let ((), later) = futures::join!(play(), rebuild());
+    println!("{later} events meanwhile");
+    assert!(later > 0);
+    check_clean(&deployment);
+    deployment.flush_redis().await;
+    check_clean(&deployment);
+}
