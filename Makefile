@@ -72,7 +72,7 @@ test: node web
 		$(call install,initdb,postgresql,postgresql)
 	fi
 	cargo build --locked --workspace
-	cargo test --locked --workspace
+	LAUREL_TEST_BUILT=1 cargo test --locked --workspace
 
 bench:
 	@$(call install,redis-server,redis-server,redis)

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::Scale;
 use crate::figures::{Figures, quantile};
-use crate::peers;
 use crate::server::{Server, program};
 use crate::stores::Stores;
+use crate::{Scale, peers};
+use tests::servers::program::ANALYTICS;
 
 /// How many members the boards have, and events for each.
 const MEMBERS: usize = 10_000_000;
@@ -146,7 +146,7 @@ pub(crate) struct Done {
 /// Runs `analytics` on the stores.
 pub(crate) async fn analytics(stores: &Stores, arguments: &[&str]) -> Done {
     let began = Instant::now();
-    let mut command: Command = program(stores, "analytics").into();
+    let mut command: Command = program(stores, ANALYTICS).into();
     command.args(arguments).args(["--json", "--log", "error"]).stdout(std::process::Stdio::piped());
     let child = command.spawn().expect("`make bench` builds analytics");
     let status = PathBuf::from(format!("/proc/{}/status", child.id().unwrap()));

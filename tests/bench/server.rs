@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::stores::Stores;
+use tests::servers::program::SERVER;
 
 /// Sends the requests of a file, a body a line, one after the other; at the end prints what came of it as JSON.
 const SCRIPT: &str = r#"
@@ -86,12 +87,12 @@ pub(crate) fn program(stores: &Stores, name: &str) -> Command {
 impl Server {
     /// Starts one with further settings, and waits until it is ready.
     pub(crate) async fn start(stores: &Stores, settings: &[(&str, &str)]) -> Self {
-        let token = program(stores, "api")
+        let token = program(stores, SERVER)
             .args(["token", "create", "--scope", "admin"])
             .output()
             .expect("`make bench` builds the api");
         let token = String::from_utf8(token.stdout).unwrap().trim().to_owned();
-        let mut child = program(stores, "api")
+        let mut child = program(stores, SERVER)
             .arg("serve")
             .envs(settings.iter().copied())
             .stdout(Stdio::piped())

@@ -4,17 +4,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-static API: OnceLock<PathBuf> = OnceLock::new();
-static ANALYTICS: OnceLock<PathBuf> = OnceLock::new();
+/// The name of the server's program.
+pub const SERVER: &str = "api";
 
-/// A command of the program `api`.
+/// The name of the program of batch jobs.
+pub const ANALYTICS: &str = "analytics";
+
+/// The packages that have them, and the one that makes tables.
+const PACKAGES: [&str; 3] = ["api", "analytics", "migration"];
+
+/// Says that whoever started the tests has built the programs, as `make test` does.
+const BUILT: &str = "LAUREL_TEST_BUILT";
+
+static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+
+/// A command of the server's program.
 pub fn api() -> Command {
-    command(API.get_or_init(|| build("api")))
+    command(SERVER)
 }
 
-/// A command of the program `analytics`.
+/// A command of the program of batch jobs.
 pub fn analytics() -> Command {
-    command(ANALYTICS.get_or_init(|| build("analytics")))
+    command(ANALYTICS)
 }
 
 /// The repository's root, as cargo says it now: where checkouts share a target directory this may have been built in another one.
@@ -31,18 +42,26 @@ pub fn signal(name: &str, pid: u32) {
     assert!(status.success(), "signal {name} to {pid}");
 }
 
-/// Builds a package with the profile and the target directory of this test, and says where its program is.
-fn build(package: &str) -> PathBuf {
+/// The directory of the programs: that of this test's profile. They are built there unless `make` did so.
+fn programs() -> PathBuf {
     let this = std::env::current_exe().unwrap();
-    let profile_dir = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps");
-    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+    let directory = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps");
+    if std::env::var_os(BUILT).is_none() {
+        build(directory);
+    }
+    directory.to_owned()
+}
+
+/// Builds the programs in a directory of cargo's.
+fn build(directory: &Path) {
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(other) => other,
     };
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // All of the workspace, as `make test` builds it: with other features of what they share it would be built twice.
-    command.args(["build", "--quiet", "--workspace", "--profile", profile]);
-    // What cargo tells this test about its package must not reach the other's build scripts.
+    command.args(["build", "--quiet", "--profile", profile]);
+    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    // Variables that cargo sets for this test must not reach other build scripts.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
@@ -54,15 +73,14 @@ fn build(package: &str) -> PathBuf {
     }
     let status = command
         .current_dir(root())
-        .env("CARGO_TARGET_DIR", profile_dir.parent().unwrap())
+        .env("CARGO_TARGET_DIR", directory.parent().unwrap())
         .status()
         .expect("cargo can be started");
-    assert!(status.success(), "{package} does not build");
-    profile_dir.join(package)
+    assert!(status.success(), "the programs do not build");
 }
 
-fn command(program: &Path) -> Command {
-    let mut command = Command::new(program);
+fn command(program: &str) -> Command {
+    let mut command = Command::new(PROGRAMS.get_or_init(programs).join(program));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LAUREL_") {
             command.env_remove(name);
