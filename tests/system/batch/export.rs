@@ -209,10 +209,10 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
     api.data(CREATE, json!({ "shards": 1 })).await;
     let out = deployment.path("out.csv");
     for (more, reason) in [
-        (&["--window", "weekly"][..], "has no window weekly; it has all, hourly"),
+        (&["--window", "weekly"][..], "has no window weekly: expected all, hourly"),
         (&["--window", "daily", "--period", "2025-13-01"], "a label such as"),
         (&["--window", "3d", "--period", "2999-01-01"], "has not begun"),
-        (&["--segment", "team:7"], "one such as \"region:eu\" is accepted"),
+        (&["--segment", "team:7"], "expected a segment such as \"region:eu\""),
         (&["--board", "c"], "cannot be used multiple times"),
     ] {
         let base = ["export", "--board", "b", "--out", &out];
