@@ -27,6 +27,7 @@ pub struct Model {
     pub no: i64,
     /// The name in URLs and queries.
     pub slug: String,
+    /// The title.
     pub title: String,
     /// HIGH_FIRST or LOW_FIRST.
     pub direction: String,
