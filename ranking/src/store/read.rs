@@ -13,11 +13,11 @@ pub(crate) mod requests;
 
 use std::sync::Arc;
 
-
 use super::read::requests::{Reads, group_by_shard};
 use super::snapshot::keys_of;
 use super::{Store, decode};
-use crate::board::{Board, Rules};
+use crate::board::Board;
+use crate::board::rules::Rules;
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
 use crate::rank_key::RankKey;

@@ -9,7 +9,7 @@ use engine::board::{delete, windows};
 use entity::board;
 use entity::board::windows_text;
 use ranking::board::admission::Admission;
-use ranking::board::{Rules, RulesInput};
+use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
 use ranking::seal::RETAIN_MAX;

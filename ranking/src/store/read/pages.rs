@@ -1,6 +1,5 @@
 //! Pages of entries: forward, backward, and around a member.
 
-
 use super::merge::{Start, Way};
 use super::requests::{Reads, placed};
 use super::{Placed, Split, Standings};
