@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use engine::reshard;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_run};

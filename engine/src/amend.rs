@@ -25,7 +25,7 @@ use tokio::time::{Duration, Instant};
 use crate::deployment::Deployment;
 use crate::partition::change::{Change, Proposal, carry_out};
 use crate::partition::follow;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use crate::roll::mark_new;
 use entity::archive::{archive_mark, archived_entry};
 use entity::board;

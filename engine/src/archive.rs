@@ -22,7 +22,7 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use crate::partition::barrier;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::archive::archive_file::{ARCHIVED, DROPPED, GONE, WRITING};
 use entity::archive::{archive_file, archive_mark, archived_entry};
 use entity::error::Result;

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::partition::recovery;
+use engine::partition::settle;
 use engine::partition::submit::{Prepared, Submitted, submit};
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use entity::board;
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::board::rules::{Rules, RulesInput};
+use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::id::{EventId, MemberId, Partition};
 use ranking::submission::Submission;
 use ranking::window::{Window, parse_zone};
@@ -206,7 +207,7 @@ impl Stores {
     /// Puts all that the logs have into SQL.
     pub(crate) async fn settle(&self) {
         for partition in self.deployment.store.partitions().each() {
-            recovery::settle(&self.deployment, partition).await.unwrap();
+            settle::settle(&self.deployment, partition).await.unwrap();
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;

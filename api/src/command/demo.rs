@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use entity::board;
 use entity::history::score_event;
 use flate2::read::GzDecoder;
 use futures::StreamExt;
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::board::rules::{Rules, RulesInput};
+use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};

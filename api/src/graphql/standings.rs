@@ -14,7 +14,8 @@ use ranking::standings_id::StandingsId;
 use ranking::store::read::{Placed, Standings as Read};
 use ranking::window::Window as RankingWindow;
 
-use super::board::{Board, Window};
+use super::board::Board;
+use super::board::window::Window;
 use super::member::friend::{FriendEntryConnection, FriendsPage, friends_page};
 use super::request::{app, state};
 use super::standings::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};

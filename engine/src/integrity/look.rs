@@ -17,7 +17,7 @@ use ranking::window::Window;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
 
 use crate::deployment::Deployment;
-use crate::partition::recovery::{settle, settle_to};
+use crate::partition::settle::{settle, settle_to};
 use entity::archive::archive_mark;
 use entity::board;
 use entity::error::{Error, Result};

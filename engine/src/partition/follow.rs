@@ -8,7 +8,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
 use crate::deployment::Deployment;
 use crate::partition::persist::descends;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::error::Result;
 use entity::history::{commit, log_cursor, score_event};
 

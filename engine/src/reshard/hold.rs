@@ -12,7 +12,7 @@ use super::{Moving, at_once, taken_over};
 use crate::deployment::Deployment;
 use crate::partition::barrier;
 use crate::partition::change::{Change, Proposal, carry_out};
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::error::{Error, Result};
 use entity::history::commit;
 

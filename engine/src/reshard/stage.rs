@@ -18,7 +18,7 @@ use ranking::window::Window;
 use super::Moving;
 use crate::deployment::Deployment;
 use crate::partition::home;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::error::Result;
 use entity::history::score_event;
 

@@ -15,7 +15,7 @@ use sea_orm::{
 };
 
 use super::{Part, Sealing};
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result};

@@ -10,7 +10,7 @@ use tokio::time::{Duration, Instant};
 use super::Part;
 use crate::deployment::Deployment;
 use crate::partition::change::{Change, Proposal, carry_out};
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::error::Result;
 
 /// The most keys, or periods of a list, that one commit drops.

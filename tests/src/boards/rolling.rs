@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use engine::amend::{Amended, Amendment, amend};
 use engine::deployment::Deployment as Stores;
+use engine::partition::settle;
 use engine::partition::{recovery, submit};
 use engine::read::sealed;
 use engine::settings::stores::Missing;
@@ -13,8 +14,8 @@ use engine::settings::{Settings, SqlSettings};
 use engine::{roll, seal};
 use entity::board;
 use rand::prelude::*;
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::board::rules::{Rules, RulesInput};
+use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
 use ranking::standings_id::StandingsId;
@@ -230,7 +231,7 @@ impl World {
     pub async fn lose_redis(&self) {
         let partitions = self.stores.store.partitions();
         for partition in partitions.each() {
-            recovery::settle(&self.stores, partition).await.unwrap();
+            settle::settle(&self.stores, partition).await.unwrap();
         }
         self.flush().await;
         for partition in partitions.each() {
@@ -333,7 +334,7 @@ impl World {
 
     pub async fn archived(&self, standings: &Standings) -> Vec<Placed> {
         for partition in self.stores.store.partitions().each() {
-            recovery::settle(&self.stores, partition).await.unwrap();
+            settle::settle(&self.stores, partition).await.unwrap();
         }
         let found = sealed::find(&self.stores.db, standings).await.unwrap();
         match found {

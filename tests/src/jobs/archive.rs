@@ -21,7 +21,7 @@ pub const DAY_MS: i64 = 86_400_000;
 pub async fn age(deployment: &Deployment, days: i64) {
     let stores = deployment.open_stores().await;
     for partition in stores.store.partitions().each() {
-        engine::partition::recovery::settle(&stores, partition).await.unwrap();
+        engine::partition::settle::settle(&stores, partition).await.unwrap();
     }
     stores.close().await;
     let db = deployment.sql().await;

@@ -105,7 +105,8 @@ async fn it_is_open_metrics_and_needs_no_token() {
     assert_eq!(names.clone().count(), described.count());
     // The names in the reference.
     let readme =
-        std::fs::read_to_string(tests::servers::program::root().join("docs/reference/metrics.md")).unwrap();
+        std::fs::read_to_string(tests::servers::program::root().join("docs/reference/metrics.md"))
+            .unwrap();
     for name in names.map(|line| line.split(' ').next().unwrap()) {
         assert!(readme.contains(&format!("`{name}")), "{name}");
     }

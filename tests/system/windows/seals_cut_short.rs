@@ -44,7 +44,7 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
 /// Gives SQL all that Redis has, as the background work does.
 async fn settle(stores: &engine::deployment::Deployment) {
     for partition in stores.store.partitions().each() {
-        engine::partition::recovery::settle(stores, partition).await.unwrap();
+        engine::partition::settle::settle(stores, partition).await.unwrap();
     }
 }
 
