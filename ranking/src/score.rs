@@ -1,4 +1,4 @@
-//! Scores: exact decimals, held as a raw `i64` at a board's number of decimals. Nothing here rounds.
+//! Scores: exact decimals, held as raw `i64`s at a board's number of decimals. Nothing here rounds.
 
 use crate::error::{Error, Result};
 
@@ -47,7 +47,7 @@ pub fn parse(text: &str, decimals: u8) -> Result<i64> {
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > usize::from(decimals) {
         return Err(Error::invalid(format!(
-            "invalid score {text} with {} decimals: expected at most {decimals}, as this board never rounds",
+            "{text} has {} decimals; this board keeps {decimals} and never rounds",
             fraction.len()
         )));
     }

@@ -1,4 +1,5 @@
-//! Batch jobs: `laurel rebuild …` runs `laurel-analytics rebuild …`, as git and cargo run their programs.
+//! Batch jobs: `laurel rebuild …` runs `laurel-analytics rebuild …`, as git and cargo run their
+//! programs.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -11,7 +12,7 @@ use clap::{Args, Subcommand};
 /// The name of the program that does batch jobs.
 pub const PROGRAM: &str = "laurel-analytics";
 
-/// The batch jobs. Their arguments are the other program's to read.
+/// The batch jobs. `laurel-analytics` reads their arguments.
 #[derive(Debug, Subcommand)]
 pub enum BatchCommand {
     /// Takes events from a CSV, NDJSON or Parquet file.
@@ -35,7 +36,8 @@ pub enum BatchCommand {
     /// Moves rolling windows on to the present; the background work does it, too.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Roll(Passed),
-    /// Moves past periods that no window retains from Redis to SQL; the background work does it, too.
+    /// Moves past periods that no window retains from Redis to SQL; the background work does it,
+    /// too.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Seal(Passed),
     /// Compares the standings of a board with those under other rules.
@@ -55,7 +57,7 @@ pub struct Passed {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the other program.
+/// Replaces this process with the other program.
 pub fn run(command: BatchCommand) -> Result<()> {
     let (name, passed) = match command {
         BatchCommand::Import(passed) => ("import", passed),
@@ -74,7 +76,7 @@ pub fn run(command: BatchCommand) -> Result<()> {
     let program = program(named)?;
     if !program.is_file() {
         bail!(
-            "{} is not there: build it with `make analytics`, or name it by LAUREL_ANALYTICS",
+            "{} is missing: build it with `make analytics`, or name it by LAUREL_ANALYTICS",
             program.display()
         );
     }
