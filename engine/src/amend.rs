@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
 use ranking::board::Board;
-use ranking::commit::{Event, EventKind, EventPlace, Head};
+use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::roll::Rolls;
@@ -202,10 +202,9 @@ impl Follower for Amending {
         let marks = seals.iter().zip(&tail.seals);
         self.sealing_before_ms =
             marks.map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms)).collect();
-        let log_len = tail.commits.len() as u64;
         let proposal = self.fold(deployment, partition, &tail, &known, forget)?;
         self.known = Some(known);
-        Ok(ControlFlow::Break(Proposal { log_len, ..proposal }))
+        Ok(ControlFlow::Break(proposal))
     }
 }
 
@@ -219,21 +218,20 @@ impl Amending {
         known: &MemberHistory,
         forget: Option<&(i64, String)>,
     ) -> Result<Proposal<Amended>> {
-        let (head, now_ms) = (tail.head.clone(), deployment.clock.now_ms());
+        let now_ms = deployment.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
-        let nothing =
-            |head: Head, outcome: Amended| Proposal { head, log_len: 0, commit: None, outcome };
+        let nothing = |outcome: Amended| Proposal::onto(tail, outcome);
         let before = self.entries(&known.archived, &known.events, &rolls)?;
         let kind = match self.amendment {
-            Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
+            Amendment::Removal if before.is_empty() => return Ok(nothing(Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
             Amendment::Void(target) => {
                 let event = known.events.iter().find(|(place, _)| *place == target);
                 if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
-                    return Ok(nothing(head, Amended::NoSuchEvent));
+                    return Ok(nothing(Amended::NoSuchEvent));
                 }
                 if voided(&known.events).contains(&target) {
-                    return Ok(nothing(head, Amended::Nothing));
+                    return Ok(nothing(Amended::Nothing));
                 }
                 if !known.refused.contains(&target) {
                     self.check_unarchived(known, target)?;
@@ -249,7 +247,7 @@ impl Amending {
             event_id: None,
             segments: vec![],
         };
-        let commit = head.next(entity::random_id(), now_ms, vec![event.clone()]);
+        let commit = tail.head.next(entity::random_id(), now_ms, vec![event.clone()]);
         let place = EventPlace { partition, seq: commit.seq, index: 0 };
         let events: Vec<_> = known.events.iter().cloned().chain([(place, event)]).collect();
         let after = self.entries(&known.archived, &events, &rolls)?;
@@ -262,7 +260,7 @@ impl Amending {
         if let Some((bucket, field)) = forget {
             writes.forget_seen(&keys.seen(partition, *bucket), field);
         }
-        Ok(Proposal { head, log_len: 0, commit: Some((commit, writes)), outcome: Amended::Done })
+        Ok(Proposal { commit: Some((commit, writes)), ..nothing(Amended::Done) })
     }
 }
 

@@ -5,7 +5,6 @@ use crate::deployment::Deployment;
 use crate::partition::change::{Change, Proposal};
 use entity::error::{Error, Result};
 use ranking::board::mark::BoardMark;
-use ranking::commit::Head;
 use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
@@ -38,7 +37,7 @@ impl Change for Beginning<'_> {
         let series = self.series;
         let name = series.id(&series.at(self.mark.begun_ms)?).series();
         let (head, marks) = deployment.store.rolls(partition, series.board.no).await?;
-        let proposal = Proposal { head, log_len: 0, commit: None, outcome: () };
+        let proposal = Proposal::nothing(head, ());
         if marks.get(&name) != Some(&self.mark) {
             return Ok(proposal);
         }
@@ -84,12 +83,6 @@ impl Change for Carrying<'_> {
                 .store
                 .snapshot(partition, &wanted, deployment.dedup, self.now_ms)
                 .await?;
-            let nothing = |head: Head, outcome: bool| Proposal {
-                head,
-                log_len: snapshot.log_len,
-                commit: None,
-                outcome,
-            };
             let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
             if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
                 return Err(ranking::Error::BoardHeld.into());
@@ -97,7 +90,7 @@ impl Change for Carrying<'_> {
             // A walk is valid in one run of Redis only: entries carried in an earlier run may be
             // lost.
             if mark != Some(self.mark) || snapshot.head.run_id != self.run_id {
-                return Ok(nothing(snapshot.head, false));
+                return Ok(Proposal::nothing(snapshot.head, false));
             }
             let (entries, unknown) = self.carried(&wanted, &snapshot, &parts)?;
             if !unknown.is_empty() {
@@ -108,7 +101,7 @@ impl Change for Carrying<'_> {
                 continue;
             }
             if entries.is_empty() && !self.is_last {
-                return Ok(nothing(snapshot.head, true));
+                return Ok(Proposal::nothing(snapshot.head, true));
             }
             let keys = deployment.store.keys();
             let mut writes = Writes::default();
@@ -123,13 +116,7 @@ impl Change for Carrying<'_> {
                 let name = change.id.series();
                 writes.mark_roll(keys, partition, series.board.no, &name, mark);
             }
-            let commit = snapshot.head.next(entity::random_id(), self.now_ms, vec![]);
-            return Ok(Proposal {
-                head: snapshot.head,
-                log_len: 0,
-                commit: Some((commit, writes)),
-                outcome: true,
-            });
+            return Ok(Proposal::nothing(snapshot.head, true).writing(writes, self.now_ms));
         }
     }
 }

@@ -101,7 +101,7 @@ impl WindowSeal<'_> {
     async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
         let seals = [self.name];
         let store = &self.deployment.store;
-        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
+        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
         let mark = tail.seals.first().copied();
         Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
     }
