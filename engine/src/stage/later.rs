@@ -199,7 +199,7 @@ impl Staged<'_> {
                 members.extend(amended.iter().cloned());
             }
         }
-        let mut states = self.read_staged(wanted).await?;
+        let states = self.read_staged(wanted).await?;
         if !voided.is_empty() {
             self.check_in_sql(source.sql_seq).await?;
         }
@@ -209,19 +209,10 @@ impl Staged<'_> {
         }
         self.later += taken;
         for fold in folds {
-            match fold {
-                FoldOutcome::Onto(number, member, state) => {
-                    let place = (number, member.clone());
-                    let known = self.changed.get(&place).or_else(|| states.get(&place));
-                    let window = self.standings[number].id.window;
-                    let state = self.board.rules.fold(window, known.copied().flatten(), state);
-                    self.changed.insert(place, Some(state));
-                }
-                FoldOutcome::Removal(member) => self.remove(member, &mut states),
-            }
+            self.apply(fold, &states);
         }
         for (folded, member) in refolds {
-            self.remove(&member, &mut states);
+            self.remove(&member, &states);
             for (id, period, state) in folded {
                 let number = self.number(&id, &period);
                 if number >= self.put {
@@ -233,12 +224,22 @@ impl Staged<'_> {
         Ok(())
     }
 
+    /// Applies a step to the changed entries, or to the staged `states`.
+    fn apply(&mut self, fold: FoldOutcome<'_>, states: &HashMap<(usize, MemberId), Option<State>>) {
+        match fold {
+            FoldOutcome::Onto(number, member, state) => {
+                let place = (number, member.clone());
+                let known = self.changed.get(&place).or_else(|| states.get(&place));
+                let window = self.standings[number].id.window;
+                let state = self.board.rules.fold(window, known.copied().flatten(), state);
+                self.changed.insert(place, Some(state));
+            }
+            FoldOutcome::Removal(member) => self.remove(member, states),
+        }
+    }
+
     /// Removes a member from all standings that are not in place yet.
-    fn remove(
-        &mut self,
-        member: &MemberId,
-        states: &mut HashMap<(usize, MemberId), Option<State>>,
-    ) {
+    fn remove(&mut self, member: &MemberId, states: &HashMap<(usize, MemberId), Option<State>>) {
         for number in self.put..self.standings.len() {
             let place = (number, member.clone());
             let is_staged = states.get(&place).is_some_and(Option::is_some);

@@ -46,6 +46,39 @@ struct Source {
     exhausted: bool,
 }
 
+impl Source {
+    /// Takes the shard's answer into the empty buffer. Returns the number of entries before the
+    /// requested place.
+    fn take(&mut self, answer: redis::Value, wanted: usize, way: Way) -> Result<u64> {
+        let (before, entries): (u64, Vec<(String, f64)>) = match &self.next {
+            Next::Index(first) => {
+                // Others come before this index unless it is 0, however few were returned.
+                self.exhausted = *first == 0;
+                (0, decode(Some(answer))?)
+            }
+            _ => decode(Some(answer))?,
+        };
+        let mut entries = ranked_entries(entries)?;
+        if !matches!((&self.next, way), (Next::Index(_), Way::Backward)) {
+            self.exhausted = entries.len() < wanted;
+        }
+        if let (Next::Beyond(last), Way::Forward) = (&self.next, way)
+            && entries.first() == Some(last)
+        {
+            entries.remove(0);
+        }
+        if way == Way::Forward {
+            entries.reverse();
+        }
+        // The entry that the merge takes last.
+        if let Some(last) = entries.first() {
+            self.next = Next::Beyond(last.clone());
+        }
+        self.buffer = entries;
+        Ok(before)
+    }
+}
+
 impl Store {
     /// Up to `limit` entries in one direction from a place, and the number of entries before it:
     /// each shard returns its likely share, then more only if the page needs it.
@@ -149,36 +182,7 @@ impl Store {
         let mut before = 0;
         let answers = reads.send::<redis::Value>().await?;
         for ((shard, wanted), answer) in asked.into_iter().zip(answers) {
-            let source = &mut sources[shard];
-            let entries = match &source.next {
-                Next::Index(first) => {
-                    // Others come before this index unless it is 0, however few were returned.
-                    source.exhausted = *first == 0;
-                    decode(Some(answer))?
-                }
-                _ => {
-                    let (place, entries): (u64, Vec<(String, f64)>) = decode(Some(answer))?;
-                    before += place;
-                    entries
-                }
-            };
-            let mut entries = ranked_entries(entries)?;
-            if !matches!((&source.next, way), (Next::Index(_), Way::Backward)) {
-                source.exhausted = entries.len() < wanted;
-            }
-            if let (Next::Beyond(last), Way::Forward) = (&source.next, way)
-                && entries.first() == Some(last)
-            {
-                entries.remove(0);
-            }
-            if way == Way::Forward {
-                entries.reverse();
-            }
-            // The entry that the merge takes last.
-            if let Some(last) = entries.first() {
-                source.next = Next::Beyond(last.clone());
-            }
-            source.buffer = entries;
+            before += sources[shard].take(answer, wanted, way)?;
         }
         Ok(before)
     }
