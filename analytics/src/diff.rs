@@ -9,7 +9,6 @@
 //! For a partition that agreed, SQL keeps digests and sums. If no event has come since and they
 //! still match, they prove the partition clean without its history.
 
-mod archived;
 mod files;
 pub(crate) mod finding;
 mod findings;

@@ -15,8 +15,8 @@ mod place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::Head;
-use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};

@@ -1,6 +1,7 @@
 //! Compares a board's part in one partition: folds its history window by window, and sets it
 //! against Redis and SQL.
 
+mod archived;
 mod in_sql;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,6 @@ use ranking::window::Window;
 use sea_orm::EntityTrait;
 use tokio::task::spawn_blocking;
 
-use super::archived::{self, ArchivedTotals};
 use super::findings::Findings;
 use super::rows::{Rows, Walk};
 use super::second_look::Suspects;
@@ -31,6 +31,7 @@ use crate::diff::finding::{Finding, Kind, What};
 use crate::frame::fold::{Which, folded};
 use crate::frame::history::{self, History, through_ms};
 use crate::job::Job;
+use archived::ArchivedTotals;
 
 /// The partitions that hold a board's shards.
 pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {

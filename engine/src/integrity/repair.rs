@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
-use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
@@ -197,7 +196,7 @@ impl Change for Listing<'_> {
             let period = id.window.period_named(&id.period, &self.board.rules.zone)?;
             let mut marks = seals.iter().zip(&tail.seals);
             let is_sealed =
-                marks.any(|(name, mark)| Some(*name) == SealName::of(id) && mark.closes(&period));
+                marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(&period));
             if kind == "zset" && !is_sealed && start != Some(period.present_from_ms as f64) {
                 writes.note_period(keys, partition, id, period.present_from_ms);
                 noted += 1;

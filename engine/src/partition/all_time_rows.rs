@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::{Event, EventKind};
-use ranking::fold::State;
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
+use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::roll::RollMark;
 use ranking::standings_id::StandingsId;

@@ -102,7 +102,7 @@ impl Batch {
             }
         }
         let seals = wanted.standings.iter();
-        let seals: BTreeSet<SealName> = seals.filter_map(|(id, _)| SealName::of(id)).collect();
+        let seals: BTreeSet<SealName> = seals.filter_map(|(id, _)| id.seal_name()).collect();
         wanted.seals = seals.into_iter().collect();
         Self { submissions, now_ms, wanted, index, series, parts, places }
     }
@@ -260,7 +260,7 @@ impl Batch {
         let marks: HashMap<&SealName, &SealMark> = marks.collect();
         let standings = self.wanted.standings.iter().zip(&self.index.periods);
         let closed = standings.map(|((id, _), period)| {
-            let mark = SealName::of(id).and_then(|name| marks.get(&name).copied());
+            let mark = id.seal_name().and_then(|name| marks.get(&name).copied());
             mark.is_some_and(|mark| mark.closes(period))
         });
         closed.collect()

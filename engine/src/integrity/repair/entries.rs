@@ -9,7 +9,6 @@ use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
-use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::scan::integrity::Asked;
@@ -211,7 +210,7 @@ impl Mending<'_> {
             };
             let mut marks = seals.iter().zip(&tail.seals);
             let is_sealed =
-                marks.any(|(name, mark)| Some(*name) == SealName::of(id) && mark.closes(&period));
+                marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(&period));
             let Some(doubles) = found.filter(|_| !is_sealed) else {
                 continue;
             };

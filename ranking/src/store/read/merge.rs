@@ -4,7 +4,7 @@
 //! that moves between two reads would shift the indices, and a walk from page to page would repeat
 //! some entries and miss others.
 
-use super::requests::{Reads, ranked_entries};
+use super::requests::{Reads, Way, ranked_entries};
 use super::{RankedEntry, Split, Standings};
 use crate::error::Result;
 use crate::store::{Store, decode};
@@ -16,15 +16,6 @@ pub enum Start {
     Place(RankedEntry),
     /// A number of entries in each shard, as of the moment when it was found.
     Split(Split),
-}
-
-/// The direction of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// From a place forward.
-    Forward,
-    /// Backward from a place; entries come in reverse.
-    Backward,
 }
 
 /// The next request to a shard.
