@@ -4,10 +4,7 @@
 //! All rows are checked before any is written, ranges included: the file is first folded in memory
 //! onto the present standings.
 
-mod csv_rows;
 mod known;
-mod ndjson_rows;
-mod parquet_rows;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

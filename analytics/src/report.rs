@@ -4,6 +4,7 @@
 
 mod charts;
 mod figures;
+mod labels;
 mod page;
 mod timeline;
 

@@ -346,7 +346,7 @@ impl WindowSeal<'_> {
                 continue;
             };
             // Laurel never writes a label that names no period; such keys are skipped.
-            if SealName::of(&id) == Some(self.name)
+            if id.seal_name() == Some(self.name)
                 && let Ok(period) = id.window.period_named(&id.period, &self.board.rules.zone)
                 && (from_ms..before_ms).contains(&period.present_from_ms)
             {

@@ -100,6 +100,15 @@ enum Place {
     Missing(MemberId),
 }
 
+impl Place {
+    fn ranked(&self) -> Option<&RankedEntry> {
+        match self {
+            Self::Ranked(entry) => Some(entry),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
 /// A page of a member's friends in standings. One `ZMSCORE` per shard reads the keys of all
 /// friends; then one pipeline counts the ranks of the page.
 pub(crate) async fn friends_page(
@@ -115,11 +124,7 @@ pub(crate) async fn friends_page(
     let (list, after) = match &page.after {
         Some(cursor) => {
             let (list, cursor) = standings.list_of(app, cursor)?;
-            let after = match cursor.without_score()? {
-                Some(member) => Place::Missing(member),
-                None => Place::Ranked(cursor.place()?),
-            };
-            (list, Some(after))
+            (list, Some(place_of(&cursor)?))
         }
         None => (standings.clone(), None),
     };
@@ -150,11 +155,7 @@ pub(crate) async fn friends_page(
         },
         total,
     };
-    let ranked = page.iter().filter_map(|place| match place {
-        Place::Ranked(placed) => Some(placed.clone()),
-        Place::Missing(_) => None,
-    });
-    let ranked: Vec<RankedEntry> = ranked.collect();
+    let ranked: Vec<RankedEntry> = page.iter().filter_map(Place::ranked).cloned().collect();
     let mut positions = app.reader.positions(&list.read, &ranked).await?.into_iter();
     for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
         let placed = match place {
@@ -177,6 +178,13 @@ pub(crate) async fn friends_page(
         connection.edges.push(FriendEntryEdge { cursor: cursor_of(&list, place), node });
     }
     Ok(connection)
+}
+
+fn place_of(cursor: &EntryCursor) -> crate::error::Result<Place> {
+    Ok(match cursor.without_score()? {
+        Some(member) => Place::Missing(member),
+        None => Place::Ranked(cursor.place()?),
+    })
 }
 
 fn cursor_of(list: &Standings, place: &Place) -> String {

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::EventKind;
-use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
