@@ -300,7 +300,7 @@ async fn work_until(
         _ = working => false,
         _ = stop.wait() => true,
     };
-    engine::job::end_own(&deployment.db, why).await?;
+    engine::job::end_own(&deployment.db, why, deployment.clock.now_ms()).await?;
     if is_impatient {
         eprintln!("error: {why} during a computation; nothing is half done, run it again");
         std::process::exit(1);

@@ -110,7 +110,7 @@ impl Change for Marking<'_> {
         writes.mark_seal(store.keys(), partition, self.name, mark);
         let proposal = Proposal::nothing(tail.head, ());
         Ok(match mark != known || drops {
-            true => proposal.writing(writes, entity::now_ms()),
+            true => proposal.writing(writes, deployment.clock.now_ms()),
             false => proposal,
         })
     }
