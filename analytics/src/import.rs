@@ -28,6 +28,7 @@ use ranking::submission::{
 };
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use serde::Serialize;
 
 use crate::display_path;
 use crate::file::format::FileFormat;
@@ -65,19 +66,12 @@ pub struct Arguments {
 }
 
 /// The outcome of an import.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Imported {
     accepted: usize,
     known: usize,
     bad: usize,
     seconds: f64,
-}
-
-impl Imported {
-    /// The figures, for `--json`.
-    pub fn to_json(self) -> serde_json::Value {
-        serde_json::json!({ "accepted": self.accepted, "known": self.known, "bad": self.bad, "seconds": self.seconds })
-    }
 }
 
 impl fmt::Display for Imported {
