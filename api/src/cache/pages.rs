@@ -36,8 +36,8 @@ pub fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
 }
 
 impl App {
-    /// As [`engine::read::reader::Reader::forward_from`], for the first entries with the page cache in front; and the
-    /// instant until which the page is good.
+    /// As [`engine::read::reader::Reader::forward_from`], for the first entries with the page cache
+    /// in front; and the instant until which the page is good.
     pub async fn page_from(
         &self,
         standings: &Standings,

@@ -62,7 +62,7 @@ async fn what_was_done_is_counted() {
 #[tokio::test]
 async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
-    // Nobody writes the log to SQL.
+    // No worker writes the log to SQL.
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
     let create = "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }";
