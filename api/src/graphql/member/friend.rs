@@ -198,9 +198,9 @@ pub(crate) async fn add_friend(
     let app = app(ctx);
     for key in [&a, &b] {
         // A member whose first score came a moment ago may have no row yet.
-        ensure_row(&app.deployment.db, key).await?;
+        ensure_row(&app.deployment, key).await?;
     }
-    app.friends.add(&app.deployment.db, &a, &b).await?;
+    app.friends.add(&app.deployment, &a, &b).await?;
     Ok(payload)
 }
 
