@@ -41,7 +41,7 @@ fn blocks(page: &str) -> Vec<Block> {
     let text = fs::read_to_string(program::root().join(page)).unwrap();
     let (mut blocks, mut open): (Vec<Block>, Option<Block>) = (vec![], None);
     for (index, line) in text.lines().enumerate() {
-        if let Some(info) = line.strip_prefix("```") {
+        if let Some(info) = line.trim_start().strip_prefix("```") {
             match open.take() {
                 Some(block) => blocks.push(block),
                 None => {
