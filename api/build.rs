@@ -1,10 +1,12 @@
-//! Compiles this crate again when GraphiQL was built or taken away, and tells it the commit that it is built from.
+//! Compiles this crate again when GraphiQL was built or taken away, and tells it the commit that it
+//! is built from.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    // Cargo would compile the crate at every build if a watched path did not exist: without a dist, its sources are watched.
+    // Cargo would compile the crate at every build if a watched path did not exist: without a dist,
+    // its sources are watched.
     let watched = ["web/dist", "web", "build.rs"];
     let there = watched.into_iter().find(|path| Path::new(path).exists());
     println!("cargo::rerun-if-changed={}", there.expect("this very file exists"));

@@ -19,13 +19,14 @@ pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use stores::{Settings, SqlSettings};
 
-/// Every setting of every command.
+/// Every setting of every command. The ones without a help heading come first: clap would give them
+/// the heading of those before them.
 #[derive(Debug, Args)]
 struct All {
     #[command(flatten)]
-    stores: Settings,
-    #[command(flatten)]
     http: HttpSettings,
+    #[command(flatten)]
+    stores: Settings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]
@@ -63,10 +64,52 @@ pub fn parse<A: Parser>() -> Parsed<A> {
     Parsed { arguments, environment: environment(&command, &matches) }
 }
 
+/// A setting, as its declaration has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The environment variable.
+    pub name: String,
+    /// The flag, with its two dashes.
+    pub flag: String,
+    /// The values that it takes: a placeholder such as `MS`, or all of them.
+    pub values: Vec<String>,
+    /// The value where none is given; `None` where the help says what holds then.
+    pub default: Option<String>,
+    /// The help, without the full stop at its end.
+    pub help: String,
+    /// The heading in the help of commands; `None` for the settings above all headings.
+    pub group: Option<String>,
+}
+
+/// Every setting, by groups.
+#[must_use]
+pub fn all() -> Vec<Setting> {
+    All::augment_args(Command::new("")).get_arguments().filter_map(setting).collect()
+}
+
 /// The names of all settings.
 #[must_use]
 pub fn names() -> BTreeSet<String> {
-    All::augment_args(Command::new("")).get_arguments().filter_map(variable).collect()
+    all().into_iter().map(|setting| setting.name).collect()
+}
+
+/// The setting that an argument declares; `None` for an argument without a variable.
+fn setting(argument: &Arg) -> Option<Setting> {
+    let possible = argument.get_possible_values();
+    let placeholders = argument.get_value_names().unwrap_or_default();
+    let values = match possible.is_empty() {
+        true => placeholders.iter().map(ToString::to_string).collect(),
+        false => possible.iter().map(|value| value.get_name().to_owned()).collect(),
+    };
+    let default = argument.get_default_values().first();
+    Some(Setting {
+        name: variable(argument)?,
+        flag: format!("--{}", argument.get_long()?),
+        values,
+        default: default.map(|value| value.to_string_lossy().into_owned()),
+        help: argument.get_help().map(ToString::to_string).unwrap_or_default(),
+        group: argument.get_help_heading().map(str::to_owned),
+    })
 }
 
 /// A message about an environment variable that begins with `LAUREL_` and is not a setting: a
@@ -162,5 +205,24 @@ mod tests {
         let names = names();
         assert!(names.contains("LAUREL_PERSISTED_QUERIES_BYTES"), "{names:?}");
         assert!(names.iter().all(|name| name.starts_with("LAUREL_")), "{names:?}");
+    }
+
+    #[test]
+    fn a_setting_is_described_as_it_is_declared() {
+        let all = all();
+        let find = |name: &str| all.iter().find(|setting| setting.name == name).unwrap();
+        let timeout = find("LAUREL_REDIS_TIMEOUT_MS");
+        assert_eq!(
+            (timeout.flag.as_str(), timeout.values.as_slice()),
+            ("--redis-timeout-ms", &["MS".to_owned()][..])
+        );
+        assert_eq!(
+            (timeout.default.as_deref(), timeout.group.as_deref()),
+            (Some("5000"), Some("Stores"))
+        );
+        assert_eq!(find("LAUREL_LISTEN").group, None);
+        assert_eq!(find("LAUREL_LOG_FORMAT").values, ["text", "json"]);
+        assert_eq!(find("LAUREL_PARTITIONS").default, None);
+        assert!(all.iter().all(|setting| !setting.help.is_empty()), "{all:?}");
     }
 }

@@ -52,14 +52,16 @@ pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
 
 /// Reverts the last applied step and drops all data in its tables.
 ///
-/// # Errors If no step is applied, or the step cannot be reverted.
+/// # Errors
+/// If no step is applied, or the step cannot be reverted.
 pub async fn down(db: &DatabaseConnection) -> Result<(), DbErr> {
     Migrator::down(db, Some(1)).await
 }
 
 /// The name of each step, and its state: applied or pending.
 ///
-/// # Errors If the database does not answer, or has steps that this version does not know.
+/// # Errors
+/// If the database does not answer, or has steps that this version does not know.
 pub async fn status(db: &DatabaseConnection) -> Result<Vec<(String, String)>, DbErr> {
     let steps = Migrator::get_migration_with_status(db).await?;
     Ok(steps.iter().map(|step| (step.name().to_owned(), step.status().to_string())).collect())

@@ -1,4 +1,5 @@
-//! A server of the release build on the benchmark's stores, and what loads it: wrk, from the outside.
+//! A server of the release build on the benchmark's stores, and what loads it: wrk, from the
+//! outside.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 use crate::stores::Stores;
 use tests::servers::program::SERVER;
 
-/// Sends the requests of a file, a body a line, one after the other; at the end prints what came of it as JSON.
+/// Sends the requests of a file, a body a line, one after the other; at the end prints what came of
+/// it as JSON.
 const SCRIPT: &str = r#"
 local requests, at = {}, 0
 function init(args)

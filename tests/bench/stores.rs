@@ -1,4 +1,5 @@
-//! The stores, opened in this process: a redis-server on a Unix socket and a SQLite file, both in a directory that goes with them.
+//! The stores, opened in this process: a redis-server on a Unix socket and a SQLite file, both in a
+//! directory that goes with them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

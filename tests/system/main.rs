@@ -7,6 +7,7 @@
 
 mod batch;
 mod boards;
+mod docs;
 mod faults;
 mod history;
 mod http;

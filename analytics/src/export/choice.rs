@@ -28,7 +28,8 @@ impl StandingsArguments {
     /// The standings that they name on a board, and their period.
     ///
     /// # Errors
-    /// If the board has no such standings, or they are not complete yet. The message says what is expected.
+    /// If the board has no such standings, or they are not complete yet. The message says what is
+    /// expected.
     pub fn resolve(
         &self,
         row: &board::Model,

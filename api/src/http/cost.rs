@@ -194,6 +194,11 @@ fn length(value: &ConstValue) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use async_graphql::Positioned;
+    use async_graphql::parser::types::{BaseType, FieldDefinition, TypeKind, TypeSystemDefinition};
+
     use super::*;
 
     fn cost_of(query: &str, variables: serde_json::Value) -> Result<()> {
@@ -234,6 +239,77 @@ mod tests {
             fragment u on EntryConnection { nodes { standings { top { ...v } } } }
             fragment v on EntryConnection { nodes { standings { top { nodes { rank score value percentile } } } } }";
         assert!(!is_accepted(hidden, none));
+    }
+
+    /// Lists of objects that need no argument to bound them: a board has at most 17 windows; the
+    /// rest are as long as the page or the input that their parent has multiplied already.
+    const BOUNDED_LISTS: [&str; 4] = [
+        "Board.windows",
+        "FriendEntryConnection.missing",
+        "MembersPayload.members",
+        "SubmitScoresPayload.results",
+    ];
+
+    #[test]
+    fn every_field_that_answers_with_a_page_or_a_list_has_a_cost() {
+        let schema = async_graphql::parser::parse_schema(crate::graphql::sdl()).unwrap();
+        let types = schema.definitions.iter().filter_map(|definition| match definition {
+            TypeSystemDefinition::Type(of) => Some(&of.node),
+            _ => None,
+        });
+        let objects: Vec<(&str, &[Positioned<FieldDefinition>])> = types
+            .filter_map(|of| match &of.kind {
+                TypeKind::Object(object) => Some((of.name.node.as_str(), object.fields.as_slice())),
+                _ => None,
+            })
+            .collect();
+        let is_object = |name: &str| objects.iter().any(|(object, _)| *object == name);
+        let fields = objects
+            .iter()
+            .flat_map(|(object, fields)| fields.iter().map(move |field| (object, &field.node)));
+        let mut pages = BTreeSet::new();
+        for (object, field) in fields {
+            let name = field.name.node.as_str();
+            let argument = |names: &[&str]| {
+                field
+                    .arguments
+                    .iter()
+                    .find(|argument| names.contains(&argument.node.name.node.as_str()))
+            };
+            let (base, is_list) = match &field.ty.node.base {
+                BaseType::Named(base) => (base.as_str(), false),
+                BaseType::List(item) => match &item.base {
+                    BaseType::Named(base) => (base.as_str(), true),
+                    BaseType::List(_) => panic!("{object}.{name} is a list of lists"),
+                },
+            };
+            if base.ends_with("Connection") || argument(&["first", "last"]).is_some() {
+                let page = PAGES.iter().find(|(page, _)| *page == name);
+                let (_, length) = page.unwrap_or_else(|| {
+                    panic!("{object}.{name} answers with a page: add it to PAGES, and to WEIGHTS if it reads much")
+                });
+                let first = argument(&["first"]).expect("a page takes `first`");
+                let default =
+                    first.node.default_value.as_ref().and_then(|value| number(&value.node));
+                assert_eq!(
+                    default.unwrap_or(PAGE_DEFAULT as u64),
+                    *length as u64,
+                    "{object}.{name}"
+                );
+                pages.insert(name);
+            } else if is_list && is_object(base) {
+                let counts = [&COUNTS[..], &AROUND, &LISTS].concat();
+                let is_part_of_page =
+                    object.ends_with("Connection") && ["edges", "nodes"].contains(&name);
+                let is_bounded = BOUNDED_LISTS.contains(&format!("{object}.{name}").as_str());
+                assert!(
+                    argument(&counts).is_some() || is_part_of_page || is_bounded,
+                    "{object}.{name} is a list: add its argument to COUNTS or LISTS, or the field to BOUNDED_LISTS"
+                );
+            }
+        }
+        let listed: BTreeSet<&str> = PAGES.iter().map(|(page, _)| *page).collect();
+        assert_eq!(pages, listed, "PAGES has a field that the schema does not have");
     }
 
     #[test]

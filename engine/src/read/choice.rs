@@ -44,8 +44,8 @@ pub enum Unreadable {
 }
 
 impl Choice {
-    /// The standings that it names on a board, and their period. `slug` and `segment_by` are the board's slug and the member
-    /// attributes that have standings of their own.
+    /// The standings that it names on a board, and their period. `slug` and `segment_by` are the
+    /// board's slug and the member attributes that have standings of their own.
     ///
     /// # Errors
     /// If the board has no such standings, or does not have all of their entries yet.

@@ -1,6 +1,8 @@
-//! The reader: standings from Redis, or from SQL once their period is sealed, and one loop that makes a read succeed.
+//! The reader: standings from Redis, or from SQL once their period is sealed, and one loop that
+//! makes a read succeed.
 //!
-//! A caller may know a board as it was a moment ago. If a period has left Redis, Redis says so; then SQL has all of it.
+//! A caller may know a board as it was a moment ago. If a period has left Redis, Redis says so;
+//! then SQL has all of it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -37,7 +39,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader that waits up to `timeout` for a partition to become level, a window to be rolled, or a board to have moved.
+    /// A reader that waits up to `timeout` for a partition to become level, a window to be rolled,
+    /// or a board to have moved.
     #[must_use]
     pub fn new(deployment: &Deployment, timeout: Duration) -> Self {
         Self { deployment: deployment.clone(), timeout }
@@ -93,7 +96,8 @@ impl Reader {
         }
     }
 
-    /// The entries and positions of members, in the order of `members`; `None` for members without an entry.
+    /// The entries and positions of members, in the order of `members`; `None` for members without
+    /// an entry.
     pub async fn find(
         &self,
         standings: &Standings,
@@ -125,7 +129,8 @@ impl Reader {
         }
     }
 
-    /// Up to `limit` entries from a place on, the entry of the place included, and the position of the first.
+    /// Up to `limit` entries from a place on, the entry of the place included, and the position of
+    /// the first.
     pub async fn forward(
         &self,
         standings: &Standings,
@@ -168,7 +173,8 @@ impl Reader {
         }
     }
 
-    /// Up to `limit` entries after the last one of a page, or the first ones; nothing before them is counted in SQL.
+    /// Up to `limit` entries after the last one of a page, or the first ones; nothing before them
+    /// is counted in SQL.
     pub async fn page_after(
         &self,
         standings: &Standings,
@@ -201,7 +207,8 @@ impl Reader {
         }
     }
 
-    /// Up to `limit` entries before a place, or the last ones, in rank order; and the position of the place.
+    /// Up to `limit` entries before a place, or the last ones, in rank order; and the position of
+    /// the place.
     pub async fn backward(
         &self,
         standings: &Standings,
@@ -227,7 +234,8 @@ impl Reader {
         }
     }
 
-    /// The entries around a member, its own included, and the position of the first; `None` if the member has no entry.
+    /// The entries around a member, its own included, and the position of the first; `None` if the
+    /// member has no entry.
     pub async fn neighbors(
         &self,
         standings: &Standings,
@@ -247,8 +255,8 @@ impl Reader {
         }
     }
 
-    /// Up to `limit` periods that have entries, in Redis or SQL, of the board, segment and window of `standings`. The period of
-    /// `standings` does not matter.
+    /// Up to `limit` periods that have entries, in Redis or SQL, of the board, segment and window
+    /// of `standings`. The period of `standings` does not matter.
     pub async fn periods(
         &self,
         standings: &Standings,
@@ -265,7 +273,8 @@ impl Reader {
         }
     }
 
-    /// As [`Self::periods`]. The inner error is the instant before which periods have left Redis, if that is later than known.
+    /// As [`Self::periods`]. The inner error is the instant before which periods have left Redis,
+    /// if that is later than known.
     async fn merged_periods(
         &self,
         standings: &Standings,
@@ -331,9 +340,10 @@ impl Reader {
         Ok(self.read_redis(standings, read).await?.ok())
     }
 
-    /// Reads from Redis until the read succeeds. It recovers a partition that is not level, or waits while another process does;
-    /// rolls a board whose windows lag behind the present; and reads the board's row again if the board has moved to another
-    /// number of shards since, or is about to. The inner error is the instant before which periods have left Redis.
+    /// Reads from Redis until the read succeeds. It recovers a partition that is not level, or
+    /// waits while another process does; rolls a board whose windows lag behind the present; and
+    /// reads the board's row again if the board has moved to another number of shards since, or is
+    /// about to. The inner error is the instant before which periods have left Redis.
     async fn read_redis<'a, T>(
         &'a self,
         standings: &'a Standings,

@@ -123,7 +123,8 @@ impl SealedStandings<'_> {
         Ok(members.iter().map(key).collect())
     }
 
-    /// The entries and positions of members, in the order of `members`; `None` for members without an entry.
+    /// The entries and positions of members, in the order of `members`; `None` for members without
+    /// an entry.
     pub async fn find(&self, members: &[MemberId]) -> Result<Vec<Option<(RankedEntry, u64)>>> {
         let keys = self.rank_keys(members).await?.into_iter().zip(members);
         let entries: Vec<Option<RankedEntry>> = keys

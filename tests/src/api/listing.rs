@@ -75,7 +75,8 @@ impl Listing {
         }
     }
 
-    /// Asks for members' ranks and the neighbours of one, and holds both against the rows of its listing.
+    /// Asks for members' ranks and the neighbours of one, and holds both against the rows of its
+    /// listing.
     pub async fn check_ranks(&self, api: &Api, rows: &[Row]) {
         let mut members: Vec<&str> =
             rows.iter().map(|row| row.member.as_str()).rev().take(999).collect();
@@ -100,8 +101,8 @@ impl Listing {
     }
 }
 
-/// Holds every entry of every period of every window against the oracle, and the all-time standings in SQL too.
-/// An answer may be a moment old, so each is waited for.
+/// Holds every entry of every period of every window against the oracle, and the all-time standings
+/// in SQL too. An answer may be a moment old, so each is waited for.
 pub async fn check_board(api: &Api, oracle: &Oracle) {
     check_standings(api, oracle).await;
     check_sql(api, oracle).await;
@@ -127,7 +128,8 @@ pub async fn check_standings(api: &Api, oracle: &Oracle) {
     }
 }
 
-/// Holds what SQL has of a board against the oracle, as soon as it has all of it: each event once, and the all-time standings.
+/// Holds what SQL has of a board against the oracle, as soon as it has all of it: each event once,
+/// and the all-time standings.
 async fn check_sql(api: &Api, oracle: &Oracle) {
     let (deployment, slug) = (api.deployment(), &oracle.board.slug);
     let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");

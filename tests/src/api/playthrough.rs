@@ -1,4 +1,5 @@
-//! Histories played through the API: batches with amendments between them, and everything that is served held against the oracle.
+//! Histories played through the API: batches with amendments between them, and everything that is
+//! served held against the oracle.
 
 use rand::RngExt;
 use rand::rngs::StdRng;

@@ -44,7 +44,7 @@ pub async fn submit_events(api: &Api, board: &Board, events: &[Event]) -> Vec<Ve
     verdicts.collect()
 }
 
-/// What became of an event, or the code of an answer that says that nobody knows, or not now.
+/// The outcome of an event, or the code of an answer that leaves it open or asks for a retry.
 pub type Outcome = Result<Verdict, &'static str>;
 
 /// Submits a batch of events; nothing where no answer came.

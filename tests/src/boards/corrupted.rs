@@ -151,7 +151,8 @@ impl Corrupted {
                 "standing",
                 "board_no || ' ' || segment || ' ' || member || ' ' || score || ' ' || rank_key || ' ' || partition || ' ' || seq",
             ),
-            // Without the commit that corrected an entry last: nobody knows it of one that is gone.
+            // Without the commit that corrected an entry last: no row has it once the entry is
+            // gone.
             (
                 "sealed_entry",
                 "standings_no || ' ' || member || ' ' || score || ' ' || rank_key || ' ' || partition",
@@ -190,7 +191,8 @@ impl Corrupted {
         db.close().await.unwrap();
     }
 
-    /// The diff finds just these (kind, place, member), puts them right, and all is as in the picture again; another diff finds nothing.
+    /// The diff finds just these (kind, place, member), puts them right, and all is as in the
+    /// picture again; another diff finds nothing.
     pub async fn repairs(&mut self, expected: &[(&str, &str, &str)], whole: &Picture) {
         let (code, found) = self.run(&["diff", "--repair"]);
         assert_eq!(named(&found), set(expected), "{found}");

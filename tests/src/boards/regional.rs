@@ -14,7 +14,7 @@ use crate::documents::{ADD_FRIEND, CREATE_BOARD, PERIODS, UPSERT_MEMBERS};
 use crate::model::game::{Game, Range, every_game};
 use crate::model::oracle::Oracle;
 
-/// All that can be asked of a standings.
+/// Every question about standings that the API answers.
 const ALL: &str = "query($slug: String!, $window: String!, $period: String!, $segment: String, $one: String!, $members: [String!]!) { board(slug: $slug) {
     standings(window: $window, period: $period, segment: $segment) {
         id source size segment period { label start end nextResetAt sealed }

@@ -17,7 +17,8 @@ use crate::model::history::History;
 /// A day, in milliseconds.
 pub const DAY_MS: i64 = 86_400_000;
 
-/// Waits until SQL has all there is, and then makes all that was accepted lately so many days older.
+/// Waits until SQL has all there is, and then makes all that was accepted lately so many days
+/// older.
 pub async fn age(deployment: &Deployment, days: i64) {
     let stores = deployment.open_stores().await;
     for partition in stores.store.partitions().each() {
@@ -51,7 +52,8 @@ pub async fn rows(deployment: &Deployment, slug: &str) -> i64 {
     deployment.number(&count).await
 }
 
-/// The history of a board has each event once: in files up to the marks, in SQL after them; and on the disk are these files, whole.
+/// The history of a board has each event once: in files up to the marks, in SQL after them; and on
+/// the disk are these files, whole.
 pub async fn check_kept(deployment: &Deployment, history: &History) {
     let of_board =
         format!("board_no = (SELECT no FROM board WHERE slug = '{}')", history.board.slug);
@@ -98,7 +100,8 @@ pub fn paths(deployment: &Deployment) -> Vec<String> {
     paths
 }
 
-/// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one that is not.
+/// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one
+/// that is not.
 pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;

@@ -16,7 +16,7 @@ pub async fn rebuild(deployment: &Arc<Deployment>, slug: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Somebody who never played is in all standings in Redis, and in SQL.
+/// Puts a member who never played into all standings in Redis, and into SQL.
 pub async fn corrupt(deployment: &Deployment, slug: &str) {
     let mut redis = deployment.redis().await;
     let no = deployment.number(&format!("SELECT no FROM board WHERE slug = '{slug}'")).await;
@@ -27,7 +27,7 @@ pub async fn corrupt(deployment: &Deployment, slug: &str) {
         let add = redis::cmd("ZADD").arg(key).arg("1.5").arg("nobody").clone();
         let () = add.query_async(&mut redis).await.unwrap();
     }
-    // A period that nobody played in.
+    // A period that no member played in.
     let stray = keys[0].rsplit_once(':').unwrap().0.to_owned() + ":1999-01-01";
     let add = redis::cmd("ZADD").arg(stray).arg("1.5").arg("a").clone();
     let () = add.query_async(&mut redis).await.unwrap();

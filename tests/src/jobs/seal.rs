@@ -39,7 +39,8 @@ pub async fn wait_until_dropped(api: &Api, slug: &str) {
     .await;
 }
 
-/// Waits until every window of a board is sealed up to the present, and nothing of it is left to do.
+/// Waits until every window of a board is sealed up to the present, and nothing of it is left to
+/// do.
 pub async fn wait_until_sealed(api: &Api, board: &Board) {
     wait_until_dropped(api, &board.slug).await;
     // Boards are read from SQL again after a moment.

@@ -91,7 +91,8 @@ async fn check(sql: Sql) {
             "mutation($slug: String!) { createBoard(input: { slug: $slug }) { board { slug } } }";
         api.data(create, json!({ "slug": slug })).await;
     }
-    // Names with what JSON writes in another way, and of two segments; rows of two boards in two partitions, in another order than that of names.
+    // Names with what JSON writes in another way, and of two segments; rows of two boards in two
+    // partitions, in another order than that of names.
     let numbers = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MEMBERS})"
     );

@@ -1,4 +1,5 @@
-//! Export: a whole standings as the API lists it, of every kind of window, from Redis and from the archive.
+//! Export: whole standings as the API lists them, of every kind of window, from Redis and from the
+//! archive.
 
 use std::collections::BTreeMap;
 
@@ -175,7 +176,7 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
     let variables = json!({ "window": window, "period": period, "segment": segment });
     let standings = api.data(TOP, variables).await["board"]["standings"].take();
     let nodes = standings["top"]["nodes"].as_array().unwrap();
-    // A period is listed because somebody has an entry in it.
+    // A period is listed because a member has an entry in it.
     assert!(!nodes.is_empty() || !segment.is_empty(), "{what}");
     let arguments = ["--window", window, "--period", period, "--segment", segment];
     let rows = exported(api.deployment(), &arguments, method);
@@ -222,6 +223,6 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
     }
     let (code, _, error) = run(&deployment, &["export", "--board", "c", "--out", &out]);
     assert!(code == 1 && error.contains("there is no board \"c\""), "{error}");
-    // Nobody has a score yet: a file without rows.
+    // No member has a score yet: a file without rows.
     assert!(exported(&deployment, &["--window", "daily"], "ORDINAL").is_empty());
 }

@@ -1,4 +1,5 @@
-//! Import: all or nothing, and once however often it is run, beside a running server or without one.
+//! Import: all or nothing, and once however often it is run, beside a running server or without
+//! one.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Import from NDJSON and Parquet: the checks, the messages and the once-ness of CSV, and no number that may have been rounded.
+//! Import from NDJSON and Parquet: the checks, the messages and the once-ness of CSV, and no number
+//! that may have been rounded.
 
 use serde_json::{Value, json};
 
@@ -85,7 +86,8 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     let rejects = deployment.path("rejects.csv");
     let (code, told, error) =
         run(&deployment, &["import", "--board", "b", "--skip-bad", &rejects, &both]);
-    // Rows without an event id are named after their file: this is another one, so they count again where there is room.
+    // Rows without an event id are named after their file: this is another one, so they count again
+    // where there is room.
     assert_eq!((code, &told["bad"]), (0, &json!(13)), "{error}");
     assert_eq!((&told["accepted"], &told["known"]), (&json!(2), &json!(2)));
     let rejected = std::fs::read_to_string(rejects).unwrap();

@@ -1,4 +1,5 @@
-//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped in order, and listed.
+//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped in order, and
+//! listed.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -59,7 +60,7 @@ async fn one_job_of_a_kind_is_running_on_a_board() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let rebuild = begun(db, "REBUILD", Some(1)).await;
-        // Whatever makes a board's standings anew is one kind.
+        // All jobs that rebuild a board's standings are of one kind.
         for kind in ["REBUILD", "RESTORE"] {
             let other = taken(db, kind, Some(1)).await;
             assert_eq!((other.kind.as_str(), other.board_no), ("REBUILD", Some(1)));
@@ -227,7 +228,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
         assert_eq!(files(&temporary), 0);
     }
 
-    // A killed one cannot say so; whoever comes next does not wait for its lease.
+    // A killed job cannot say so; the next one does not wait for its lease.
     let child = start(&deployment, &["import", "--board", "a", &file]);
     until("it has begun", async || {
         let job = jobs(db).await.pop()?;

@@ -30,7 +30,7 @@ const STEPS: [&str; 9] = [
     "partition-put",
 ];
 
-/// The row of somebody who plays all the while has another score.
+/// The row of a member who plays all the while has another score.
 async fn spoil(deployment: &Deployment, slug: &str) {
     let db = deployment.sql().await;
     let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");

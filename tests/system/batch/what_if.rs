@@ -1,4 +1,5 @@
-//! What if: what a board under other rules would be is what such a board is, and nothing is written.
+//! What if: what a board under other rules would be is what such a board is, and nothing is
+//! written.
 
 use std::collections::BTreeMap;
 

@@ -130,7 +130,7 @@ async fn a_deleted_board_takes_no_other_with_it() {
     check_diff(&deployment);
 }
 
-/// A request that nobody waits for, to a process that is killed.
+/// A request that no client waits for, to a process that is killed.
 async fn delete_in_vain(api: &Api) {
     let _ = api.try_ask(Some(api.token()), DELETE, json!({})).await;
 }
@@ -167,7 +167,7 @@ async fn a_deletion_cut_short_before_any_partition_knows_is_finished() {
 async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     let (deployment, api) = filled(Sql::Postgres, Redis::Own).await;
     let no = board_no(&deployment).await;
-    // While somebody holds the history, only standings go.
+    // While another process holds the history, only standings go.
     let db = deployment.sql().await;
     let held = db.begin().await.unwrap();
     held.execute_unprepared("LOCK TABLE score_event IN SHARE MODE").await.unwrap();

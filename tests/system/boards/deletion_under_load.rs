@@ -16,7 +16,8 @@ use tests::wait::until;
 
 const SUBMIT: &str = "mutation($scores: [ScoreInput!]!) { submitScores(input: { board: \"b\", scores: $scores }) { results { status error { code } } } }";
 
-/// What a sender was told of an event: in which life of the slug it was sent at the earliest, and answered at the latest.
+/// What a sender was told of an event: in which life of the slug it was sent at the earliest, and
+/// answered at the latest.
 struct Acknowledged {
     id: String,
     sent: usize,
@@ -60,7 +61,8 @@ async fn check_under_load(sql: Sql, flush: bool) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
     let (lives, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    // A life begins before its board is created, and ends before the next one is: an even number is a board, an odd one its end.
+    // A life begins before its board is created, and ends before the next one is: an even number is
+    // a board, an odd one its end.
     let live = async || {
         let mut old = vec![];
         for life in 0..LIVES {

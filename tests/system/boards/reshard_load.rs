@@ -16,7 +16,8 @@ use tests::jobs::reshard::{begin, check_recovered, end};
 use tests::model::oracle::{Board, Event, Oracle, Verdict};
 use tests::wait::until;
 
-/// Sends scores until it is stopped, again where nobody knows what became of them; those that count.
+/// Sends scores until it is stopped, again where an answer leaves their outcome open; those that
+/// count.
 async fn write(
     api: &Api,
     board: &Board,
@@ -61,7 +62,7 @@ async fn write(
     counting
 }
 
-/// Reads until it is stopped: the number of entries never goes down, as nobody leaves.
+/// Reads until it is stopped: the number of entries never goes down, as no member leaves.
 async fn read(api: &Api, stop: &AtomicBool) -> usize {
     let text = "{ board(slug: \"busy\") { standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size } } }";
     let (mut reads, mut last) = (0, [0, 0]);

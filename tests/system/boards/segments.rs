@@ -1,4 +1,5 @@
-//! Regional standings: an event counts in the region that its member has when it is accepted, and keeps it.
+//! Regional standings: an event counts in the region that its member has when it is accepted, and
+//! keeps it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A Redis Cluster: boards that lie on several servers, partitions that move between them, masters that die.
+//! A Redis Cluster: boards that lie on several servers, partitions that move between them, masters
+//! that die.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -181,7 +182,7 @@ async fn slots_move_under_writers_and_readers() {
     check_diff(&deployment);
 }
 
-/// Nobody takes a half for the whole.
+/// No reader takes a half for the whole.
 async fn check_half_moved(store: &Store, partition: Partition) {
     let listed = store.standings_keys(partition, None).await;
     assert!(matches!(listed, Err(Error::Unavailable(_))), "{listed:?}");
@@ -277,7 +278,8 @@ async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
     check_diff(&deployment);
 }
 
-/// With neither a master nor its replica nobody is told what is not so; when they are back, all is well by itself.
+/// With neither a master nor its replica no answer is wrong; when they are back, all is
+/// well by itself.
 async fn check_without_a_master(cluster: &RedisCluster, api: &Api) {
     let ask = async || api.ask(Some(api.token()), TOP, json!({ "slug": "load-1" })).await;
     let expected = ask().await.body;

@@ -12,7 +12,8 @@ use tests::jobs::diff::check_diff;
 use tests::model::oracle::{Board, Event, Oracle};
 use tests::servers::program::signal;
 
-/// Before keys had a layout, heads were written "<seq> <commit id> <run id>", and there were no lists of periods.
+/// Before keys had a layout, heads were written "<seq> <commit id> <run id>", and there were no
+/// lists of periods.
 async fn take_back_layout(deployment: &Deployment) {
     let mut redis = deployment.redis().await;
     let heads: Vec<String> = redis.keys("laurel:*:head").await.unwrap();

@@ -1,4 +1,5 @@
-//! Stores that refuse: SQL one event for its content, Redis every write for want of memory. Nobody else suffers.
+//! Stores that refuse: SQL one event for its content, Redis every write for want of memory. No
+//! other client suffers.
 
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};

@@ -36,7 +36,8 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     events
 }
 
-/// Whether a void must be refused: something that it concerns was folded into a sealed period with events that are archived.
+/// Whether a void must be refused: something that it concerns was folded into a sealed period with
+/// events that are archived.
 fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
     let is_old = |event: &Event| event.at_ms < entity::clock::Clock::default().now_ms() - DAY_MS;
     let has_windows = !history.board.windows.is_empty();
@@ -94,7 +95,7 @@ async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archive
     }
 }
 
-/// Everything that can be asked, then the same of standings that are made anew in each way there is.
+/// Everything that can be asked, then the same of standings that are rebuilt in each way there is.
 async fn check_anew(deployment: &Arc<Deployment>, api: &Api, histories: &[History]) {
     check_diff(deployment);
     for history in histories {

@@ -1,4 +1,5 @@
-//! An archive that ends anywhere: each event is in the history once all the while, and the next run does what was left.
+//! An archive that ends anywhere: each event is in the history once all the while, and the next run
+//! does what was left.
 
 use std::time::Duration;
 
@@ -112,7 +113,8 @@ async fn an_archive_may_end_at_any_step_on_postgres() {
     check_steps(Sql::Postgres, 2, &STEPS).await;
 }
 
-/// Archives that are killed at any moment, beside scores, removals and voids; those may be refused as their events are archived.
+/// Archives that are killed at any moment, beside scores, removals and voids; those may be refused
+/// as their events are archived.
 async fn check_beside(sql: Sql) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;

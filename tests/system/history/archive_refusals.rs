@@ -1,4 +1,5 @@
-//! What an archive refuses: files that are not as they were, boards that need their events, changes that would need them.
+//! What an archive refuses: files that are not as they were, boards that need their events, changes
+//! that would need them.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +126,8 @@ async fn what_would_need_archived_events_is_refused() {
     assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
 }
 
-/// An archive says that it begins before all partitions know; what is voided meanwhile, or where nothing is archived, is folded anew.
+/// An archive says that it begins before all partitions know; what is voided meanwhile, or where
+/// nothing is archived, is folded again.
 #[tokio::test]
 async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;

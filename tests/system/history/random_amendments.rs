@@ -1,4 +1,5 @@
-//! Random histories in which events are taken back, against the oracle; and amendments beside writers.
+//! Random histories in which events are taken back, against the oracle; and amendments beside
+//! writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Reads and requests that are not accepted: what means nothing, costs too much, or is no GraphQL over HTTP.
+//! Reads and requests that are not accepted: what means nothing, costs too much, or is no GraphQL
+//! over HTTP.
 
 use std::time::{Duration, Instant};
 

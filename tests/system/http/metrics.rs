@@ -1,6 +1,6 @@
 //! `/metrics`: what was done is counted, what the stores say is there, and labels are few.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::header::CONTENT_TYPE;
 use serde_json::json;
@@ -9,6 +9,7 @@ use tests::api::Api;
 use tests::api::metrics::metrics_of;
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::servers::program;
 use tests::wait::until;
 
 #[tokio::test]
@@ -62,7 +63,7 @@ async fn what_was_done_is_counted() {
 #[tokio::test]
 async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
-    // Nobody writes the log to SQL.
+    // No worker writes the log to SQL.
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
     let create = "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }";
@@ -100,14 +101,28 @@ async fn it_is_open_metrics_and_needs_no_token() {
     assert!(media_type.starts_with("application/openmetrics-text"));
     let text = answer.text().await.unwrap();
     assert!(text.ends_with("# EOF\n"));
-    let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let types = text.lines().filter(|line| line.starts_with("# TYPE "));
     let described = text.lines().filter(|line| line.starts_with("# HELP "));
-    assert_eq!(names.clone().count(), described.count());
-    // The names in the reference.
-    let readme =
-        std::fs::read_to_string(tests::servers::program::root().join("docs/reference/metrics.md"))
-            .unwrap();
-    for name in names.map(|line| line.split(' ').next().unwrap()) {
-        assert!(readme.contains(&format!("`{name}")), "{name}");
-    }
+    assert_eq!(types.count(), described.count());
+}
+
+#[tokio::test]
+async fn the_page_of_metrics_lists_each_by_its_name() {
+    let page = program::root().join("docs/reference/metrics.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let listed: BTreeSet<&str> = rows.map(|name| name.trim_end_matches("_total")).collect();
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    // Those of the stores are there once each store has been asked.
+    until("every metric of the page is there", async || {
+        let answer = reqwest::get(format!("{}/metrics", api.url())).await.unwrap();
+        let text = answer.text().await.unwrap();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let names: BTreeSet<&str> = types.filter_map(|line| line.split(' ').next()).collect();
+        let unlisted: Vec<_> = names.difference(&listed).collect();
+        assert!(unlisted.is_empty(), "not in docs/reference/metrics.md: {unlisted:?}");
+        (names.len() == listed.len()).then_some(())
+    })
+    .await;
 }

@@ -1,4 +1,5 @@
-//! Corruption by hand, of every kind and in every place: the diff names just that, a rebuild mends it.
+//! Corruption by hand, of every kind and in every place: the diff names just that, a rebuild mends
+//! it.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! What the diff need not fold: a board without events since the last one; and what it does beside writers.
+//! What the diff need not fold: a board without events since the last one; and what it does beside
+//! writers.
 
 use serde_json::{Value, json};
 
@@ -20,7 +21,8 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
     assert_eq!(found["checked"], 40 + 3 * 40 + 3 * 40);
     let (_, found) = board.run(&["diff", "--full"]);
     assert_eq!(proven(&found), (json!(0), json!(4)), "{found}");
-    // Another board in the same partitions changes nothing; an event of this one only its own partition.
+    // Another board in the same partitions changes nothing; an event of this one only its own
+    // partition.
     board
         .api
         .data(

@@ -1,4 +1,5 @@
-//! Repair: what somebody spoilt is named, put right by the diff itself, and nothing else is touched.
+//! Repair: damage is named, put right by the diff itself, and nothing else is
+//! touched.
 
 use serde_json::json;
 
@@ -21,7 +22,8 @@ async fn what_is_spoilt_in_redis_is_repaired_and_nothing_else_is_touched() {
         board.set(&key, f64::from_bits(double.to_bits() + 1), "m05").await;
         board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m05")], &whole).await;
 
-        // What no program of ours would write: doubles that are no keys, members that can be nobody.
+        // Values that no program of Laurel writes: doubles that are no keys, ids that no member
+        // has.
         for foreign in ["-7", "inf", "-inf", "0", "5e-324"] {
             let () = board.redis(&["ZADD", &key, foreign, "m05"]).await;
             board.repairs(&[("WRONG_SCORE", "ENTRY", "m05")], &whole).await;
@@ -156,7 +158,8 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         assert_eq!(board.run(&["diff", "--repair", "--against", "history"]).0, 0);
         board.is_as(&whole).await;
 
-        // An event that is gone: with the others of its day there is one too few, or the whole entry.
+        // An event that is gone: with the others of its day there is one too few, or the whole
+        // entry.
         board
             .spoil(&[
                 "CREATE TABLE kept AS SELECT * FROM score_event WHERE member = 'm31'",

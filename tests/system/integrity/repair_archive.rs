@@ -83,7 +83,8 @@ async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
             Some(broken) => std::fs::write(&path, broken).unwrap(),
             None => std::fs::remove_file(&path).unwrap(),
         }
-        // Without a copy it stays a finding; the other partition is compared all the same, and repaired.
+        // Without a copy it stays a finding; the other partition is compared all the same, and
+        // repaired.
         let (code, found) = board.run(&["diff", "--repair"]);
         assert_eq!((code, named(&found)), (3, set(&[("MISSING", "FILE", "*")])), "{found}");
         assert_eq!(found["findings"][0]["window"], json!(files[0]));

@@ -42,7 +42,8 @@ fn expected(
     Expected { nodes: (1..).zip(ranked).map(node).collect(), missing: without.collect() }
 }
 
-/// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run from the one into the other.
+/// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run
+/// from the one into the other.
 async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Expected) {
     let total = expected.nodes.len() + expected.missing.len();
     let (mut nodes, mut missing): (Vec<Value>, Vec<String>) = (vec![], vec![]);

@@ -63,7 +63,8 @@ async fn search(api: &Api, prefix: &str) -> Vec<String> {
     found.remove(0)
 }
 
-/// What a search must find: by key those whose key begins so; then by name in lower case, and key, those whose name does.
+/// What a search must find: by key those whose key begins so; then by name in lower case, and key,
+/// those whose name does.
 fn expected(prefix: &str) -> Vec<String> {
     let (mut by_key, mut by_name) = (vec![], vec![]);
     for (key, name) in MEMBERS {

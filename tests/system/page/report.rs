@@ -1,4 +1,5 @@
-//! The report: its numbers are those of the board, it needs nothing but itself, and a browser shows it.
+//! The report: its numbers are those of the board, it needs nothing but itself, and a browser shows
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What is kept for a moment: first pages, whole answers. A process' own writes are never hidden by it, those of others not for long.
+//! What is kept for a moment: first pages, whole answers. A process' own writes are never hidden by
+//! it, those of others not for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +33,7 @@ async fn seen(api: &Api, text: &str) -> Value {
     answer.body["data"]["board"].clone()
 }
 
-/// The scores on top, by whoever's token.
+/// The scores on top, with any token.
 async fn scores(api: &Api, token: Option<&str>, window: &str) -> Vec<String> {
     let text = format!(
         "{{ board(slug: \"b\") {{ standings(window: \"{window}\") {{ top(first: 3) {{ nodes {{ score }} }} }} }} }}"
@@ -198,7 +199,7 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
         let mut arguments = vec!["--no-workers"];
         arguments.extend(settings.split(' '));
         let api = Api::start_with(&deployment, &arguments).await;
-        // Each in a standings of its own, so that none has the other's page.
+        // Each in standings of its own, so that none has the other's page.
         for (token, window) in [(None, "all"), (Some(first.token()), "daily")] {
             reset_counts(&deployment).await;
             let began = Instant::now();
@@ -207,7 +208,8 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
             let () = pause.query_async(&mut deployment.redis().await).await.unwrap();
             let answers = join_all((0..100).map(|_| scores(&api, token, window))).await;
             assert!(answers.iter().all(|scores| *scores == ["1"]));
-            // Another one for those who came while the first was under way, or once the last may be too old.
+            // Another one for those who came while the first was under way, or once the last may be
+            // too old.
             let fetches_max = 2 + began.elapsed().as_millis() / 250;
             let counts = counts(&deployment).await;
             let fetches = counts.get("zrange").copied().unwrap_or(0) as u128;

@@ -43,7 +43,8 @@ fn check_entry(rows: &[Row], rank: i64, seen: &Value) {
     assert_eq!(*seen, json!(expected), "rank {rank} of {}", rows.len());
 }
 
-/// The score of the first entry, from the top, with which the part of all that is reached is at least 100 − percentile.
+/// The score of the first entry, from the top, with which the part of all that is reached is at
+/// least 100 − percentile.
 fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     let top = 100_000_000_000 - billionths;
     let reaches = |(count, _): &(u64, &Row)| count * 100_000_000_000 >= top * rows.len() as u64;
@@ -51,7 +52,8 @@ fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     assert_eq!(*seen, row.score, "{billionths} of {}", rows.len());
 }
 
-/// From the lowest score to the highest without a gap, as wide as each other, and everybody in the one of its score.
+/// From the lowest score to the highest without a gap, as wide as each other, and everybody in the
+/// one of its score.
 fn check_buckets(rows: &[Row], asked: i64, seen: &Value) {
     let mut scores: Vec<i64> = rows.iter().map(|row| raw(&json!(row.score))).collect();
     scores.sort_unstable();

@@ -1,4 +1,4 @@
-//! Pages of a standings: forward, back, from an offset, and what their cursors are good for.
+//! Pages of standings: forward, back, from an offset, and what their cursors are good for.
 
 use serde_json::{Value, json};
 

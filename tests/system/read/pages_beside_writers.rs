@@ -1,4 +1,5 @@
-//! Walks through a board while others write: whoever does not move is seen once, in its place.
+//! Walks through a board while others write: a member that does not move is seen once, in its
+//! place.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

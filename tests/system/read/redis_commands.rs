@@ -23,7 +23,8 @@ fn keys() -> Vec<String> {
     (0..MEMBERS).map(|number| format!("m{number}")).collect()
 }
 
-/// A board whose members all have different scores, served by a process that does nothing in the background.
+/// A board whose members all have different scores, served by a process that does nothing in the
+/// background.
 async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
@@ -104,7 +105,8 @@ async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_ot
     for key in keys() {
         sizes[usize::from(shard_of(&MemberId::new(&key).unwrap(), shards as u16))] += 1;
     }
-    // A shard counts what comes before the members of the others; all scores differ, so no run of equals is bisected.
+    // A shard counts what comes before the members of the others; all scores differ, so no run of
+    // equals is bisected.
     let scripts = sizes.iter().map(|size| (MEMBERS - size).div_ceil(PLACES_A_SCRIPT)).sum();
     let places = sizes.iter().map(|size| MEMBERS - size).sum::<usize>();
     check(

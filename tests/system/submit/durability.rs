@@ -48,7 +48,7 @@ async fn without_background_work_a_durable_answer_is_unknown_and_never_applied()
         (&json!("UNKNOWN"), &json!("TIMEOUT"))
     );
     assert_eq!(deployment.number(COUNT).await, 0);
-    // It is ranked, as its message says, and counts once when somebody does the background work.
+    // It is ranked, as its message says, and counts once when a worker does the background work.
     assert_eq!(submit(&api, "b", event.clone()).await["duplicates"], 1);
     let worker = Api::start(&deployment).await;
     assert_eq!(submit_durably(&worker, "b", event).await["duplicates"], 1);

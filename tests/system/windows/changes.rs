@@ -141,7 +141,8 @@ async fn a_window_that_the_history_does_not_fit_into_is_dropped_again() {
     let create =
         r#"mutation { createBoard(input: { slug: "b", maxScore: 10 }) { board { slug } } }"#;
     api.data(create, json!({})).await;
-    // Up on one day and down on another, again and again: more on the one day than the range is wide.
+    // Up on one day and down on another, again and again: more on the one day than the range is
+    // wide.
     for (day, score) in [(1, 10), (2, -10), (1, 10), (2, -10)] {
         let at = format!("2026-01-0{day}T00:00:00Z");
         submit(&api, "b", json!([{ "member": "ann", "score": score, "at": at }])).await;

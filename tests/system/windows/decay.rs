@@ -1,4 +1,5 @@
-//! Windows in which scores decay, against sums of doubles: over GraphQL, added from history, taken back, rebuilt, restored and compared.
+//! Windows in which scores decay, against sums of doubles: over GraphQL, added from history, taken
+//! back, rebuilt, restored and compared.
 
 use std::collections::BTreeMap;
 
@@ -252,7 +253,7 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         let windows = ["decay:1h", "decay:36h", "decay:7d"];
         played.check_all(&windows).await;
 
-        // Made anew by polars, or loaded from SQL, they are the same to the last bit.
+        // Rebuilt by polars, or loaded from SQL, they are the same to the last bit.
         assert_eq!(played.analytics(&["diff"]).0, Some(0));
         let live = played.dump().await;
         assert_eq!(played.analytics(&["rebuild", "--board", "b"]).0, Some(0));

@@ -1,4 +1,5 @@
-//! Rolling windows as users meet them: over GraphQL, with real events, added to boards under load, rebuilt and compared.
+//! Rolling windows as users meet them: over GraphQL, with real events, added to boards under load,
+//! rebuilt and compared.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -46,7 +47,8 @@ async fn set_windows(api: &Api, slug: &str, windows: &[&str]) {
     .await;
 }
 
-/// What a window of so many days holds at an instant, from the file alone: members by total, then by name.
+/// What a window of so many days holds at an instant, from the file alone: members by total, then
+/// by name.
 fn expected(rows: &[Row], days: i32, at: jiff::Timestamp) -> Vec<(String, String)> {
     let zone = TimeZone::get(ZONE).unwrap();
     let today = at.to_zoned(zone.clone()).date();
@@ -111,7 +113,7 @@ async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
     }
     check_clean(&deployment);
 
-    // Another one beside it, from the history; then all of it anew, by either way.
+    // Another one beside it, from the history; then all of it again, by either way.
     set_windows(&api, "demo", &["7d", "30d"]).await;
     let check_some = async |rng: &mut StdRng| {
         for _ in 0..10 {
@@ -178,7 +180,8 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
         assert_eq!(first["score"], expected[0].1);
     }
     check_clean(&deployment);
-    // What 7d is made of stays when nobody asks for it any more, and goes with the last that is made of it.
+    // What 7d is made of stays when no client asks for it any more, and goes with the last that is
+    // made of it.
     set_windows(&apis[0], "b", &["7d"]).await;
     let hidden = apis[0]
         .ask(None, "{ board(slug: \"b\") { standings(window: \"daily\") { size } } }", json!({}))

@@ -48,7 +48,8 @@ async fn settle(stores: &engine::deployment::Deployment) {
     }
 }
 
-/// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short keeps others waiting.
+/// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short
+/// keeps others waiting.
 async fn flush(api: &Api, stores: &engine::deployment::Deployment) {
     settle(stores).await;
     let flush = redis::cmd("FLUSHALL");
@@ -56,7 +57,8 @@ async fn flush(api: &Api, stores: &engine::deployment::Deployment) {
     settle(stores).await;
 }
 
-/// Seals a board in many attempts, most of which are cut short, while it is read and Redis is emptied now and then.
+/// Seals a board in many attempts, most of which are cut short, while it is read and Redis is
+/// emptied now and then.
 async fn cut_short(
     rng: &mut StdRng,
     api: &Api,

@@ -1,0 +1,22 @@
+//! The rules of the house, as tests over the text of the repository.
+//!
+//! | module | rules about |
+//! |---|---|
+//! | [`comments`] | the width of comments, words, notes that were left |
+//! | [`crates`] | the dependencies of each crate |
+//! | [`files`] | length, names and first lines of files |
+//! | [`markdown`] | lines and links of pages |
+//! | [`migrations`] | the steps of the SQL schema |
+//! | [`purity`] | the rules of ranking: no clock, no environment, no store |
+//! | [`windows`] | matches on windows |
+//!
+//! A failure lists each place as `file:line: remedy`. Nothing here starts a server or a program.
+
+mod comments;
+mod crates;
+mod files;
+mod markdown;
+mod migrations;
+mod purity;
+mod tree;
+mod windows;
