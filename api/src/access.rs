@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use entity::access_token;
 use moka::future::Cache;
-use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, QueryOrder};
+use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -101,7 +101,7 @@ impl Access {
             .and_then(|rest| rest.split_once('_'))
             .map(|(id, _)| id)
             .ok_or_else(refused)?;
-        let row = access_token::Entity::find_by_id(id).one(db).await?.ok_or_else(refused)?;
+        let row = access_token::find(db, id).await?.ok_or_else(refused)?;
         let ended = row.revoked_at_ms.is_some()
             || row.expires_at_ms.is_some_and(|end_ms| end_ms <= entity::now_ms());
         if row.hash != hash || ended {
@@ -124,36 +124,17 @@ pub async fn create(
     let id = entity::random_id()[..12].to_owned();
     let token = format!("laurel_{id}_{}{}", entity::random_id(), entity::random_id());
     let now_ms = entity::now_ms();
-    let row = access_token::ActiveModel {
-        id: Set(id),
-        hash: Set(hash_of(&token)),
-        scope: Set(scope.name().to_owned()),
-        member: Set(member),
-        created_at_ms: Set(now_ms),
-        expires_at_ms: Set(lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64)),
-        revoked_at_ms: Set(None),
+    let row = access_token::Model {
+        id,
+        hash: hash_of(&token),
+        scope: scope.name().to_owned(),
+        member,
+        created_at_ms: now_ms,
+        expires_at_ms: lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64),
+        revoked_at_ms: None,
     };
-    access_token::Entity::insert(row).exec_without_returning(db).await?;
+    access_token::insert(db, row).await?;
     Ok(token)
-}
-
-/// Revokes a token by its id. Returns false if there is no such token.
-pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
-    let row = access_token::ActiveModel {
-        id: Set(id.to_owned()),
-        revoked_at_ms: Set(Some(entity::now_ms())),
-        ..Default::default()
-    };
-    match access_token::Entity::update(row).exec_without_returning(db).await {
-        Ok(result) => Ok(result.rows_affected > 0),
-        Err(sea_orm::DbErr::RecordNotUpdated) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// All tokens, oldest first, without their secrets.
-pub async fn list(db: &DatabaseConnection) -> Result<Vec<access_token::Model>> {
-    Ok(access_token::Entity::find().order_by_asc(access_token::Column::CreatedAtMs).all(db).await?)
 }
 
 fn hash_of(token: &str) -> String {

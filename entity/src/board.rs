@@ -1,8 +1,9 @@
 //! Boards, and how a row becomes the rules that `ranking` needs.
 
+mod query;
 pub mod reshard;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ranking::board::admission::Admission;
@@ -14,10 +15,13 @@ use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
 use ranking::window::Window;
 use sea_orm::entity::prelude::*;
-use sea_orm::{NotSet, Set};
 
 use self::reshard::{Reshard, Step};
-use crate::error::Result;
+
+pub use self::query::{
+    Change, all, archived_before_ms, count, find, insert, living, of_numbers, of_slug, of_slugs,
+    page_after, page_before, rules_of, some, update,
+};
 
 /// A row of `board`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -253,7 +257,8 @@ impl Model {
     }
 }
 
-/// The row of a new public board with these rules; `time_zone` is the name of `rules.zone`.
+/// The row of a new public board with these rules, still without a number; `time_zone` is the name of
+/// `rules.zone`.
 #[must_use]
 pub fn of_rules(
     slug: &str,
@@ -261,35 +266,35 @@ pub fn of_rules(
     rules: &Rules,
     time_zone: &str,
     created_at_ms: i64,
-) -> ActiveModel {
-    ActiveModel {
-        no: NotSet,
-        slug: Set(slug.to_owned()),
-        title: Set(title.to_owned()),
-        direction: Set(rules.direction.name().to_owned()),
-        policy: Set(rules.policy.name().to_owned()),
-        tie_break: Set(rules.tie_break.name().to_owned()),
-        tick_ms: Set(rules.tick_ms as i32),
-        decimals: Set(rules.decimals.into()),
-        min_score: Set(rules.min),
-        max_score: Set(rules.max),
-        time_zone: Set(time_zone.to_owned()),
-        shards: Set(rules.shards.into()),
-        segment_by: Set("[]".to_owned()),
-        visibility: Set("PUBLIC".to_owned()),
-        self_submit: Set(false),
-        windows: Set(windows_text(&first_windows(rules, &BTreeMap::new()))),
-        generation: Set(1),
-        created_at_ms: Set(created_at_ms),
-        opens_at_ms: Set(None),
-        closes_at_ms: Set(None),
-        lateness_max_ms: Set(None),
-        deleted_at_ms: Set(None),
-        purged_at_ms: Set(None),
-        archived_before_ms: Set(None),
-        former_layouts: Set("[]".to_owned()),
-        reshard: Set(None),
-        reshard_until_ms: Set(None),
+) -> Model {
+    Model {
+        no: 0,
+        slug: slug.to_owned(),
+        title: title.to_owned(),
+        direction: rules.direction.name().to_owned(),
+        policy: rules.policy.name().to_owned(),
+        tie_break: rules.tie_break.name().to_owned(),
+        tick_ms: rules.tick_ms as i32,
+        decimals: rules.decimals.into(),
+        min_score: rules.min,
+        max_score: rules.max,
+        time_zone: time_zone.to_owned(),
+        shards: rules.shards.into(),
+        segment_by: "[]".to_owned(),
+        visibility: "PUBLIC".to_owned(),
+        self_submit: false,
+        windows: windows_text(&first_windows(rules, &BTreeMap::new())),
+        generation: 1,
+        created_at_ms,
+        opens_at_ms: None,
+        closes_at_ms: None,
+        lateness_max_ms: None,
+        deleted_at_ms: None,
+        purged_at_ms: None,
+        archived_before_ms: None,
+        former_layouts: "[]".to_owned(),
+        reshard: None,
+        reshard_until_ms: None,
     }
 }
 
@@ -334,41 +339,4 @@ pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> rankin
         "invalid segment {:?} of board {slug}: {accepted}",
         segment.chars().take(64).collect::<String>()
     )))
-}
-
-/// All boards that are not deleted.
-#[must_use]
-pub fn living() -> Select<Entity> {
-    Entity::find().filter(Column::DeletedAtMs.is_null())
-}
-
-/// The rules of all boards, by number.
-pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
-    rules_of(living().all(db).await?)
-}
-
-/// The rules of some boards, by number; deleted boards are absent.
-pub async fn some(
-    db: &impl ConnectionTrait,
-    numbers: BTreeSet<BoardNo>,
-) -> Result<HashMap<BoardNo, Board>> {
-    let numbers = numbers.into_iter().map(|no| no.0);
-    rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
-}
-
-/// The instant before which events of a board may be archived; `None` if no archive exists.
-pub async fn archived_before_ms(
-    db: &impl ConnectionTrait,
-    no: BoardNo,
-) -> Result<Option<i64>, DbErr> {
-    let row = Entity::find_by_id(no.0).one(db).await?;
-    Ok(row.and_then(|row| row.archived_before_ms))
-}
-
-/// The rules of boards, by number.
-///
-/// # Errors
-/// `Corrupt` if a row is invalid.
-pub fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
-    rows.iter().map(|row| Ok((BoardNo(row.no), row.to_ranking()?))).collect()
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use entity::access_token;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use sea_orm::DatabaseConnection;
 
@@ -52,13 +53,13 @@ pub async fn run(command: TokenCommand) -> Result<()> {
             println!("{}", access::create(&db, scope, member, expires).await?);
         }
         TokenCommand::Revoke { id, sql } => {
-            if !access::revoke(&connect(&sql).await?, &id).await? {
+            if !access_token::revoke(&connect(&sql).await?, &id, entity::now_ms()).await? {
                 bail!("unknown token {id:?}: expected an id that `laurel token list` shows");
             }
             println!("revoked {id}");
         }
         TokenCommand::List(sql) => {
-            for token in access::list(&connect(&sql).await?).await? {
+            for token in access_token::list(&connect(&sql).await?).await? {
                 let state = match (token.revoked_at_ms, token.expires_at_ms) {
                     (Some(_), _) => "revoked".to_owned(),
                     (None, Some(end_ms)) => {

@@ -64,6 +64,19 @@ pub async fn pending(
     pending.all(db).await
 }
 
+/// The refused events of a commit, voided or not.
+pub async fn of_commit(
+    db: &impl ConnectionTrait,
+    partition: Partition,
+    seq: u64,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Seq.eq(seq as i64))
+        .all(db)
+        .await
+}
+
 /// All refused events of a board in one partition, voided or not. History has none of them, but
 /// Redis may have counted them.
 pub async fn of_board(

@@ -1,6 +1,9 @@
 //! Differences that a run of the integrity diff found.
 
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
+
+use crate::sql::first_rows;
 
 /// A row of `integrity_finding`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -43,3 +46,23 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// A page of a run's findings, in order: at most `limit` after an index; and true if there are more.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    run_id: i64,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select =
+        Entity::find().filter(Column::RunId.eq(run_id)).order_by_asc(Column::FindingIndex);
+    if let Some(after) = after {
+        select = select.filter(Column::FindingIndex.gt(after));
+    }
+    first_rows(db, select, limit).await
+}
+
+/// The number of a run's findings.
+pub async fn count(db: &impl ConnectionTrait, run_id: i64) -> Result<u64, DbErr> {
+    Entity::find().filter(Column::RunId.eq(run_id)).count(db).await
+}
