@@ -104,7 +104,7 @@ pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Im
         Some(named) => named.one(&deployment.db).await?,
         None => None,
     };
-    let job = Job::begin(&deployment.db, "IMPORT", board.map(|row| row.no)).await?;
+    let job = Job::begin(&deployment.db, entity::job::IMPORT, board.map(|row| row.no)).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }

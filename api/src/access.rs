@@ -55,10 +55,6 @@ impl Scope {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::Read, Self::Submit, Self::Admin].into_iter().find(|scope| scope.name() == name)
-    }
-
     /// The names of this scope and of those it includes.
     #[must_use]
     pub fn included(self) -> Vec<String> {
@@ -68,6 +64,26 @@ impl Scope {
             .filter(|scope| *scope <= self)
             .map(|scope| scope.name().to_owned())
             .collect()
+    }
+}
+
+impl From<access_token::Scope> for Scope {
+    fn from(scope: access_token::Scope) -> Self {
+        match scope {
+            access_token::Scope::Read => Self::Read,
+            access_token::Scope::Submit => Self::Submit,
+            access_token::Scope::Admin => Self::Admin,
+        }
+    }
+}
+
+impl From<Scope> for access_token::Scope {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Read => Self::Read,
+            Scope::Submit => Self::Submit,
+            Scope::Admin => Self::Admin,
+        }
     }
 }
 
@@ -107,8 +123,7 @@ impl Access {
         if row.hash != hash || ended {
             return Err(refused());
         }
-        let scope = Scope::from_name(&row.scope).ok_or_else(refused)?;
-        let principal = Arc::new(Principal { scope, member: row.member });
+        let principal = Arc::new(Principal { scope: row.scope.into(), member: row.member });
         self.checked.insert(hash, principal.clone()).await;
         Ok(principal)
     }
@@ -127,7 +142,7 @@ pub async fn create(
     let row = access_token::Model {
         id,
         hash: hash_of(&token),
-        scope: scope.name().to_owned(),
+        scope: scope.into(),
         member,
         created_at_ms: now_ms,
         expires_at_ms: lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64),

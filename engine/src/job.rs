@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use entity::error::Result;
-use entity::job::{ActiveModel, Column, Entity, Model};
+use entity::job::{ActiveModel, Column, Entity, Model, REBUILD, RESTORE, State};
 
 /// The age of a heartbeat up to which its job counts as running, in milliseconds. It exceeds the
 /// clock skew between machines of a deployment.
@@ -68,7 +68,7 @@ struct Said {
 /// The name of the lease that a job of a kind takes, on a board or on all.
 fn name(kind: &str, board_no: Option<i64>) -> String {
     let kind = match kind {
-        "REBUILD" | "RESTORE" => "STANDINGS",
+        REBUILD | RESTORE => "STANDINGS",
         kind => kind,
     };
     match board_no {
@@ -85,7 +85,7 @@ pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -
         let row = ActiveModel {
             kind: Set(kind.to_owned()),
             board_no: Set(board_no),
-            state: Set("RUNNING".to_owned()),
+            state: Set(State::Running),
             progress: Set(0.0),
             started_at_ms: Set(now_ms),
             running: Set(Some(name(kind, board_no))),
@@ -141,7 +141,7 @@ pub async fn failed_since(
     };
     let failed = Entity::find()
         .filter(Column::FinishedAtMs.gt(since_ms))
-        .filter(Column::State.eq("FAILED"))
+        .filter(Column::State.eq(State::Failed))
         .filter(Column::Kind.eq(kind))
         .filter(of_board);
     Ok(failed.one(db).await?.is_some())
@@ -163,7 +163,7 @@ pub async fn end_dead(db: &DatabaseConnection) -> Result<()> {
 /// are gone.
 pub async fn end_own(db: &DatabaseConnection, why: &str) -> Result<()> {
     Entity::update_many()
-        .set(ended("FAILED", why))
+        .set(ended(State::Failed, why))
         .filter(Column::Running.is_not_null())
         .filter(Column::Holder.eq(holder::own()))
         .exec(db)
@@ -172,9 +172,9 @@ pub async fn end_own(db: &DatabaseConnection, why: &str) -> Result<()> {
 }
 
 /// The columns of a job that has ended.
-fn ended(state: &str, summary: &str) -> ActiveModel {
+fn ended(state: State, summary: &str) -> ActiveModel {
     ActiveModel {
-        state: Set(state.to_owned()),
+        state: Set(state),
         finished_at_ms: Set(Some(entity::now_ms())),
         summary: Set(Some(summary.chars().take(SUMMARY_CHARS_MAX).collect())),
         running: Set(None),
@@ -215,8 +215,8 @@ impl Running {
     /// If SQL fails; the job then ends as FAILED once its lease has expired.
     pub async fn end(&self, outcome: std::result::Result<&str, &str>) -> Result<()> {
         let mut row = match outcome {
-            Ok(figures) => ended("DONE", figures),
-            Err(why) => ended("FAILED", why),
+            Ok(figures) => ended(State::Done, figures),
+            Err(why) => ended(State::Failed, why),
         };
         if outcome.is_ok() {
             row.progress = Set(1.0);
@@ -278,7 +278,7 @@ fn is_dead(job: &Model, now_ms: i64) -> bool {
 /// Ends a job, unless its own or another process was first.
 async fn end_as_failed(job: &Model, db: &DatabaseConnection) -> Result<()> {
     Entity::update_many()
-        .set(ended("FAILED", "its process ended without a word"))
+        .set(ended(State::Failed, "its process ended without a word"))
         .filter(Column::Id.eq(job.id))
         .filter(Column::Running.is_not_null())
         .filter(Column::HeartbeatAtMs.eq(job.heartbeat_at_ms))

@@ -3,6 +3,21 @@
 use sea_orm::entity::prelude::*;
 use sea_orm::{ActiveValue::Set, IntoActiveModel, QueryOrder};
 
+/// The rights of a token. Each scope includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum Scope {
+    /// Reads everything, private boards too.
+    #[sea_orm(string_value = "read")]
+    Read,
+    /// Submits scores and changes friendships.
+    #[sea_orm(string_value = "submit")]
+    Submit,
+    /// Everything.
+    #[sea_orm(string_value = "admin")]
+    Admin,
+}
+
 /// A row of `access_token`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "access_token")]
@@ -12,8 +27,8 @@ pub struct Model {
     pub id: String,
     /// SHA-256 of the secret, in hexadecimal.
     pub hash: String,
-    /// read, submit or admin.
-    pub scope: String,
+    /// The rights.
+    pub scope: Scope,
     /// The only member that the token may act for, if it is limited to one.
     pub member: Option<String>,
     /// Creation time, in Unix milliseconds.

@@ -1,5 +1,6 @@
 //! Boards, and how a row becomes the rules that `ranking` needs.
 
+mod columns;
 mod query;
 pub mod reshard;
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use ranking::board::admission::Admission;
 use ranking::board::layout::Layouts;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::board::{Added, Board, Direction, Policy, TieBreak};
+use ranking::board::{Added, Board};
 use ranking::id::BoardNo;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
@@ -18,6 +19,7 @@ use sea_orm::entity::prelude::*;
 
 use self::reshard::{Reshard, Step};
 
+pub use self::columns::{Direction, Policy, TieBreak, Visibility};
 pub use self::query::{
     Change, all, archived_before_ms, count, find, insert, living, of_numbers, of_slug, of_slugs,
     page_after, page_before, rules_of, some, update,
@@ -34,12 +36,12 @@ pub struct Model {
     pub slug: String,
     /// The title.
     pub title: String,
-    /// HIGH_FIRST or LOW_FIRST.
-    pub direction: String,
-    /// SUM, BEST or LATEST.
-    pub policy: String,
-    /// EARLIEST, LATEST or MEMBER.
-    pub tie_break: String,
+    /// The order of scores.
+    pub direction: Direction,
+    /// How a submitted score changes the score of its member.
+    pub policy: Policy,
+    /// The order of members with equal scores.
+    pub tie_break: TieBreak,
     /// The unit of time in tie-breaks, in milliseconds.
     pub tick_ms: i32,
     /// Digits after the decimal point, 0 to 9.
@@ -54,8 +56,8 @@ pub struct Model {
     pub shards: i32,
     /// Member attributes that the board has segments by, as a JSON array.
     pub segment_by: String,
-    /// PUBLIC or PRIVATE.
-    pub visibility: String,
+    /// The clients that may read the board.
+    pub visibility: Visibility,
     /// True if a member's own token may submit.
     pub self_submit: bool,
     /// The windows besides `all`, as a JSON array of name and retain.
@@ -188,12 +190,11 @@ impl Model {
             let is_whole = row.state == WindowState::Whole;
             added.insert(window, Added { generation: row.since, is_whole, sealed: row.sealed() });
         }
-        let tie_break = TieBreak::from_name(&self.tie_break)?;
         let rules = Rules::new(RulesInput {
-            direction: Direction::from_name(&self.direction)?,
-            policy: Policy::from_name(&self.policy)?,
-            tie_break,
-            tick_ms: if tie_break == TieBreak::Member {
+            direction: self.direction.into(),
+            policy: self.policy.into(),
+            tie_break: self.tie_break.into(),
+            tick_ms: if self.tie_break == TieBreak::Member {
                 None
             } else {
                 Some(self.tick_ms.unsigned_abs())
@@ -257,8 +258,8 @@ impl Model {
     }
 }
 
-/// The row of a new public board with these rules, still without a number; `time_zone` is the name of
-/// `rules.zone`.
+/// The row of a new public board with these rules, still without a number; `time_zone` is the name
+/// of `rules.zone`.
 #[must_use]
 pub fn of_rules(
     slug: &str,
@@ -271,9 +272,9 @@ pub fn of_rules(
         no: 0,
         slug: slug.to_owned(),
         title: title.to_owned(),
-        direction: rules.direction.name().to_owned(),
-        policy: rules.policy.name().to_owned(),
-        tie_break: rules.tie_break.name().to_owned(),
+        direction: rules.direction.into(),
+        policy: rules.policy.into(),
+        tie_break: rules.tie_break.into(),
         tick_ms: rules.tick_ms as i32,
         decimals: rules.decimals.into(),
         min_score: rules.min,
@@ -281,7 +282,7 @@ pub fn of_rules(
         time_zone: time_zone.to_owned(),
         shards: rules.shards.into(),
         segment_by: "[]".to_owned(),
-        visibility: "PUBLIC".to_owned(),
+        visibility: Visibility::Public,
         self_submit: false,
         windows: windows_text(&first_windows(rules, &BTreeMap::new())),
         generation: 1,

@@ -28,6 +28,21 @@ pub const IMPORT: &str = "IMPORT";
 /// Stands for every kind that is not in [`KINDS`]; no row has it.
 pub const OTHER: &str = "OTHER";
 
+/// The state of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum State {
+    /// The job is running.
+    #[sea_orm(string_value = "RUNNING")]
+    Running,
+    /// The job is done.
+    #[sea_orm(string_value = "DONE")]
+    Done,
+    /// The job failed, was stopped, or its process died.
+    #[sea_orm(string_value = "FAILED")]
+    Failed,
+}
+
 /// A row of `job`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "job")]
@@ -39,8 +54,8 @@ pub struct Model {
     pub kind: String,
     /// The board; none if the job covers all boards.
     pub board_no: Option<i64>,
-    /// RUNNING, DONE or FAILED.
-    pub state: String,
+    /// The state.
+    pub state: State,
     /// Progress from 0 to 1; it never decreases.
     pub progress: f64,
     /// Start time, in Unix milliseconds.
@@ -126,7 +141,7 @@ fn jobs(board_no: Option<i64>, kind: Option<&str>) -> Select<Entity> {
 pub async fn counts_since(
     db: &impl ConnectionTrait,
     since_ms: i64,
-) -> Result<Vec<(String, String, i64)>, DbErr> {
+) -> Result<Vec<(String, State, i64)>, DbErr> {
     let lately =
         Condition::any().add(Column::Running.is_not_null()).add(Column::FinishedAtMs.gt(since_ms));
     Entity::find()

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use entity::integrity::integrity_finding::Location;
+use sea_orm::ActiveEnum;
+
 use super::proof::Proven;
 use crate::diff::finding::Finding;
 
@@ -43,7 +46,7 @@ impl Found {
     pub fn to_json(&self) -> serde_json::Value {
         let finding = |finding: &Finding| {
             serde_json::json!({
-                "kind": finding.kind.name(), "board": self.slugs.get(&finding.board_no), "place": finding.what.name(), "member": finding.member,
+                "kind": finding.kind.to_value(), "board": self.slugs.get(&finding.board_no), "place": finding.what.location().to_value(), "member": finding.member,
                 "window": finding.window, "period": finding.period, "segment": finding.segment, "history": finding.history, "sql": finding.sql,
                 "redis": finding.redis, "repaired": finding.is_repaired, "note": finding.note,
             })
@@ -70,14 +73,14 @@ impl fmt::Display for Found {
                 raw(finding.sql),
                 raw(finding.redis)
             );
-            let place = match finding.what.name() {
-                "ENTRY" => String::new(),
-                name => format!(" ({name})"),
+            let place = match finding.what.location() {
+                Location::Entry => String::new(),
+                location => format!(" ({})", location.to_value()),
             };
             write!(
                 f,
                 "{:<15}  {board}  {window} {period}{place}  {member}: {scores}",
-                kind.name()
+                kind.to_value()
             )?;
             if let Some(note) = &finding.note {
                 write!(f, "; {note}")?;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use engine::integrity::look::{Location, Locations, StoredValues, look_at_standings};
 use entity::blocks::Columns;
+use entity::integrity::integrity_finding::Kind;
 use futures::StreamExt;
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
@@ -15,7 +16,7 @@ use super::part::PartitionDiff;
 use super::rows::{List, Rows};
 use super::second_look::chunks;
 use super::sets::{SetChunk, Sets};
-use crate::diff::finding::{Finding, Kind, What};
+use crate::diff::finding::{Finding, What};
 use engine::integrity::repair::ForeignKey;
 
 /// Compares a part. Returns the number of rows that SQL has.

@@ -35,8 +35,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes kept of the program's output.
 const PRINTED_BYTES_MAX: usize = 4096;
 
-/// The diff's name in the table `schedule`.
-const NAME: &str = "DIFF";
+/// The diff's name in the table `schedule`, and the kind of its job.
+const NAME: &str = entity::job::DIFF;
 
 /// The exit status for differences found.
 const DIFFERENCES: i32 = 3;

@@ -68,7 +68,8 @@ pub async fn run(command: TokenCommand) -> Result<()> {
                     (None, None) => "does not expire".to_owned(),
                 };
                 let member = token.member.unwrap_or_else(|| "-".into());
-                println!("{}  {:<6}  {member:<20}  {state}", token.id, token.scope);
+                let scope = access::Scope::from(token.scope).name();
+                println!("{}  {scope:<6}  {member:<20}  {state}", token.id);
             }
         }
     }

@@ -58,20 +58,12 @@ pub enum TieBreak {
 
 /// The clients that may read a board.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "entity::board::Visibility")]
 pub enum Visibility {
     /// All clients.
     Public,
     /// Clients with an access token; for others the board does not exist.
     Private,
-}
-
-impl Visibility {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Public => "PUBLIC",
-            Self::Private => "PRIVATE",
-        }
-    }
 }
 
 /// An explicit null means the default, as an absent argument does.
@@ -89,7 +81,7 @@ pub(crate) async fn find(
     let (board, good_until) = app.boards.find(&app.deployment.db, slug).await?;
     state.good_until.limit(good_until);
     Ok(board.filter(|board| {
-        board.row.visibility == Visibility::Public.name() || state.principal.is_some()
+        board.row.visibility == row::Visibility::Public || state.principal.is_some()
     }))
 }
 
@@ -150,10 +142,10 @@ pub(crate) async fn list(
 }
 
 /// The visibility that a board must have for the client to see it; `None` if it sees all.
-fn visible(state: &RequestState) -> Option<&'static str> {
+fn visible(state: &RequestState) -> Option<row::Visibility> {
     match state.principal {
         Some(_) => None,
-        None => Some(Visibility::Public.name()),
+        None => Some(row::Visibility::Public),
     }
 }
 
@@ -243,11 +235,7 @@ impl Board {
 
     /// The clients that may read the board.
     async fn visibility(&self) -> Visibility {
-        if self.0.row.visibility == Visibility::Private.name() {
-            Visibility::Private
-        } else {
-            Visibility::Public
-        }
+        self.0.row.visibility.into()
     }
 
     /// True if a member's own token may submit scores of that member.

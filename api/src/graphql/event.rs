@@ -36,6 +36,7 @@ const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The kind of an event.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "entity::history::score_event::Kind")]
 pub enum EventKind {
     /// A score was submitted.
     Score,
@@ -86,11 +87,7 @@ impl ScoreEvent {
 
     /// The kind of the event.
     async fn kind(&self) -> EventKind {
-        match self.row.kind.as_str() {
-            "SCORE" => EventKind::Score,
-            "VOID" => EventKind::Void,
-            _ => EventKind::Removal,
-        }
+        self.row.kind.into()
     }
 
     /// The board.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
+use entity::integrity::integrity_finding::{Kind, Location};
 use entity::integrity::{integrity_finding as finding_row, integrity_run as row};
 
 use super::board::{self, Board};
@@ -120,26 +121,26 @@ pub struct Finding {
 impl Finding {
     /// The kind of the difference.
     async fn kind(&self) -> FindingKind {
-        match self.row.kind.as_str() {
-            "MISSING" => FindingKind::Missing,
-            "PHANTOM" => FindingKind::Phantom,
-            "WRONG_SCORE" => FindingKind::WrongScore,
-            "WRONG_TIE_BREAK" => FindingKind::WrongTieBreak,
-            "WRONG_WINDOW" => FindingKind::WrongWindow,
-            _ => FindingKind::Other,
+        match self.row.kind() {
+            Some(Kind::Missing) => FindingKind::Missing,
+            Some(Kind::Phantom) => FindingKind::Phantom,
+            Some(Kind::WrongScore) => FindingKind::WrongScore,
+            Some(Kind::WrongTieBreak) => FindingKind::WrongTieBreak,
+            Some(Kind::WrongWindow) => FindingKind::WrongWindow,
+            None => FindingKind::Other,
         }
     }
 
     /// The location of the difference.
     async fn place(&self) -> FindingPlace {
-        match self.row.place.as_str() {
-            "ENTRY" => FindingPlace::Entry,
-            "SEALED" => FindingPlace::Sealed,
-            "ARCHIVED" => FindingPlace::Archived,
-            "FILE" => FindingPlace::File,
-            "KEY" => FindingPlace::Key,
-            "PERIODS" => FindingPlace::Periods,
-            _ => FindingPlace::Other,
+        match self.row.location() {
+            Some(Location::Entry) => FindingPlace::Entry,
+            Some(Location::Sealed) => FindingPlace::Sealed,
+            Some(Location::Archived) => FindingPlace::Archived,
+            Some(Location::File) => FindingPlace::File,
+            Some(Location::Key) => FindingPlace::Key,
+            Some(Location::Periods) => FindingPlace::Periods,
+            None => FindingPlace::Other,
         }
     }
 

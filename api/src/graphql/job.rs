@@ -38,6 +38,7 @@ pub enum JobKind {
 
 /// The state of a job.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "entity::job::State")]
 pub enum JobState {
     /// The job is running.
     Running,
@@ -99,11 +100,7 @@ impl Job {
 
     /// The state of the job.
     async fn state(&self) -> JobState {
-        match self.0.state.as_str() {
-            "RUNNING" => JobState::Running,
-            "DONE" => JobState::Done,
-            _ => JobState::Failed,
-        }
+        self.0.state.into()
     }
 
     /// The progress from 0 to 1, as far as the job can tell. It never goes back, and is written

@@ -8,6 +8,7 @@ use std::time::Duration;
 use engine::deployment::Deployment;
 use entity::history::log_cursor;
 use entity::integrity::integrity_run;
+use entity::job::State;
 use entity::{Result, job};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -28,8 +29,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an ended job still counts, in milliseconds.
 const JOBS_MS: i64 = 24 * 3_600_000;
 
-/// The states of jobs.
-const STATES: [&str; 3] = ["RUNNING", "DONE", "FAILED"];
+/// The states of jobs, and their labels.
+const STATES: [(State, &str); 3] =
+    [(State::Running, "RUNNING"), (State::Done, "DONE"), (State::Failed, "FAILED")];
 
 /// A count for each partition.
 type ByPartition = Family<[(&'static str, u16); 1], Gauge>;
@@ -144,14 +146,14 @@ impl Stores {
     async fn ask_jobs(&self, db: &DatabaseConnection) -> Result<()> {
         let counts = job::counts_since(db, entity::now_ms() - JOBS_MS).await?;
         let is_known = |kind: &str| job::KINDS.contains(&kind);
-        for state in STATES {
+        for (state, label) in STATES {
             for name in job::KINDS.into_iter().chain([job::OTHER]) {
                 let is_meant = |kind: &str| kind == name || name == job::OTHER && !is_known(kind);
                 let of_kind = counts
                     .iter()
-                    .filter(|(kind, of, _)| of == state && is_meant(kind))
+                    .filter(|(kind, of, _)| *of == state && is_meant(kind))
                     .map(|(_, _, count)| count);
-                let labels = [("kind", name), ("state", state)];
+                let labels = [("kind", name), ("state", label)];
                 self.jobs.get_or_create_owned(&labels).set(of_kind.sum());
             }
         }
@@ -161,7 +163,7 @@ impl Stores {
     async fn ask_integrity(&self, db: &DatabaseConnection) -> Result<()> {
         let last = integrity_run::last(db).await?;
         let clean = integrity_run::last_clean(db).await?;
-        let failed = job::last_ended(db, job::DIFF).await?.filter(|job| job.state == "FAILED");
+        let failed = job::last_ended(db, job::DIFF).await?.filter(|job| job.state == State::Failed);
         let outcome = match (&last, failed) {
             (_, Some(_)) => "failed",
             (None, None) => "none",

@@ -8,7 +8,7 @@ use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
 use sea_orm::{ActiveValue, Condition, IntoActiveModel, NotSet, QueryOrder, Set};
 
-use super::{ActiveModel, Column, Entity, Model};
+use super::{ActiveModel, Column, Entity, Model, Visibility};
 use crate::error::Result;
 use crate::sql::first_rows;
 
@@ -19,8 +19,8 @@ pub struct Change {
     pub windows: Option<(String, i32)>,
     /// The title.
     pub title: Option<String>,
-    /// PUBLIC or PRIVATE.
-    pub visibility: Option<String>,
+    /// The clients that may read the board.
+    pub visibility: Option<Visibility>,
     /// True if a member's own token may submit.
     pub self_submit: Option<bool>,
     /// The times for which the board accepts scores; always set.
@@ -87,11 +87,11 @@ pub async fn of_slugs(
     living().filter(Column::Slug.is_in(slugs.iter().copied())).all(db).await
 }
 
-/// A page of the boards of one visibility or all, by slug: at most `limit` after a slug; and true if
-/// there are more.
+/// A page of the boards of one visibility or all, by slug: at most `limit` after a slug; and true
+/// if there are more.
 pub async fn page_after(
     db: &impl ConnectionTrait,
-    visibility: Option<&str>,
+    visibility: Option<Visibility>,
     after: Option<&str>,
     limit: usize,
 ) -> Result<(Vec<Model>, bool), DbErr> {
@@ -106,7 +106,7 @@ pub async fn page_after(
 /// board. By slug, and true if there are more before it.
 pub async fn page_before(
     db: &impl ConnectionTrait,
-    visibility: Option<&str>,
+    visibility: Option<Visibility>,
     before: Option<&str>,
     limit: usize,
 ) -> Result<(Vec<Model>, bool), DbErr> {
@@ -120,11 +120,14 @@ pub async fn page_before(
 }
 
 /// The number of the boards of one visibility or all.
-pub async fn count(db: &impl ConnectionTrait, visibility: Option<&str>) -> Result<u64, DbErr> {
+pub async fn count(
+    db: &impl ConnectionTrait,
+    visibility: Option<Visibility>,
+) -> Result<u64, DbErr> {
     visible(visibility).count(db).await
 }
 
-fn visible(visibility: Option<&str>) -> Select<Entity> {
+fn visible(visibility: Option<Visibility>) -> Select<Entity> {
     match visibility {
         Some(visibility) => living().filter(Column::Visibility.eq(visibility)),
         None => living(),

@@ -11,6 +11,21 @@ use sea_orm::{Condition, Order, QueryOrder, QuerySelect};
 
 use crate::sql::first_rows;
 
+/// The kind of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum Kind {
+    /// A submitted score.
+    #[sea_orm(string_value = "SCORE")]
+    Score,
+    /// The removal of the member: its earlier events no longer count.
+    #[sea_orm(string_value = "REMOVAL")]
+    Removal,
+    /// The void of an earlier event: it no longer counts.
+    #[sea_orm(string_value = "VOID")]
+    Void,
+}
+
 /// A row of `score_event`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "score_event")]
@@ -30,11 +45,11 @@ pub struct Model {
     pub generation: i32,
     /// The member.
     pub member: String,
-    /// SCORE, REMOVAL or VOID.
-    pub kind: String,
-    /// The raw score; none unless the kind is SCORE.
+    /// The kind.
+    pub kind: Kind,
+    /// The raw score; none unless the kind is [`Kind::Score`].
     pub score: Option<i64>,
-    /// The time at which it was earned, in Unix milliseconds; none unless the kind is SCORE.
+    /// The time at which it was earned, in Unix milliseconds; none unless it is a score.
     pub at_ms: Option<i64>,
     /// True if the client sent the time.
     pub at_sent: bool,
@@ -42,7 +57,7 @@ pub struct Model {
     pub event_id: Option<String>,
     /// The segments that it counted in besides everyone, as a JSON array.
     pub segments: String,
-    /// The partition of the event that it voids; none unless the kind is VOID.
+    /// The partition of the event that it voids; none unless the kind is [`Kind::Void`].
     pub void_partition: Option<i32>,
     /// The seq of that event's commit.
     pub void_seq: Option<i64>,
@@ -68,12 +83,12 @@ impl Model {
                 self.partition, self.seq, self.event_index
             ))
         };
-        let kind = match (self.kind.as_str(), self.score, self.at_ms) {
-            ("SCORE", Some(score), Some(at_ms)) => {
+        let kind = match (self.kind, self.score, self.at_ms) {
+            (Kind::Score, Some(score), Some(at_ms)) => {
                 EventKind::Score { score, at_ms, at_sent: self.at_sent }
             }
-            ("REMOVAL", None, None) => EventKind::Removal,
-            ("VOID", None, None) => {
+            (Kind::Removal, None, None) => EventKind::Removal,
+            (Kind::Void, None, None) => {
                 EventKind::Void { target: self.voids().ok_or_else(|| broken("target"))? }
             }
             _ => return Err(broken("kind")),
@@ -97,7 +112,7 @@ impl Model {
             .ok_or_else(|| ranking::Error::Corrupt("an event has an invalid place".into()))
     }
 
-    /// The place of the event that it voids; `None` unless the kind is VOID.
+    /// The place of the event that it voids; `None` unless it is a void.
     #[must_use]
     pub fn voids(&self) -> Option<EventPlace> {
         place(self.void_partition?, self.void_seq?, self.void_index?)
@@ -120,10 +135,10 @@ impl Model {
     pub fn of_event(partition: Partition, seq: u64, event_index: usize, event: &Event) -> Self {
         let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => {
-                ("SCORE", Some(score), Some(at_ms), at_sent, None)
+                (Kind::Score, Some(score), Some(at_ms), at_sent, None)
             }
-            EventKind::Removal => ("REMOVAL", None, None, false, None),
-            EventKind::Void { target } => ("VOID", None, None, false, Some(target)),
+            EventKind::Removal => (Kind::Removal, None, None, false, None),
+            EventKind::Void { target } => (Kind::Void, None, None, false, Some(target)),
         };
         Self {
             partition: partition.0.into(),
@@ -132,7 +147,7 @@ impl Model {
             board_no: event.board.0,
             generation: event.generation as i32,
             member: event.member.to_string(),
-            kind: kind.to_owned(),
+            kind,
             score,
             at_ms,
             at_sent,

@@ -232,7 +232,7 @@ fn change(
         changed.windows = Some((later.windows, later.generation));
     }
     changed.title = input.title.clone().map(|title| text("title", title)).transpose()?;
-    changed.visibility = input.visibility.map(|visibility| visibility.name().to_owned());
+    changed.visibility = input.visibility.map(Into::into);
     changed.self_submit = input.self_submit;
     let end =
         |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
@@ -318,7 +318,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     let mut row = board::of_rules(&input.slug, &title, &rules, &time_zone, entity::now_ms());
     let retained = retained(input.windows.as_deref().unwrap_or_default())?;
     row.windows = windows_text(&board::first_windows(&rules, &retained));
-    row.visibility = input.visibility.unwrap_or(Visibility::Public).name().to_owned();
+    row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
     row.self_submit = input.self_submit.unwrap_or(false);
     row.segment_by = serde_json::to_string(&segment_by).expect("texts have a JSON form");
     let admission = Admission::new(
