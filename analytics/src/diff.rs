@@ -115,7 +115,7 @@ pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Foun
     let began = Instant::now();
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let one = arguments.board.as_ref().and_then(|_| rows.first()).map(|row| row.no);
-    let job = Arc::new(Job::begin(&deployment.db, entity::job::DIFF, one).await?);
+    let job = Arc::new(Job::begin(deployment, entity::job::DIFF, one).await?);
     let outcome = run(deployment, arguments, &rows, one, &job).await;
     let found = outcome.map(|outcome| Found { seconds: began.elapsed().as_secs_f64(), ..outcome });
     job.end(found).await
@@ -131,7 +131,7 @@ async fn run(
 ) -> Result<Found> {
     let run = integrity_run::ActiveModel {
         board_no: Set(one),
-        started_at_ms: Set(entity::now_ms()),
+        started_at_ms: Set(deployment.clock.now_ms()),
         checked: Set(0),
         found: Set(0),
         repaired: Set(0),
@@ -153,7 +153,7 @@ async fn keep(deployment: &Deployment, found: &Found) -> Result<()> {
     insert_chunked::<integrity_finding::Entity, _>(&deployment.db, rows.collect(), None).await?;
     let ended = integrity_run::ActiveModel {
         id: Set(found.run_id),
-        finished_at_ms: Set(Some(entity::now_ms())),
+        finished_at_ms: Set(Some(deployment.clock.now_ms())),
         checked: Set(found.checked as i64),
         found: Set(found.found as i64),
         repaired: Set(found.repaired() as i64),

@@ -104,14 +104,14 @@ pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Im
         Some(named) => named.one(&deployment.db).await?,
         None => None,
     };
-    let job = Job::begin(&deployment.db, entity::job::IMPORT, board.map(|row| row.no)).await?;
+    let job = Job::begin(deployment, entity::job::IMPORT, board.map(|row| row.no)).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }
 
 async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Result<Imported> {
     let began = Instant::now();
-    let now_ms = entity::now_ms();
+    let now_ms = deployment.clock.now_ms();
     let rows = board::living().all(&deployment.db).await?;
     let mut segmented = HashSet::new();
     for row in &rows {
@@ -158,7 +158,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             continue;
         }
         let deadline = tokio::time::Instant::now() + SUBMIT_TIMEOUT;
-        let prepared = Prepared::new(submissions, entity::now_ms());
+        let prepared = Prepared::new(submissions, deployment.clock.now_ms());
         let submitted = submit(deployment, *partition, prepared, None, deadline).await?;
         for verdict in submitted.verdicts {
             match verdict {
@@ -366,7 +366,7 @@ async fn write_regions(
         name: Set(None),
         name_folded: Set(None),
         region: Set(Some(region)),
-        created_at_ms: Set(entity::now_ms()),
+        created_at_ms: Set(deployment.clock.now_ms()),
     };
     let replace =
         OnConflict::column(member::Column::Key).update_column(member::Column::Region).to_owned();

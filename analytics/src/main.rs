@@ -305,7 +305,7 @@ async fn work_until(
         _ = working => false,
         _ = stop.wait() => true,
     };
-    engine::job::end_own(&deployment.db, why).await?;
+    engine::job::end_own(&deployment.db, why, deployment.clock.now_ms()).await?;
     if is_impatient {
         eprintln!("error: {why} during a computation; nothing is half done, run it again");
         std::process::exit(1);
@@ -372,7 +372,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             }
         }
         Command::Roll(_) => {
-            let job = Job::begin_in_turn(&deployment.db, entity::job::ROLL).await?;
+            let job = Job::begin_in_turn(deployment, entity::job::ROLL).await?;
             let now_ms = deployment.clock.now_ms();
             let rolled = retry_while_transient(|| engine::roll::roll(deployment, now_ms)).await;
             let text =
@@ -381,7 +381,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             print_outcome(json, &serde_json::json!({ "done": done }), &done);
         }
         Command::Seal(_) => {
-            let job = Job::begin_in_turn(&deployment.db, entity::job::SEAL).await?;
+            let job = Job::begin_in_turn(deployment, entity::job::SEAL).await?;
             let now_ms = deployment.clock.now_ms();
             let sealed = retry_while_transient(|| engine::seal::seal(deployment, now_ms)).await;
             let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;

@@ -135,7 +135,7 @@ pub async fn rebuild_as(
     window: Option<Window>,
 ) -> Result<Rebuilt> {
     let (board, _) = present(deployment, row.no, window).await?;
-    let job = Arc::new(Job::begin(&deployment.db, kind, Some(row.no)).await?);
+    let job = Arc::new(Job::begin(deployment, kind, Some(row.no)).await?);
     let outcome = all_partitions(deployment, &board, window, &job).await;
     job.end(outcome).await
 }

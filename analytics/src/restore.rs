@@ -37,7 +37,7 @@ impl fmt::Display for Restored {
 
 /// Makes every partition level with SQL.
 pub async fn restore(deployment: &Deployment) -> Result<Restored> {
-    let job = Job::begin(&deployment.db, entity::job::RESTORE, None).await?;
+    let job = Job::begin(deployment, entity::job::RESTORE, None).await?;
     let outcome = level(deployment, &job).await;
     job.end(outcome).await
 }

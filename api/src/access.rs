@@ -101,7 +101,12 @@ impl Access {
     /// # Errors
     /// `UNAUTHENTICATED` if the token is unknown, revoked or expired; `UNAVAILABLE` if SQL does not
     /// answer.
-    pub async fn check(&self, db: &DatabaseConnection, token: &str) -> Result<Arc<Principal>> {
+    pub async fn check(
+        &self,
+        db: &DatabaseConnection,
+        token: &str,
+        now_ms: i64,
+    ) -> Result<Arc<Principal>> {
         let refused = || {
             Error::new(
                 ErrorCode::Unauthenticated,
@@ -118,8 +123,8 @@ impl Access {
             .map(|(id, _)| id)
             .ok_or_else(refused)?;
         let row = access_token::find(db, id).await?.ok_or_else(refused)?;
-        let ended = row.revoked_at_ms.is_some()
-            || row.expires_at_ms.is_some_and(|end_ms| end_ms <= entity::now_ms());
+        let ended =
+            row.revoked_at_ms.is_some() || row.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
         if row.hash != hash || ended {
             return Err(refused());
         }
@@ -135,10 +140,10 @@ pub async fn create(
     scope: Scope,
     member: Option<String>,
     lifetime: Option<Duration>,
+    now_ms: i64,
 ) -> Result<String> {
     let id = entity::random_id()[..12].to_owned();
     let token = format!("laurel_{id}_{}{}", entity::random_id(), entity::random_id());
-    let now_ms = entity::now_ms();
     let row = access_token::Model {
         id,
         hash: hash_of(&token),

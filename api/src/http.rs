@@ -357,6 +357,7 @@ fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> Operatio
 }
 
 async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestState, Error> {
+    let now_ms = app.deployment.clock.now_ms();
     let principal = match headers.get(header::AUTHORIZATION) {
         Some(value) => {
             let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
@@ -366,7 +367,7 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
                     "invalid Authorization: expected \"Bearer <token>\"",
                 )
             })?;
-            Some(app.access.check(&app.deployment.db, token.trim()).await?)
+            Some(app.access.check(&app.deployment.db, token.trim(), now_ms).await?)
         }
         None if app.public_reads => None,
         None => {
@@ -377,7 +378,7 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
         }
     };
     Ok(RequestState {
-        now_ms: entity::now_ms(),
+        now_ms,
         principal,
         good_until: GoodUntil::new(Instant::now() + app.cache_age),
         loaders: Loaders::new(&Arc::clone(app)),

@@ -5,6 +5,7 @@ use std::fmt;
 use sea_orm::entity::prelude::*;
 use sea_orm::{Condition, QueryOrder, QuerySelect};
 
+use crate::clock::Clock;
 use crate::sql::first_rows;
 
 /// The kinds that this program knows. A newer program may write others.
@@ -81,7 +82,7 @@ impl ActiveModelBehavior for ActiveModel {}
 impl fmt::Display for Model {
     /// One line for a client that has to wait for the job: its kind, age and progress.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = (crate::now_ms() - self.started_at_ms).max(0) / 1000;
+        let seconds = (Clock::default().now_ms() - self.started_at_ms).max(0) / 1000;
         let percent = (self.progress * 100.0).floor();
         write!(f, "{} (job {})", self.kind, self.id)?;
         if let Some(no) = self.board_no {

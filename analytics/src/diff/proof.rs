@@ -109,7 +109,7 @@ impl Proving {
                 sql: sums.digest(&rows),
                 files,
                 entries: compared.entries as i64,
-                proven_at_ms: entity::now_ms(),
+                proven_at_ms: deployment.clock.now_ms(),
             };
             integrity_proof::Entity::insert(proof.into_active_model())
                 .on_conflict(integrity_proof::replace())

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use entity::{friendship, now_ms};
+use engine::deployment::Deployment;
+use entity::friendship;
 use ranking::id::MemberId;
 use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
@@ -53,9 +54,10 @@ impl Friends {
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED` if one of them would have more than [`FRIENDS_MAX`] friends.
-    pub async fn add(&self, db: &DatabaseConnection, a: &MemberId, b: &MemberId) -> Result<()> {
+    pub async fn add(&self, deployment: &Deployment, a: &MemberId, b: &MemberId) -> Result<()> {
+        let Deployment { db, clock, .. } = deployment;
         let pair = (a.min(b).as_str(), a.max(b).as_str());
-        let full = friendship::insert(db, pair, now_ms(), FRIENDS_MAX as u64).await?;
+        let full = friendship::insert(db, pair, clock.now_ms(), FRIENDS_MAX as u64).await?;
         if let Some(member) = full {
             return Err(Error::new(
                 ErrorCode::LimitExceeded,

@@ -138,7 +138,7 @@ impl WindowSeal<'_> {
     ) -> Result<()> {
         let of_one = BTreeMap::from([(id.clone(), period.clone())]);
         if !page.entries.is_empty() {
-            sealed_period::number(transaction, &of_one, entity::now_ms()).await?;
+            sealed_period::number(transaction, &of_one, self.deployment.clock.now_ms()).await?;
         }
         let Some(no) = sealed_period::numbers(transaction, &of_one).await?.remove(id) else {
             return Ok(());
@@ -186,7 +186,8 @@ impl WindowSeal<'_> {
             let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
             let boards = HashMap::from([(self.board.no, self.board.clone())]);
             let source = Source::DeadLetters;
-            correction::correct(transaction, partition, &refused, source, &boards).await?;
+            let now_ms = self.deployment.clock.now_ms();
+            correction::correct(transaction, partition, &refused, source, &boards, now_ms).await?;
         }
         let of_page = Condition::all()
             .add(sealed_entry::Column::StandingsNo.eq(no))

@@ -114,7 +114,7 @@ impl Change for Marking<'_> {
             drops = !matches!(dropping, Dropping::Keys(keys) if keys.is_empty());
         }
         writes.mark_seal(store.keys(), partition, self.name, mark);
-        let commit = tail.head.next(entity::random_id(), entity::now_ms(), vec![]);
+        let commit = tail.head.next(entity::random_id(), deployment.clock.now_ms(), vec![]);
         Ok(Proposal {
             head: tail.head,
             log_len: 0,

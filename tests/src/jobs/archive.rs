@@ -25,7 +25,7 @@ pub async fn age(deployment: &Deployment, days: i64) {
     }
     stores.close().await;
     let db = deployment.sql().await;
-    let (ms, lately_ms) = (days * DAY_MS, entity::now_ms() - 2 * DAY_MS);
+    let (ms, lately_ms) = (days * DAY_MS, entity::clock::Clock::default().now_ms() - 2 * DAY_MS);
     let text = format!(
         "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} WHERE accepted_at_ms > {lately_ms}"
     );
@@ -36,7 +36,9 @@ pub async fn age(deployment: &Deployment, days: i64) {
 
 /// Archives what was accepted until some days ago.
 pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
-    let before = jiff::Timestamp::from_millisecond(entity::now_ms() - 2 * DAY_MS).unwrap();
+    let before =
+        jiff::Timestamp::from_millisecond(entity::clock::Clock::default().now_ms() - 2 * DAY_MS)
+            .unwrap();
     let before = before.to_string();
     let arguments = [&["--json", "archive", "--before", &*before], arguments].concat();
     figures(deployment, &arguments)

@@ -198,9 +198,10 @@ pub(crate) async fn add_friend(
     let app = app(ctx);
     for key in [&a, &b] {
         // A member whose first score came a moment ago may have no row yet.
-        member::insert_missing(&app.deployment.db, key.as_str(), entity::now_ms()).await?;
+        member::insert_missing(&app.deployment.db, key.as_str(), app.deployment.clock.now_ms())
+            .await?;
     }
-    app.friends.add(&app.deployment.db, &a, &b).await?;
+    app.friends.add(&app.deployment, &a, &b).await?;
     Ok(payload)
 }
 

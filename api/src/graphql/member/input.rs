@@ -43,7 +43,7 @@ pub(crate) async fn upsert(
         ));
     }
     let changes = input.into_iter().map(change).collect::<crate::error::Result<_>>()?;
-    let rows = member::upsert(&app.deployment.db, changes, entity::now_ms()).await?;
+    let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;
     for row in &rows {
         app.last_regions.insert(row.key.clone(), row.region.clone());
     }
