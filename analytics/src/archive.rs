@@ -89,7 +89,7 @@ impl fmt::Display for ArchiveOutcome {
 /// If another run holds the lock, the directory cannot be written, or a store does not answer. Run
 /// it again.
 pub async fn archive(deployment: &Deployment, arguments: &Arguments) -> Result<ArchiveOutcome> {
-    let job = Job::begin(deployment, "ARCHIVE", None).await?;
+    let job = Job::begin(deployment, entity::job::ARCHIVE, None).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }
@@ -311,7 +311,7 @@ impl Writing<'_> {
             events: 0,
             bytes: 0,
             sha256: String::new(),
-            state: archive_file::WRITING.to_owned(),
+            state: archive_file::State::Writing,
             created_at_ms: self.deployment.clock.now_ms(),
         };
         // SQL names the file before it exists, so that the next run knows what to remove after a

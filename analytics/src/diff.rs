@@ -115,7 +115,7 @@ pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Foun
     let began = Instant::now();
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let one = arguments.board.as_ref().and_then(|_| rows.first()).map(|row| row.no);
-    let job = Arc::new(Job::begin(deployment, "DIFF", one).await?);
+    let job = Arc::new(Job::begin(deployment, entity::job::DIFF, one).await?);
     let outcome = run(deployment, arguments, &rows, one, &job).await;
     let found = outcome.map(|outcome| Found { seconds: began.elapsed().as_secs_f64(), ..outcome });
     job.end(found).await

@@ -95,7 +95,7 @@ pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Im
         Some(named) => named.one(&deployment.db).await?,
         None => None,
     };
-    let job = Job::begin(deployment, "IMPORT", board.map(|row| row.no)).await?;
+    let job = Job::begin(deployment, entity::job::IMPORT, board.map(|row| row.no)).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }

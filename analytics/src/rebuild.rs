@@ -121,7 +121,7 @@ pub async fn rebuild(
     row: &board::Model,
     window: Option<Window>,
 ) -> Result<Rebuilt> {
-    rebuild_as(deployment, "REBUILD", row, window).await
+    rebuild_as(deployment, entity::job::REBUILD, row, window).await
 }
 
 /// As [`rebuild`], recorded as a job of `kind`.

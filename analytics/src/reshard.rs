@@ -17,7 +17,7 @@ pub async fn reshard(
     row: &board::Model,
     shards: u16,
 ) -> Result<Resharded> {
-    let job = Job::begin(deployment, "REBUILD", Some(row.no)).await?;
+    let job = Job::begin(deployment, entity::job::REBUILD, Some(row.no)).await?;
     let watch = |step: &str| {
         job.stage(step, 0);
         failpoint::hit(step);

@@ -31,7 +31,7 @@ impl fmt::Display for Restored {
 
 /// Makes every partition level with SQL.
 pub async fn restore(deployment: &Deployment) -> Result<Restored> {
-    let job = Job::begin(deployment, "RESTORE", None).await?;
+    let job = Job::begin(deployment, entity::job::RESTORE, None).await?;
     let outcome = level(deployment, &job).await;
     job.end(outcome).await
 }
@@ -44,7 +44,7 @@ pub async fn restore_board(
     deployment: &Deployment,
     row: &board::Model,
 ) -> Result<rebuild::Rebuilt> {
-    rebuild::rebuild_as(deployment, "RESTORE", row, None).await
+    rebuild::rebuild_as(deployment, entity::job::RESTORE, row, None).await
 }
 
 async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {

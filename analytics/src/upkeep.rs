@@ -31,7 +31,7 @@ impl fmt::Display for Rolled {
 
 /// Rolls every board's windows to the present.
 pub async fn roll(deployment: &Deployment) -> Result<Rolled> {
-    let job = Job::begin_in_turn(deployment, "ROLL").await?;
+    let job = Job::begin_in_turn(deployment, entity::job::ROLL).await?;
     let now_ms = deployment.clock.now_ms();
     let rolled = retry_while_transient(|| engine::roll::roll(deployment, now_ms)).await;
     let text = |boards| Rolled {
@@ -42,7 +42,7 @@ pub async fn roll(deployment: &Deployment) -> Result<Rolled> {
 
 /// Seals the past periods of every board.
 pub async fn seal(deployment: &Deployment) -> Result<Sealing> {
-    let job = Job::begin_in_turn(deployment, "SEAL").await?;
+    let job = Job::begin_in_turn(deployment, entity::job::SEAL).await?;
     let now_ms = deployment.clock.now_ms();
     let sealed = retry_while_transient(|| engine::seal::seal(deployment, now_ms)).await;
     job.end(sealed.map_err(Into::into)).await

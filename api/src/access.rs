@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use entity::access_token;
 use moka::future::Cache;
-use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, QueryOrder};
+use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -55,10 +55,6 @@ impl Scope {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::Read, Self::Submit, Self::Admin].into_iter().find(|scope| scope.name() == name)
-    }
-
     /// The names of this scope and of those it includes.
     #[must_use]
     pub fn included(self) -> Vec<String> {
@@ -68,6 +64,26 @@ impl Scope {
             .filter(|scope| *scope <= self)
             .map(|scope| scope.name().to_owned())
             .collect()
+    }
+}
+
+impl From<access_token::Scope> for Scope {
+    fn from(scope: access_token::Scope) -> Self {
+        match scope {
+            access_token::Scope::Read => Self::Read,
+            access_token::Scope::Submit => Self::Submit,
+            access_token::Scope::Admin => Self::Admin,
+        }
+    }
+}
+
+impl From<Scope> for access_token::Scope {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Read => Self::Read,
+            Scope::Submit => Self::Submit,
+            Scope::Admin => Self::Admin,
+        }
     }
 }
 
@@ -106,14 +122,13 @@ impl Access {
             .and_then(|rest| rest.split_once('_'))
             .map(|(id, _)| id)
             .ok_or_else(refused)?;
-        let row = access_token::Entity::find_by_id(id).one(db).await?.ok_or_else(refused)?;
+        let row = access_token::find(db, id).await?.ok_or_else(refused)?;
         let ended =
             row.revoked_at_ms.is_some() || row.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
         if row.hash != hash || ended {
             return Err(refused());
         }
-        let scope = Scope::from_name(&row.scope).ok_or_else(refused)?;
-        let principal = Arc::new(Principal { scope, member: row.member });
+        let principal = Arc::new(Principal { scope: row.scope.into(), member: row.member });
         self.checked.insert(hash, principal.clone()).await;
         Ok(principal)
     }
@@ -129,36 +144,17 @@ pub async fn create(
 ) -> Result<String> {
     let id = entity::random_id()[..12].to_owned();
     let token = format!("laurel_{id}_{}{}", entity::random_id(), entity::random_id());
-    let row = access_token::ActiveModel {
-        id: Set(id),
-        hash: Set(hash_of(&token)),
-        scope: Set(scope.name().to_owned()),
-        member: Set(member),
-        created_at_ms: Set(now_ms),
-        expires_at_ms: Set(lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64)),
-        revoked_at_ms: Set(None),
+    let row = access_token::Model {
+        id,
+        hash: hash_of(&token),
+        scope: scope.into(),
+        member,
+        created_at_ms: now_ms,
+        expires_at_ms: lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64),
+        revoked_at_ms: None,
     };
-    access_token::Entity::insert(row).exec_without_returning(db).await?;
+    access_token::insert(db, row).await?;
     Ok(token)
-}
-
-/// Revokes a token by its id. Returns false if there is no such token.
-pub async fn revoke(db: &DatabaseConnection, id: &str, now_ms: i64) -> Result<bool> {
-    let row = access_token::ActiveModel {
-        id: Set(id.to_owned()),
-        revoked_at_ms: Set(Some(now_ms)),
-        ..Default::default()
-    };
-    match access_token::Entity::update(row).exec_without_returning(db).await {
-        Ok(result) => Ok(result.rows_affected > 0),
-        Err(sea_orm::DbErr::RecordNotUpdated) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// All tokens, oldest first, without their secrets.
-pub async fn list(db: &DatabaseConnection) -> Result<Vec<access_token::Model>> {
-    Ok(access_token::Entity::find().order_by_asc(access_token::Column::CreatedAtMs).all(db).await?)
 }
 
 fn hash_of(token: &str) -> String {

@@ -18,7 +18,6 @@ use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::{RankedEntry, Standings};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::sync::Notify;
 
 use crate::app::SharedApp;
@@ -309,11 +308,7 @@ impl BatchFn<String, Result<Option<member::Model>>> for MemberBatch {
     async fn load(&mut self, keys: &[String]) -> HashMap<String, Result<Option<member::Model>>> {
         let mut found = HashMap::with_capacity(keys.len());
         for chunk in keys.chunks(ROWS_MAX) {
-            let rows = member::Entity::find()
-                .filter(member::Column::Key.is_in(chunk))
-                .all(&self.0.deployment.db)
-                .await;
-            match rows {
+            match member::of_keys(&self.0.deployment.db, chunk).await {
                 Ok(rows) => {
                     found.extend(chunk.iter().map(|key| (key.clone(), Ok(None))));
                     found.extend(rows.into_iter().map(|row| (row.key.clone(), Ok(Some(row)))));

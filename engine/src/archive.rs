@@ -23,7 +23,7 @@ use sea_orm::{
 use crate::deployment::Deployment;
 use crate::partition::barrier;
 use crate::partition::settle::settle;
-use entity::archive::archive_file::{ARCHIVED, DROPPED, GONE, WRITING};
+use entity::archive::archive_file::State;
 use entity::archive::{archive_file, archive_mark, archived_entry};
 use entity::error::Result;
 use entity::history::{dead_letter, score_event};
@@ -139,7 +139,7 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
         let refused = dead_letter::Entity::find()
             .filter(dead_letter::Column::Partition.eq(partition))
             .filter(dead_letter::Column::Seq.lte(span.through_seq))
-            .filter(dead_letter::Column::State.eq("PENDING"))
+            .filter(dead_letter::Column::State.eq(dead_letter::State::Pending))
             .one(transaction)
             .await?;
         let is_written = has_files(transaction, plan.row.no, span).await?;
@@ -148,9 +148,9 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
         }
     }
     archive_file::Entity::update_many()
-        .col_expr(archive_file::Column::State, Expr::value(ARCHIVED))
+        .col_expr(archive_file::Column::State, Expr::value(State::Archived))
         .filter(archive_file::Column::BoardNo.eq(plan.row.no))
-        .filter(archive_file::Column::State.eq(WRITING))
+        .filter(archive_file::Column::State.eq(State::Writing))
         .exec(transaction)
         .await?;
     Ok(true)
@@ -165,7 +165,7 @@ async fn has_files(
     let files = archive_file::Entity::find()
         .filter(archive_file::Column::BoardNo.eq(board_no))
         .filter(archive_file::Column::Partition.eq(i32::from(span.partition.0)))
-        .filter(archive_file::Column::State.eq(WRITING))
+        .filter(archive_file::Column::State.eq(State::Writing))
         .order_by_asc(archive_file::Column::FirstSeq)
         .all(transaction)
         .await?;
@@ -238,9 +238,9 @@ pub async fn drop_events(
         }
     }
     archive_file::Entity::update_many()
-        .col_expr(archive_file::Column::State, Expr::value(DROPPED))
+        .col_expr(archive_file::Column::State, Expr::value(State::Dropped))
         .filter(archive_file::Column::Path.eq(&file.path))
-        .filter(archive_file::Column::State.eq(ARCHIVED))
+        .filter(archive_file::Column::State.eq(State::Archived))
         .exec(db)
         .await?;
     Ok(gone)
@@ -258,7 +258,7 @@ pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
 /// for removal.
 pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Model>> {
     Ok(archive_file::Entity::find()
-        .filter(archive_file::Column::State.is_in([WRITING, GONE]))
+        .filter(archive_file::Column::State.is_in([State::Writing, State::Gone]))
         .order_by_asc(archive_file::Column::Path)
         .all(&deployment.db)
         .await?)
@@ -269,7 +269,7 @@ pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Mode
 pub async fn forget(deployment: &Deployment) -> Result<()> {
     let db = &deployment.db;
     archive_file::Entity::delete_many()
-        .filter(archive_file::Column::State.is_in([WRITING, GONE]))
+        .filter(archive_file::Column::State.is_in([State::Writing, State::Gone]))
         .exec(db)
         .await?;
     let unknown = r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m
@@ -287,7 +287,7 @@ pub async fn forget(deployment: &Deployment) -> Result<()> {
 /// The files whose events may still have rows.
 pub async fn undropped(deployment: &Deployment) -> Result<Vec<archive_file::Model>> {
     Ok(archive_file::Entity::find()
-        .filter(archive_file::Column::State.eq(ARCHIVED))
+        .filter(archive_file::Column::State.eq(State::Archived))
         .order_by_asc(archive_file::Column::Path)
         .all(&deployment.db)
         .await?)

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use entity::clock::Clock;
 use entity::error::Result;
-use entity::job::{ActiveModel, Column, Entity, Model};
+use entity::job::{ActiveModel, Column, Entity, Model, REBUILD, RESTORE, State};
 
 /// The age of a heartbeat up to which its job counts as running, in milliseconds. It exceeds the
 /// clock skew between machines of a deployment.
@@ -70,7 +70,7 @@ struct Said {
 /// The name of the lease that a job of a kind takes, on a board or on all.
 fn name(kind: &str, board_no: Option<i64>) -> String {
     let kind = match kind {
-        "REBUILD" | "RESTORE" => "STANDINGS",
+        REBUILD | RESTORE => "STANDINGS",
         kind => kind,
     };
     match board_no {
@@ -92,7 +92,7 @@ pub async fn begin(
         let row = ActiveModel {
             kind: Set(kind.to_owned()),
             board_no: Set(board_no),
-            state: Set("RUNNING".to_owned()),
+            state: Set(State::Running),
             progress: Set(0.0),
             started_at_ms: Set(now_ms),
             running: Set(Some(name(kind, board_no))),
@@ -148,7 +148,7 @@ pub async fn failed_since(
     };
     let failed = Entity::find()
         .filter(Column::FinishedAtMs.gt(since_ms))
-        .filter(Column::State.eq("FAILED"))
+        .filter(Column::State.eq(State::Failed))
         .filter(Column::Kind.eq(kind))
         .filter(of_board);
     Ok(failed.one(db).await?.is_some())
@@ -169,7 +169,7 @@ pub async fn end_dead(db: &DatabaseConnection, now_ms: i64) -> Result<()> {
 /// are gone.
 pub async fn end_own(db: &DatabaseConnection, why: &str, now_ms: i64) -> Result<()> {
     Entity::update_many()
-        .set(ended("FAILED", why, now_ms))
+        .set(ended(State::Failed, why, now_ms))
         .filter(Column::Running.is_not_null())
         .filter(Column::Holder.eq(holder::own()))
         .exec(db)
@@ -178,9 +178,9 @@ pub async fn end_own(db: &DatabaseConnection, why: &str, now_ms: i64) -> Result<
 }
 
 /// The columns of a job that has ended.
-fn ended(state: &str, summary: &str, now_ms: i64) -> ActiveModel {
+fn ended(state: State, summary: &str, now_ms: i64) -> ActiveModel {
     ActiveModel {
-        state: Set(state.to_owned()),
+        state: Set(state),
         finished_at_ms: Set(Some(now_ms)),
         summary: Set(Some(summary.chars().take(SUMMARY_CHARS_MAX).collect())),
         running: Set(None),
@@ -224,8 +224,8 @@ impl Running {
     pub async fn end(&self, outcome: std::result::Result<&str, &str>) -> Result<()> {
         let now_ms = self.clock.now_ms();
         let mut row = match outcome {
-            Ok(figures) => ended("DONE", figures, now_ms),
-            Err(why) => ended("FAILED", why, now_ms),
+            Ok(figures) => ended(State::Done, figures, now_ms),
+            Err(why) => ended(State::Failed, why, now_ms),
         };
         if outcome.is_ok() {
             row.progress = Set(1.0);
@@ -287,7 +287,7 @@ fn is_dead(job: &Model, now_ms: i64) -> bool {
 /// Ends a job, unless its own or another process was first.
 async fn end_as_failed(job: &Model, db: &DatabaseConnection, now_ms: i64) -> Result<()> {
     Entity::update_many()
-        .set(ended("FAILED", "its process ended without a word", now_ms))
+        .set(ended(State::Failed, "its process ended without a word", now_ms))
         .filter(Column::Id.eq(job.id))
         .filter(Column::Running.is_not_null())
         .filter(Column::HeartbeatAtMs.eq(job.heartbeat_at_ms))

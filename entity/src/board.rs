@@ -1,23 +1,29 @@
 //! Boards, and how a row becomes the rules that `ranking` needs.
 
+mod columns;
+mod query;
 pub mod reshard;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ranking::board::admission::Admission;
 use ranking::board::layout::Layouts;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::board::{Added, Board, Direction, Policy, TieBreak};
+use ranking::board::{Added, Board};
 use ranking::id::BoardNo;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
 use ranking::window::Window;
 use sea_orm::entity::prelude::*;
-use sea_orm::{NotSet, Set};
 
 use self::reshard::{Reshard, Step};
-use crate::error::Result;
+
+pub use self::columns::{Direction, Policy, TieBreak, Visibility};
+pub use self::query::{
+    Change, all, archived_before_ms, count, find, insert, living, of_numbers, of_slug, of_slugs,
+    page_after, page_before, rules_of, some, update,
+};
 
 /// A row of `board`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -30,12 +36,12 @@ pub struct Model {
     pub slug: String,
     /// The title.
     pub title: String,
-    /// HIGH_FIRST or LOW_FIRST.
-    pub direction: String,
-    /// SUM, BEST or LATEST.
-    pub policy: String,
-    /// EARLIEST, LATEST or MEMBER.
-    pub tie_break: String,
+    /// The order of scores.
+    pub direction: Direction,
+    /// How a submitted score changes the score of its member.
+    pub policy: Policy,
+    /// The order of members with equal scores.
+    pub tie_break: TieBreak,
     /// The unit of time in tie-breaks, in milliseconds.
     pub tick_ms: i32,
     /// Digits after the decimal point, 0 to 9.
@@ -50,8 +56,8 @@ pub struct Model {
     pub shards: i32,
     /// Member attributes that the board has segments by, as a JSON array.
     pub segment_by: String,
-    /// PUBLIC or PRIVATE.
-    pub visibility: String,
+    /// The clients that may read the board.
+    pub visibility: Visibility,
     /// True if a member's own token may submit.
     pub self_submit: bool,
     /// The windows besides `all`, as a JSON array of name and retain.
@@ -184,12 +190,11 @@ impl Model {
             let is_whole = row.state == WindowState::Whole;
             added.insert(window, Added { generation: row.since, is_whole, sealed: row.sealed() });
         }
-        let tie_break = TieBreak::from_name(&self.tie_break)?;
         let rules = Rules::new(RulesInput {
-            direction: Direction::from_name(&self.direction)?,
-            policy: Policy::from_name(&self.policy)?,
-            tie_break,
-            tick_ms: if tie_break == TieBreak::Member {
+            direction: self.direction.into(),
+            policy: self.policy.into(),
+            tie_break: self.tie_break.into(),
+            tick_ms: if self.tie_break == TieBreak::Member {
                 None
             } else {
                 Some(self.tick_ms.unsigned_abs())
@@ -253,7 +258,8 @@ impl Model {
     }
 }
 
-/// The row of a new public board with these rules; `time_zone` is the name of `rules.zone`.
+/// The row of a new public board with these rules, still without a number; `time_zone` is the name
+/// of `rules.zone`.
 #[must_use]
 pub fn of_rules(
     slug: &str,
@@ -261,35 +267,35 @@ pub fn of_rules(
     rules: &Rules,
     time_zone: &str,
     created_at_ms: i64,
-) -> ActiveModel {
-    ActiveModel {
-        no: NotSet,
-        slug: Set(slug.to_owned()),
-        title: Set(title.to_owned()),
-        direction: Set(rules.direction.name().to_owned()),
-        policy: Set(rules.policy.name().to_owned()),
-        tie_break: Set(rules.tie_break.name().to_owned()),
-        tick_ms: Set(rules.tick_ms as i32),
-        decimals: Set(rules.decimals.into()),
-        min_score: Set(rules.min),
-        max_score: Set(rules.max),
-        time_zone: Set(time_zone.to_owned()),
-        shards: Set(rules.shards.into()),
-        segment_by: Set("[]".to_owned()),
-        visibility: Set("PUBLIC".to_owned()),
-        self_submit: Set(false),
-        windows: Set(windows_text(&first_windows(rules, &BTreeMap::new()))),
-        generation: Set(1),
-        created_at_ms: Set(created_at_ms),
-        opens_at_ms: Set(None),
-        closes_at_ms: Set(None),
-        lateness_max_ms: Set(None),
-        deleted_at_ms: Set(None),
-        purged_at_ms: Set(None),
-        archived_before_ms: Set(None),
-        former_layouts: Set("[]".to_owned()),
-        reshard: Set(None),
-        reshard_until_ms: Set(None),
+) -> Model {
+    Model {
+        no: 0,
+        slug: slug.to_owned(),
+        title: title.to_owned(),
+        direction: rules.direction.into(),
+        policy: rules.policy.into(),
+        tie_break: rules.tie_break.into(),
+        tick_ms: rules.tick_ms as i32,
+        decimals: rules.decimals.into(),
+        min_score: rules.min,
+        max_score: rules.max,
+        time_zone: time_zone.to_owned(),
+        shards: rules.shards.into(),
+        segment_by: "[]".to_owned(),
+        visibility: Visibility::Public,
+        self_submit: false,
+        windows: windows_text(&first_windows(rules, &BTreeMap::new())),
+        generation: 1,
+        created_at_ms,
+        opens_at_ms: None,
+        closes_at_ms: None,
+        lateness_max_ms: None,
+        deleted_at_ms: None,
+        purged_at_ms: None,
+        archived_before_ms: None,
+        former_layouts: "[]".to_owned(),
+        reshard: None,
+        reshard_until_ms: None,
     }
 }
 
@@ -334,41 +340,4 @@ pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> rankin
         "invalid segment {:?} of board {slug}: {accepted}",
         segment.chars().take(64).collect::<String>()
     )))
-}
-
-/// All boards that are not deleted.
-#[must_use]
-pub fn living() -> Select<Entity> {
-    Entity::find().filter(Column::DeletedAtMs.is_null())
-}
-
-/// The rules of all boards, by number.
-pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
-    rules_of(living().all(db).await?)
-}
-
-/// The rules of some boards, by number; deleted boards are absent.
-pub async fn some(
-    db: &impl ConnectionTrait,
-    numbers: BTreeSet<BoardNo>,
-) -> Result<HashMap<BoardNo, Board>> {
-    let numbers = numbers.into_iter().map(|no| no.0);
-    rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
-}
-
-/// The instant before which events of a board may be archived; `None` if no archive exists.
-pub async fn archived_before_ms(
-    db: &impl ConnectionTrait,
-    no: BoardNo,
-) -> Result<Option<i64>, DbErr> {
-    let row = Entity::find_by_id(no.0).one(db).await?;
-    Ok(row.and_then(|row| row.archived_before_ms))
-}
-
-/// The rules of boards, by number.
-///
-/// # Errors
-/// `Corrupt` if a row is invalid.
-pub fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
-    rows.iter().map(|row| Ok((BoardNo(row.no), row.to_ranking()?))).collect()
 }

@@ -20,3 +20,8 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// The row of the deployment; `None` before it is created.
+pub async fn find(db: &impl ConnectionTrait) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(1).one(db).await
+}

@@ -1,6 +1,8 @@
 //! Friendships. They are mutual: each is one row, the smaller key first.
 
 use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{ActiveValue::Set, Condition, QuerySelect, TransactionTrait};
 
 /// A row of `friendship`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -21,3 +23,55 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// The keys of a member's friends, in no particular order.
+pub async fn friends(db: &impl ConnectionTrait, member: &str) -> Result<Vec<String>, DbErr> {
+    use Column::{High, Low};
+    let mut friends = vec![];
+    for (own, other) in [(Low, High), (High, Low)] {
+        let keys: Vec<String> = Entity::find()
+            .select_only()
+            .column(other)
+            .filter(own.eq(member))
+            .into_tuple()
+            .all(db)
+            .await?;
+        friends.extend(keys);
+    }
+    Ok(friends)
+}
+
+/// Makes two members friends; does nothing if they are. If one of them would have more than
+/// `friends_max` friends, writes nothing and returns the key of that member.
+pub async fn insert<'a>(
+    db: &DatabaseConnection,
+    (low, high): (&'a str, &'a str),
+    now_ms: i64,
+    friends_max: u64,
+) -> Result<Option<&'a str>, DbErr> {
+    let transaction = db.begin().await?;
+    let row = ActiveModel {
+        low: Set(low.to_owned()),
+        high: Set(high.to_owned()),
+        created_at_ms: Set(now_ms),
+    };
+    let known =
+        OnConflict::columns([Column::Low, Column::High]).do_nothing_on([Column::Low]).to_owned();
+    Entity::insert(row).on_conflict(known).exec_without_returning(&transaction).await?;
+    for member in [low, high] {
+        let of_member = Condition::any().add(Column::Low.eq(member)).add(Column::High.eq(member));
+        let count = Entity::find().filter(of_member).count(&transaction).await?;
+        if count > friends_max {
+            transaction.rollback().await?;
+            return Ok(Some(member));
+        }
+    }
+    transaction.commit().await?;
+    Ok(None)
+}
+
+/// Ends a friendship; does nothing if there is none.
+pub async fn delete(db: &impl ConnectionTrait, (low, high): (&str, &str)) -> Result<(), DbErr> {
+    Entity::delete_by_id((low.to_owned(), high.to_owned())).exec(db).await?;
+    Ok(())
+}

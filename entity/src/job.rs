@@ -3,8 +3,46 @@
 use std::fmt;
 
 use sea_orm::entity::prelude::*;
+use sea_orm::{Condition, QueryOrder, QuerySelect};
 
 use crate::clock::Clock;
+use crate::sql::first_rows;
+
+/// The kinds that this program knows. A newer program may write others.
+pub const KINDS: [&str; 7] = [REBUILD, RESTORE, DIFF, ARCHIVE, ROLL, SEAL, IMPORT];
+
+/// Rebuilds standings from the history.
+pub const REBUILD: &str = "REBUILD";
+/// Makes Redis level with SQL, or rebuilds the standings of a board.
+pub const RESTORE: &str = "RESTORE";
+/// Compares history, SQL and Redis.
+pub const DIFF: &str = "DIFF";
+/// Moves old events to files.
+pub const ARCHIVE: &str = "ARCHIVE";
+/// Rolls windows to the present.
+pub const ROLL: &str = "ROLL";
+/// Moves past periods from Redis to SQL.
+pub const SEAL: &str = "SEAL";
+/// Imports events from a file.
+pub const IMPORT: &str = "IMPORT";
+
+/// Stands for every kind that is not in [`KINDS`]; no row has it.
+pub const OTHER: &str = "OTHER";
+
+/// The state of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum State {
+    /// The job is running.
+    #[sea_orm(string_value = "RUNNING")]
+    Running,
+    /// The job is done.
+    #[sea_orm(string_value = "DONE")]
+    Done,
+    /// The job failed, was stopped, or its process died.
+    #[sea_orm(string_value = "FAILED")]
+    Failed,
+}
 
 /// A row of `job`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -13,12 +51,12 @@ pub struct Model {
     /// The job's number.
     #[sea_orm(primary_key)]
     pub id: i64,
-    /// The kind of the job, such as REBUILD.
+    /// The kind of the job, such as [`REBUILD`].
     pub kind: String,
     /// The board; none if the job covers all boards.
     pub board_no: Option<i64>,
-    /// RUNNING, DONE or FAILED.
-    pub state: String,
+    /// The state.
+    pub state: State,
     /// Progress from 0 to 1; it never decreases.
     pub progress: f64,
     /// Start time, in Unix milliseconds.
@@ -56,4 +94,77 @@ impl fmt::Display for Model {
             None => Ok(()),
         }
     }
+}
+
+/// The job of a number.
+pub async fn find(db: &impl ConnectionTrait, id: i64) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(id).one(db).await
+}
+
+/// A page of the jobs of one board or all, and of one kind or all, newest first: at most `limit`
+/// with numbers below `before`; and true if there are more.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    board_no: Option<i64>,
+    kind: Option<&str>,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select = jobs(board_no, kind).order_by_desc(Column::Id);
+    if let Some(before) = before {
+        select = select.filter(Column::Id.lt(before));
+    }
+    first_rows(db, select, limit).await
+}
+
+/// The number of the jobs of one board or all, and of one kind or all.
+pub async fn count(
+    db: &impl ConnectionTrait,
+    board_no: Option<i64>,
+    kind: Option<&str>,
+) -> Result<u64, DbErr> {
+    jobs(board_no, kind).count(db).await
+}
+
+fn jobs(board_no: Option<i64>, kind: Option<&str>) -> Select<Entity> {
+    let jobs = match board_no {
+        Some(no) => Entity::find().filter(Column::BoardNo.eq(no)),
+        None => Entity::find(),
+    };
+    match kind {
+        Some(OTHER) => jobs.filter(Column::Kind.is_not_in(KINDS)),
+        Some(kind) => jobs.filter(Column::Kind.eq(kind)),
+        None => jobs,
+    }
+}
+
+/// The numbers of jobs that are running or ended after an instant, by kind and state.
+pub async fn counts_since(
+    db: &impl ConnectionTrait,
+    since_ms: i64,
+) -> Result<Vec<(String, State, i64)>, DbErr> {
+    let lately =
+        Condition::any().add(Column::Running.is_not_null()).add(Column::FinishedAtMs.gt(since_ms));
+    Entity::find()
+        .select_only()
+        .column(Column::Kind)
+        .column(Column::State)
+        .column_as(Column::Id.count(), "count")
+        .filter(lately)
+        .group_by(Column::Kind)
+        .group_by(Column::State)
+        .into_tuple()
+        .all(db)
+        .await
+}
+
+/// The last job over all boards of a kind that has ended.
+pub async fn last_ended(db: &impl ConnectionTrait, kind: &str) -> Result<Option<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::FinishedAtMs.is_not_null())
+        .filter(Column::Kind.eq(kind))
+        .filter(Column::BoardNo.is_null())
+        .order_by_desc(Column::Id)
+        .one(db)
+        .await
 }

@@ -1,6 +1,10 @@
 //! Members: everyone who was ranked or named.
 
+pub mod search;
+
 use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{ActiveValue::Set, QuerySelect, TransactionTrait};
 
 /// A row of `member`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -30,4 +34,89 @@ impl ActiveModelBehavior for ActiveModel {}
 #[must_use]
 pub fn fold_name(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// A write to a member's row: the name and region to set; `None` leaves them as they are.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The member.
+    pub key: String,
+    /// The display name; an inner `None` removes it.
+    pub name: Option<Option<String>>,
+    /// The region; an inner `None` removes it.
+    pub region: Option<Option<String>>,
+}
+
+/// The rows of some members; those that have none are absent.
+pub async fn of_keys(db: &impl ConnectionTrait, keys: &[String]) -> Result<Vec<Model>, DbErr> {
+    Entity::find().filter(Column::Key.is_in(keys)).all(db).await
+}
+
+/// The keys and regions of some members; those that have no row are absent.
+pub async fn regions(
+    db: &impl ConnectionTrait,
+    keys: &[&str],
+) -> Result<Vec<(String, Option<String>)>, DbErr> {
+    Entity::find()
+        .select_only()
+        .columns([Column::Key, Column::Region])
+        .filter(Column::Key.is_in(keys.iter().copied()))
+        .into_tuple()
+        .all(db)
+        .await
+}
+
+/// Inserts the row of a member that has none.
+pub async fn insert_missing(
+    db: &impl ConnectionTrait,
+    key: &str,
+    now_ms: i64,
+) -> Result<(), DbErr> {
+    write(db, Change { key: key.to_owned(), name: None, region: None }, now_ms).await
+}
+
+/// Inserts members or changes them, all or none. Returns their rows, in the order of the changes.
+pub async fn upsert(
+    db: &DatabaseConnection,
+    changes: Vec<Change>,
+    now_ms: i64,
+) -> Result<Vec<Model>, DbErr> {
+    let keys: Vec<String> = changes.iter().map(|change| change.key.clone()).collect();
+    let transaction = db.begin().await?;
+    for change in changes {
+        write(&transaction, change, now_ms).await?;
+    }
+    let mut rows = vec![];
+    for key in keys {
+        rows.extend(Entity::find_by_id(key).one(&transaction).await?);
+    }
+    transaction.commit().await?;
+    Ok(rows)
+}
+
+async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
+    let Change { key, name, region } = change;
+    let mut changed = vec![];
+    if name.is_some() {
+        changed.extend([Column::Name, Column::NameFolded]);
+    }
+    if region.is_some() {
+        changed.push(Column::Region);
+    }
+    let name = name.flatten();
+    let row = ActiveModel {
+        key: Set(key),
+        name_folded: Set(name.as_deref().map(fold_name)),
+        name: Set(name),
+        region: Set(region.flatten()),
+        created_at_ms: Set(now_ms),
+    };
+    let mut on_conflict = OnConflict::column(Column::Key);
+    if changed.is_empty() {
+        on_conflict.do_nothing_on([Column::Key]);
+    } else {
+        on_conflict.update_columns(changed);
+    }
+    Entity::insert(row).on_conflict(on_conflict).exec_without_returning(db).await?;
+    Ok(())
 }

@@ -1,8 +1,11 @@
-//! Statements that many tables share: chunked inserts, and updates that lock a row.
+//! Statements that many tables share: chunked inserts, pages, and updates that lock a row.
 
 use ranking::id::Partition;
 use sea_orm::sea_query::{Expr, OnConflict};
-use sea_orm::{ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    Select,
+};
 
 /// The rows of one INSERT.
 const ROWS_MAX: usize = 1000;
@@ -26,6 +29,18 @@ where
         insert.exec_without_returning(db).await?;
     }
     Ok(())
+}
+
+/// The first rows of a selection, up to `limit`, and true if there are more.
+pub(crate) async fn first_rows<E: EntityTrait>(
+    db: &impl ConnectionTrait,
+    select: Select<E>,
+    limit: usize,
+) -> Result<(Vec<E::Model>, bool), DbErr> {
+    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Ok((rows, more))
 }
 
 /// An update that leaves a partition's cursor as it is and so takes the lock of its row.

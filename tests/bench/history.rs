@@ -204,7 +204,7 @@ pub(crate) async fn create(stores: &Stores, shards: u16) -> Board {
     });
     let slug = format!("in-{shards}");
     let row = entity::board::of_rules(&slug, &slug, &rules.unwrap(), "UTC", 0);
-    let row = entity::board::Entity::insert(row).exec_with_returning(&stores.deployment.db).await;
+    let row = entity::board::insert(&stores.deployment.db, row).await.unwrap();
     row.unwrap().to_ranking().unwrap()
 }
 

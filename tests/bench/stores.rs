@@ -19,7 +19,6 @@ use ranking::submission::Submission;
 use ranking::window::{Window, parse_zone};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -141,8 +140,7 @@ impl Stores {
 
     /// A board that a server made.
     pub(crate) async fn board(&self, slug: &str) -> Board {
-        let found = board::Entity::find().filter(board::Column::Slug.eq(slug));
-        let row = found.one(&self.deployment.db).await.unwrap();
+        let row = board::of_slug(&self.deployment.db, slug).await.unwrap();
         row.unwrap().to_ranking().unwrap()
     }
 
@@ -172,9 +170,8 @@ impl Stores {
             windows: windows.to_vec(),
         });
         let row = board::of_rules(slug, slug, &rules.unwrap(), "UTC", 0);
-        let row =
-            board::Entity::insert(row).exec_with_returning(&self.deployment.db).await.unwrap();
-        row.to_ranking().unwrap()
+        let row = board::insert(&self.deployment.db, row).await.unwrap();
+        row.unwrap().to_ranking().unwrap()
     }
 
     /// The partition that a board of one shard lies in.

@@ -6,11 +6,12 @@ use std::path::Path;
 use anyhow::Result;
 use engine::deployment::Deployment;
 use entity::archive::{archive_file, archive_mark};
+use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::EntityTrait;
 
-use crate::diff::finding::{Finding, Kind, What};
+use crate::diff::finding::{Finding, What};
 use crate::frame::parquet;
 
 /// Returns the findings about a partition's files of a board, and the lines (path, size, SHA-256)

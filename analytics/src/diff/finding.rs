@@ -4,27 +4,12 @@ use std::collections::BTreeSet;
 
 use engine::integrity::look::{Location, Seen, StoredValues};
 use engine::integrity::repair::ForeignKey;
-use entity::integrity::integrity_finding;
+use entity::integrity::integrity_finding::{self, Kind};
 use ranking::board::Board;
 use ranking::id::{MemberId, Partition};
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
-
-/// The kind of a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// History has the entry; a store does not.
-    Missing,
-    /// A store has the entry; history does not.
-    Phantom,
-    /// The scores differ.
-    WrongScore,
-    /// The scores agree, the times differ.
-    WrongTieBreak,
-    /// The entry is in a period that it does not belong to, and missing from the one that it
-    /// belongs to.
-    WrongWindow,
-}
+use sea_orm::ActiveEnum;
 
 /// One difference.
 #[derive(Debug, Clone)]
@@ -75,41 +60,25 @@ pub enum What {
 /// The note of a finding in which SQL and Redis agree against history.
 const AGAINST_BOTH: &str = "SQL and Redis agree with each other against the history, which may have been altered: restore the history from a backup, or pass --against history to make both follow it";
 
-impl Kind {
-    /// The name that SQL and GraphQL use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Missing => "MISSING",
-            Self::Phantom => "PHANTOM",
-            Self::WrongScore => "WRONG_SCORE",
-            Self::WrongTieBreak => "WRONG_TIE_BREAK",
-            Self::WrongWindow => "WRONG_WINDOW",
-        }
-    }
-
-    /// The kind of a difference between history and one store; `None` if they agree.
-    pub fn between(history: Option<StoredValues>, store: Option<StoredValues>) -> Option<Self> {
-        match (history, store) {
-            (None, None) => None,
-            (Some(_), None) => Some(Self::Missing),
-            (None, Some(_)) => Some(Self::Phantom),
-            (
-                Some(StoredValues::Key(key, score)),
-                Some(StoredValues::Key(other_key, other_score)),
-            ) => {
-                if score != other_score {
-                    return Some(Self::WrongScore);
-                }
-                (key != other_key).then_some(Self::WrongTieBreak)
+/// The kind of a difference between history and one store; `None` if they agree.
+pub fn kind_between(history: Option<StoredValues>, store: Option<StoredValues>) -> Option<Kind> {
+    match (history, store) {
+        (None, None) => None,
+        (Some(_), None) => Some(Kind::Missing),
+        (None, Some(_)) => Some(Kind::Phantom),
+        (Some(StoredValues::Key(key, score)), Some(StoredValues::Key(other_key, other_score))) => {
+            if score != other_score {
+                return Some(Kind::WrongScore);
             }
-            (Some(a @ StoredValues::Archived { .. }), Some(b @ StoredValues::Archived { .. })) => {
-                if a.score() != b.score() {
-                    return Some(Self::WrongScore);
-                }
-                (a != b).then_some(Self::WrongTieBreak)
-            }
-            (Some(_), Some(_)) => Some(Self::WrongScore),
+            (key != other_key).then_some(Kind::WrongTieBreak)
         }
+        (Some(a @ StoredValues::Archived { .. }), Some(b @ StoredValues::Archived { .. })) => {
+            if a.score() != b.score() {
+                return Some(Kind::WrongScore);
+            }
+            (a != b).then_some(Kind::WrongTieBreak)
+        }
+        (Some(_), Some(_)) => Some(Kind::WrongScore),
     }
 }
 
@@ -120,8 +89,8 @@ impl Finding {
         let Seen { member, spot, history, sql, redis } = seen;
         let has_row = !matches!(spot, Location::Entry(id) if id.window != Window::All);
         let is_in_redis = matches!(spot, Location::Entry(_));
-        let by_redis = is_in_redis.then(|| Kind::between(*history, *redis)).flatten();
-        let by_sql = || has_row.then(|| Kind::between(*history, *sql)).flatten();
+        let by_redis = is_in_redis.then(|| kind_between(*history, *redis)).flatten();
+        let by_sql = || has_row.then(|| kind_between(*history, *sql)).flatten();
         let kind = by_redis.or_else(by_sql)?;
         let id = match spot {
             Location::Entry(id) | Location::Sealed(id) => id.clone(),
@@ -209,7 +178,7 @@ impl Finding {
             run_id,
             finding_index: index as i32,
             board_no: self.board_no,
-            kind: self.kind.name().to_owned(),
+            kind: self.kind.to_value(),
             member: self.member.clone(),
             window: self.window.clone(),
             period: self.period.clone(),
@@ -218,22 +187,23 @@ impl Finding {
             sql: self.sql,
             redis: self.redis,
             repaired: self.is_repaired,
-            place: self.what.name().to_owned(),
+            place: self.what.location().to_value(),
             note: self.note.clone(),
         }
     }
 }
 
 impl What {
-    /// The name that SQL uses.
-    pub fn name(&self) -> &'static str {
+    /// The location.
+    pub fn location(&self) -> integrity_finding::Location {
+        use integrity_finding::Location as Named;
         match self {
-            Self::Place(_, Location::Entry(_)) => "ENTRY",
-            Self::Place(_, Location::Sealed(_)) => "SEALED",
-            Self::Place(_, Location::Archived(_)) => "ARCHIVED",
-            Self::Key(_) => "KEY",
-            Self::Unlisted(_) => "PERIODS",
-            Self::File(_) => "FILE",
+            Self::Place(_, Location::Entry(_)) => Named::Entry,
+            Self::Place(_, Location::Sealed(_)) => Named::Sealed,
+            Self::Place(_, Location::Archived(_)) => Named::Archived,
+            Self::Key(_) => Named::Key,
+            Self::Unlisted(_) => Named::Periods,
+            Self::File(_) => Named::File,
         }
     }
 }
@@ -276,12 +246,12 @@ mod tests {
 
     #[test]
     fn a_difference_has_the_kind_of_what_differs() {
-        assert_eq!(Kind::between(held(1, 1), held(1, 1)), None);
-        assert_eq!(Kind::between(None, None), None);
-        assert_eq!(Kind::between(held(1, 1), None), Some(Kind::Missing));
-        assert_eq!(Kind::between(None, held(1, 1)), Some(Kind::Phantom));
-        assert_eq!(Kind::between(held(1, 1), held(2, 2)), Some(Kind::WrongScore));
-        assert_eq!(Kind::between(held(1, 1), held(2, 1)), Some(Kind::WrongTieBreak));
-        assert_eq!(Kind::between(held(1, 1), Some(StoredValues::Foreign)), Some(Kind::WrongScore));
+        assert_eq!(kind_between(held(1, 1), held(1, 1)), None);
+        assert_eq!(kind_between(None, None), None);
+        assert_eq!(kind_between(held(1, 1), None), Some(Kind::Missing));
+        assert_eq!(kind_between(None, held(1, 1)), Some(Kind::Phantom));
+        assert_eq!(kind_between(held(1, 1), held(2, 2)), Some(Kind::WrongScore));
+        assert_eq!(kind_between(held(1, 1), held(2, 1)), Some(Kind::WrongTieBreak));
+        assert_eq!(kind_between(held(1, 1), Some(StoredValues::Foreign)), Some(Kind::WrongScore));
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use entity::integrity::integrity_finding::Location;
+use sea_orm::ActiveEnum;
 use serde::{Serialize, Serializer};
 
 use super::proof::Proven;
@@ -43,9 +45,9 @@ impl Found {
 
     fn shown<'a>(&'a self, finding: &'a Finding) -> ShownFinding<'a> {
         ShownFinding {
-            kind: finding.kind.name(),
+            kind: finding.kind.to_value(),
             board: self.slugs.get(&finding.board_no).map(String::as_str),
-            place: finding.what.name(),
+            place: finding.what.location().to_value(),
             member: &finding.member,
             window: &finding.window,
             period: &finding.period,
@@ -75,10 +77,10 @@ struct Shown<'a> {
 /// A finding as `--json` shows it.
 #[derive(Serialize)]
 struct ShownFinding<'a> {
-    kind: &'static str,
+    kind: String,
     /// The board's slug, if there is still such a board.
     board: Option<&'a str>,
-    place: &'static str,
+    place: String,
     member: &'a str,
     window: &'a str,
     period: &'a str,
@@ -120,14 +122,14 @@ impl fmt::Display for Found {
                 raw(finding.sql),
                 raw(finding.redis)
             );
-            let place = match finding.what.name() {
-                "ENTRY" => String::new(),
-                name => format!(" ({name})"),
+            let place = match finding.what.location() {
+                Location::Entry => String::new(),
+                location => format!(" ({})", location.to_value()),
             };
             write!(
                 f,
                 "{:<15}  {board}  {window} {period}{place}  {member}: {scores}",
-                kind.name()
+                kind.to_value()
             )?;
             if let Some(note) = &finding.note {
                 write!(f, "; {note}")?;

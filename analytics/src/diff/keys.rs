@@ -8,12 +8,13 @@ use engine::deployment::Deployment;
 use engine::integrity::look::is_sealing;
 use engine::integrity::repair::ForeignKey;
 use entity::board::{self, WindowState};
+use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
 use ranking::window::Window;
 use sea_orm::EntityTrait;
 
-use crate::diff::finding::{Finding, Kind, What};
+use crate::diff::finding::{Finding, What};
 use crate::frame::history::check_layout;
 
 /// The keys of boards.

@@ -11,7 +11,7 @@ use entity::history::{commit, score_event};
 use entity::integrity::integrity_proof;
 use ranking::board::Board;
 use ranking::id::Partition;
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 
 use super::files;
@@ -175,16 +175,15 @@ async fn is_unchanged(part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
 
 /// A digest of the board's rules and layouts, and of how far a partition is archived.
 fn layout(row: &board::Model, mark: &archive_mark::Model) -> String {
-    let rules = [
-        &row.direction,
-        &row.policy,
-        &row.tie_break,
-        &row.time_zone,
-        &row.segment_by,
-        &row.windows,
+    let mut lines = vec![
+        row.direction.to_value(),
+        row.policy.to_value(),
+        row.tie_break.to_value(),
+        row.time_zone.clone(),
+        row.segment_by.clone(),
+        row.windows.clone(),
+        row.former_layouts.clone(),
     ];
-    let mut lines: Vec<String> = rules.into_iter().cloned().collect();
-    lines.push(row.former_layouts.clone());
     lines.push(format!(
         "{} {} {} {} {} {} {} {:?}",
         row.tick_ms,

@@ -1,11 +1,13 @@
 //! The events that a fold counts, as frames in the form that it takes.
 
 use anyhow::{Error, Result};
+use entity::history::score_event::Kind;
 use polars::prelude::{
     DataFrame, DataType, Engine, ExplodeOptions, Expr, IntoLazy, JoinArgs, JoinType, LazyFrame,
     UnionArgs, by_name, col, concat, lit,
 };
 use ranking::board::layout::Layouts;
+use sea_orm::ActiveEnum;
 
 /// The columns that identify an event.
 const PLACE: [&str; 3] = ["partition", "seq", "event_index"];
@@ -45,7 +47,8 @@ impl Counted {
         // The metadata of the files answers most of this without a look at their rows.
         let is_at_once = height(events.clone())? <= at_once_max;
         let is_there = |condition| Ok::<_, Error>(height(events.clone().filter(condition))? > 0);
-        let (has_voids, has_removals) = (is_there(is_kind("VOID"))?, is_there(is_kind("REMOVAL"))?);
+        let (has_voids, has_removals) =
+            (is_there(is_kind(Kind::Void))?, is_there(is_kind(Kind::Removal))?);
         let has_segments = is_there(in_segments())?;
         let has_moved = !layouts.former.is_empty();
         let mut columns = vec!["member", "score", "at_ms", "seq", "event_index"];
@@ -135,8 +138,8 @@ fn height(events: LazyFrame) -> Result<usize> {
 }
 
 /// The condition that an event is of a kind.
-pub fn is_kind(kind: &str) -> Expr {
-    col("kind").eq(lit(kind))
+pub fn is_kind(kind: Kind) -> Expr {
+    col("kind").eq(lit(kind.to_value()))
 }
 
 fn in_segments() -> Expr {
@@ -160,10 +163,10 @@ pub fn unremoved(rows: LazyFrame) -> LazyFrame {
 fn unvoided(events: LazyFrame) -> Result<LazyFrame> {
     let place = |(target, name): (&str, &str)| col(target).alias(name);
     let voids: Vec<Expr> = TARGET.into_iter().zip(PLACE).map(place).collect();
-    let voided = in_parts(events.clone().filter(is_kind("VOID")).select(voids))?;
+    let voided = in_parts(events.clone().filter(is_kind(Kind::Void)).select(voids))?;
     let place = PLACE.map(col);
     let without = JoinArgs::new(JoinType::Anti);
-    let events = events.filter(is_kind("VOID").not());
+    let events = events.filter(is_kind(Kind::Void).not());
     Ok(events.join(voided.lazy(), &place, &place, without))
 }
 
@@ -182,7 +185,7 @@ fn rows_of(
     let place = layout * lit(1_i64 << 43) + col("seq");
     let order = place * lit(1024_i64) + col("event_index").cast(DataType::Int64);
     let removal = match has_removals {
-        true => is_kind("REMOVAL"),
+        true => is_kind(Kind::Removal),
         false => lit(false),
     };
     let counted = |segment: Expr| {

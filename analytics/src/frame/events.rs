@@ -1,11 +1,12 @@
 //! Events as frames, with the columns of archive files.
 
 use anyhow::Result;
-use entity::history::score_event;
+use entity::history::score_event::{self, Kind};
 use polars::prelude::{
     BooleanChunked, Column, DataFrame, IntoColumn, ListBuilderTrait, ListStringChunkedBuilder,
     NamedFrom, NewChunkedArray, Series,
 };
+use sea_orm::ActiveEnum;
 
 /// Collects events for a frame: one row each, with all columns of `score_event`, its shard, and
 /// when it was accepted.
@@ -46,6 +47,7 @@ impl Events {
         for row in rows {
             segments.append_values_iter(row.segments()?.iter().map(String::as_str));
         }
+        let kinds: Vec<String> = rows.iter().map(|row| row.kind.to_value()).collect();
         let columns = vec![
             numbers("partition", rows.iter().map(|row| row.partition)),
             numbers("shard", self.shards.iter().copied()),
@@ -54,7 +56,7 @@ impl Events {
             large("board_no", rows.iter().map(|row| Some(row.board_no))),
             numbers("generation", rows.iter().map(|row| row.generation)),
             texts("member", rows.iter().map(|row| Some(row.member.as_str()))),
-            texts("kind", rows.iter().map(|row| Some(row.kind.as_str()))),
+            texts("kind", kinds.iter().map(|kind| Some(kind.as_str()))),
             large("score", rows.iter().map(|row| row.score)),
             large("at_ms", rows.iter().map(|row| row.at_ms)),
             BooleanChunked::from_iter_values("at_sent".into(), rows.iter().map(|row| row.at_sent))
@@ -73,7 +75,7 @@ impl Events {
 /// The rows that a frame of [`Events`] was made of.
 ///
 /// # Errors
-/// If the frame has other columns.
+/// If the frame has other columns, or a kind that no event has.
 pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
     let int = |name: &str| -> Result<_> { Ok(frame.column(name)?.i32()?.clone()) };
     let large = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
@@ -104,7 +106,7 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
             board_no: board_no.get(place).unwrap_or_default(),
             generation: generation.get(place).unwrap_or_default(),
             member: text(member.get(place)),
-            kind: text(kind.get(place)),
+            kind: Kind::try_from_value(&text(kind.get(place)))?,
             score: score.get(place),
             at_ms: at_ms.get(place),
             at_sent: at_sent.get(place).unwrap_or_default(),
@@ -147,7 +149,7 @@ mod tests {
             board_no: 12,
             generation: 2,
             member: "ü:%{}".to_owned(),
-            kind: "SCORE".to_owned(),
+            kind: Kind::Score,
             score: Some(-5),
             at_ms: Some(1_700_000_000_000),
             at_sent: true,
@@ -159,7 +161,7 @@ mod tests {
         };
         let void = score_event::Model {
             seq: 8,
-            kind: "VOID".to_owned(),
+            kind: Kind::Void,
             score: None,
             at_ms: None,
             at_sent: false,

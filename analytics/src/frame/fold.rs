@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
     use crate::frame::events::Events;
-    use entity::history::score_event;
+    use entity::history::score_event::{self, Kind};
     use proptest::prelude::*;
     use ranking::board::State;
     use ranking::board::rules::{Rules, RulesInput};
@@ -308,11 +308,11 @@ mod tests {
             let mut rows: Vec<score_event::Model> = vec![];
             for (index, (member, segments, happened)) in events.into_iter().enumerate() {
                 let (kind, score, target) = match happened {
-                    Happened::Score(score, at_ms) => ("SCORE", Some((score, at_ms)), None),
+                    Happened::Score(score, at_ms) => (Kind::Score, Some((score, at_ms)), None),
                     Happened::Void(before) if index > 0 => {
-                        ("VOID", None, Some(&rows[before % index]))
+                        (Kind::Void, None, Some(&rows[before % index]))
                     }
-                    _ => ("REMOVAL", None, None),
+                    _ => (Kind::Removal, None, None),
                 };
                 rows.push(score_event::Model {
                     partition: 0,
@@ -321,12 +321,12 @@ mod tests {
                     board_no: 1,
                     generation: 1,
                     member: target.map_or(member, |target| &target.member).to_owned(),
-                    kind: kind.to_owned(),
+                    kind,
                     score: score.map(|(score, _)| score),
                     at_ms: score.map(|(_, at_ms)| at_ms),
                     at_sent: false,
                     event_id: None,
-                    segments: if kind == "SCORE" { segments } else { "[]" }.to_owned(),
+                    segments: if kind == Kind::Score { segments } else { "[]" }.to_owned(),
                     void_partition: target.map(|target| target.partition),
                     void_seq: target.map(|target| target.seq),
                     void_index: target.map(|target| target.event_index),
@@ -386,7 +386,7 @@ mod tests {
         #[test]
         fn all_goes_on_from_what_archived_events_add_up_to(board in boards(), rows in rows(), through_seq in 0..14_i64) {
             let mut events = Events::default();
-            for row in rows.into_iter().filter(|row| row.kind == "SCORE") {
+            for row in rows.into_iter().filter(|row| row.kind == Kind::Score) {
                 events.push(row, 0, None);
             }
             let events = Counted::of(events.into_frame().unwrap().lazy(), &board.layouts, 100).unwrap();

@@ -232,7 +232,7 @@ pub async fn archived_with(
     let mut rows = vec![];
     for mark in marks.values() {
         for part in archived(deployment, board, mark).await? {
-            let is_void = is_kind("VOID");
+            let is_void = is_kind(score_event::Kind::Void);
             let voids = in_parts(part.clone().filter(is_void.clone()))?;
             let semi = JoinArgs::new(JoinType::Semi);
             let others = part.filter(is_void.not());

@@ -15,7 +15,6 @@ use engine::deployment::Deployment;
 use engine::job;
 use engine::settings::{DailyDiffSettings, DiffAt};
 use entity::{deployment, schedule};
-use sea_orm::EntityTrait;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::watch;
@@ -36,8 +35,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes kept of the program's output.
 const PRINTED_BYTES_MAX: usize = 4096;
 
-/// The diff's name in the table `schedule`.
-const NAME: &str = "DIFF";
+/// The diff's name in the table `schedule`, and the kind of its job.
+const NAME: &str = entity::job::DIFF;
 
 /// The exit status for differences found.
 const DIFFERENCES: i32 = 3;
@@ -115,7 +114,7 @@ impl DailyDiff {
     async fn look(&self, deployment: &Deployment, stop: &mut watch::Receiver<bool>) -> Result<()> {
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let due_at_ms = schedule::last_due_ms(self.minute_of_day, now_ms);
-        let born = deployment::Entity::find_by_id(1).one(db).await?;
+        let born = deployment::find(db).await?;
         // A diff that was due before the deployment existed is not made up for.
         if born.is_none_or(|born| due_at_ms < born.created_at_ms)
             || job::running(db, NAME, None).await?.is_some()

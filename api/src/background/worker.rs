@@ -177,10 +177,13 @@ async fn seal(deployment: &Deployment) -> Result<()> {
     if !engine::seal::is_due(deployment, now_ms).await? {
         return Ok(());
     }
-    if job::failed_since(db, "SEAL", None, deployment.clock.now_ms() - SEAL_AGAIN_MS).await? {
+    if job::failed_since(db, entity::job::SEAL, None, deployment.clock.now_ms() - SEAL_AGAIN_MS)
+        .await?
+    {
         return Ok(());
     }
-    let Begun::Running(job) = job::begin(db, &deployment.clock, "SEAL", None).await? else {
+    let Begun::Running(job) = job::begin(db, &deployment.clock, entity::job::SEAL, None).await?
+    else {
         return Ok(());
     };
     let sealed = engine::seal::seal(deployment, now_ms).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use entity::board;
 use ranking::board::Board;
-use sea_orm::{ColumnTrait, DatabaseConnection, QueryFilter};
+use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
 use crate::cache::sql::{FRESH, SqlCache};
@@ -60,8 +60,7 @@ impl Boards {
         }
         let slug = slug.to_owned();
         let read = || async {
-            let of_slug = board::living().filter(board::Column::Slug.eq(&slug));
-            let row = of_slug.one(db).await?;
+            let row = board::of_slug(db, &slug).await?;
             row.map(CachedBoard::new).transpose()
         };
         self.0.find(&slug, read).await

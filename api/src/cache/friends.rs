@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use engine::deployment::Deployment;
-use entity::{friendship, member};
+use entity::friendship;
 use ranking::id::MemberId;
-use sea_orm::sea_query::OnConflict;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, DatabaseConnection, EntityTrait, PaginatorTrait,
-    QueryFilter, QuerySelect, TransactionTrait,
-};
+use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
 use crate::cache::sql::SqlCache;
@@ -45,20 +41,9 @@ impl Friends {
         member: &MemberId,
     ) -> Result<(Arc<[MemberId]>, Instant)> {
         let read = || async {
-            let mut friends = vec![];
-            use friendship::Column::{High, Low};
-            for (own, other) in [(Low, High), (High, Low)] {
-                let keys: Vec<String> = friendship::Entity::find()
-                    .select_only()
-                    .column(other)
-                    .filter(own.eq(member.as_str()))
-                    .into_tuple()
-                    .all(db)
-                    .await?;
-                friends.extend(keys);
-            }
+            let keys = friendship::friends(db, member.as_str()).await?;
             let mut friends: Vec<MemberId> =
-                friends.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?;
+                keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?;
             friends.sort_unstable();
             Ok(friends.into())
         };
@@ -71,44 +56,23 @@ impl Friends {
     /// `LIMIT_EXCEEDED` if one of them would have more than [`FRIENDS_MAX`] friends.
     pub async fn add(&self, deployment: &Deployment, a: &MemberId, b: &MemberId) -> Result<()> {
         let Deployment { db, clock, .. } = deployment;
-        let (low, high) = (a.min(b), a.max(b));
-        let transaction = db.begin().await?;
-        let row = friendship::ActiveModel {
-            low: Set(low.to_string()),
-            high: Set(high.to_string()),
-            created_at_ms: Set(clock.now_ms()),
-        };
-        let known = OnConflict::columns([friendship::Column::Low, friendship::Column::High])
-            .do_nothing_on([friendship::Column::Low])
-            .to_owned();
-        friendship::Entity::insert(row)
-            .on_conflict(known)
-            .exec_without_returning(&transaction)
-            .await?;
-        for member in [low, high] {
-            let of_member = Condition::any()
-                .add(friendship::Column::Low.eq(member.as_str()))
-                .add(friendship::Column::High.eq(member.as_str()));
-            let count = friendship::Entity::find().filter(of_member).count(&transaction).await?;
-            if count > FRIENDS_MAX as u64 {
-                transaction.rollback().await?;
-                return Err(Error::new(
-                    ErrorCode::LimitExceeded,
-                    format!(
-                        "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
-                    ),
-                ));
-            }
+        let pair = (a.min(b).as_str(), a.max(b).as_str());
+        let full = friendship::insert(db, pair, clock.now_ms(), FRIENDS_MAX as u64).await?;
+        if let Some(member) = full {
+            return Err(Error::new(
+                ErrorCode::LimitExceeded,
+                format!(
+                    "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
+                ),
+            ));
         }
-        transaction.commit().await?;
         self.changed(a, b);
         Ok(())
     }
 
     /// Ends a friendship; does nothing if there is none.
     pub async fn remove(&self, db: &DatabaseConnection, a: &MemberId, b: &MemberId) -> Result<()> {
-        let key = (a.min(b).to_string(), a.max(b).to_string());
-        friendship::Entity::delete_by_id(key).exec(db).await?;
+        friendship::delete(db, (a.min(b).as_str(), a.max(b).as_str())).await?;
         self.changed(a, b);
         Ok(())
     }
@@ -117,20 +81,4 @@ impl Friends {
         self.0.changed(a);
         self.0.changed(b);
     }
-}
-
-/// Inserts the row of a member that has none.
-pub async fn ensure_row(deployment: &Deployment, key: &MemberId) -> Result<()> {
-    let Deployment { db, clock, .. } = deployment;
-    let row = member::ActiveModel {
-        key: Set(key.to_string()),
-        name: Set(None),
-        name_folded: Set(None),
-        region: Set(None),
-        created_at_ms: Set(clock.now_ms()),
-    };
-    let known =
-        OnConflict::column(member::Column::Key).do_nothing_on([member::Column::Key]).to_owned();
-    member::Entity::insert(row).on_conflict(known).exec_without_returning(db).await?;
-    Ok(())
 }

@@ -23,10 +23,7 @@ use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::Window;
-use sea_orm::{
-    ColumnTrait, DatabaseConnection, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect, Set,
-    TryIntoModel,
-};
+use sea_orm::DatabaseConnection;
 use serde::Deserialize;
 
 use super::StoreArguments;
@@ -125,7 +122,8 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
     }
     let mut known: HashMap<BoardNo, HashSet<String>> = HashMap::new();
     for board in boards.values().chain([&largest, &recent]) {
-        known.insert(board.no, known_ids(db, board).await?);
+        // The dedup window forgets event ids after a day; the history does not.
+        known.insert(board.no, score_event::event_ids(db, board.no).await?);
     }
     let mut by_partition: BTreeMap<Partition, Vec<Submission>> = BTreeMap::new();
     for row in &rows {
@@ -195,7 +193,7 @@ async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
     let rows = rows()?;
     let mut slugs: BTreeSet<&str> = rows.iter().map(|row| row.board.as_str()).collect();
     slugs.extend([LARGEST, RECENT]);
-    let boards = board::living().filter(board::Column::Slug.is_in(slugs.clone())).all(db).await?;
+    let boards = board::of_slugs(db, &slugs).await?;
     if boards.len() < slugs.len() {
         return Ok(false);
     }
@@ -204,21 +202,10 @@ async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
         return Ok(true);
     }
     let numbers = boards.iter().map(|board| board.no);
-    let events = score_event::Entity::find()
-        .filter(score_event::Column::BoardNo.is_in(numbers))
-        .count(db)
-        .await?;
+    let events = score_event::count_of_boards(db, numbers).await?;
     let recent_from = rows.iter().map(|row| row.at).max().unwrap_or(0) - RECENT_DAYS * 86_400;
     let recent = rows.iter().filter(|row| row.at >= recent_from).count();
     Ok(events >= (2 * rows.len() + recent) as u64)
-}
-
-/// The event ids of a board that the history holds: the dedup window forgets them after a day.
-async fn known_ids(db: &DatabaseConnection, board: &Board) -> Result<HashSet<String>> {
-    let select = score_event::Entity::find().select_only().column(score_event::Column::EventId);
-    let ids: Vec<Option<String>> =
-        select.filter(score_event::Column::BoardNo.eq(board.no.0)).into_tuple().all(db).await?;
-    Ok(ids.into_iter().flatten().collect())
 }
 
 fn rows() -> Result<Vec<Row>> {
@@ -251,12 +238,14 @@ async fn find_or_create(
         shards: 1,
         windows,
     })?;
-    if let Some(row) = board::living().filter(board::Column::Slug.eq(slug)).one(db).await? {
+    if let Some(row) = board::of_slug(db, slug).await? {
         let ours = board::of_rules(slug, title, &rules, "UTC", row.created_at_ms);
-        let ours = board::ActiveModel { no: Set(row.no), ..ours }.try_into_model()?;
+        let ours = board::Model { no: row.no, ..ours };
         ensure!(ours == row, "there is a board {slug} of your own; the demo will not touch it");
         return Ok((row.to_ranking()?, row.created_at_ms));
     }
     let row = board::of_rules(slug, title, &rules, "UTC", now_ms);
-    Ok((board::Entity::insert(row).exec_with_returning(db).await?.to_ranking()?, now_ms))
+    let row = board::insert(db, row).await?;
+    let row = row.with_context(|| format!("another program has just made the board {slug}"))?;
+    Ok((row.to_ranking()?, now_ms))
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use entity::access_token;
-use sea_orm::{DatabaseConnection, EntityTrait, PaginatorTrait};
+use sea_orm::DatabaseConnection;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -88,7 +88,7 @@ async fn announce(db: &DatabaseConnection, address: SocketAddr, now_ms: i64) -> 
     println!("  GraphiQL  http://{address}/graphiql");
     println!("  health    http://{address}/healthz  http://{address}/readyz");
     println!("  metrics   http://{address}/metrics");
-    if access_token::Entity::find().count(db).await? == 0 {
+    if access_token::count(db).await? == 0 {
         println!(
             "  admin token, shown this once: {}",
             access::create(db, Scope::Admin, None, None, now_ms).await?

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use entity::access_token;
 use entity::clock::Clock;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use sea_orm::DatabaseConnection;
@@ -54,13 +55,13 @@ pub async fn run(command: TokenCommand) -> Result<()> {
             println!("{}", access::create(&db, scope, member, expires, now_ms).await?);
         }
         TokenCommand::Revoke { id, sql } => {
-            if !access::revoke(&connect(&sql).await?, &id, now_ms).await? {
+            if !access_token::revoke(&connect(&sql).await?, &id, now_ms).await? {
                 bail!("unknown token {id:?}: expected an id that `laurel token list` shows");
             }
             println!("revoked {id}");
         }
         TokenCommand::List(sql) => {
-            for token in access::list(&connect(&sql).await?).await? {
+            for token in access_token::list(&connect(&sql).await?).await? {
                 let state = match (token.revoked_at_ms, token.expires_at_ms) {
                     (Some(_), _) => "revoked".to_owned(),
                     (None, Some(end_ms)) => {
@@ -69,7 +70,8 @@ pub async fn run(command: TokenCommand) -> Result<()> {
                     (None, None) => "does not expire".to_owned(),
                 };
                 let member = token.member.unwrap_or_else(|| "-".into());
-                println!("{}  {:<6}  {member:<20}  {state}", token.id, token.scope);
+                let scope = access::Scope::from(token.scope).name();
+                println!("{}  {scope:<6}  {member:<20}  {state}", token.id);
             }
         }
     }

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
-use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::input::no_board;
 use super::board::window::Window;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
 use super::standings::{Choice, Standings};
-use super::types::connection::{Connection, Page, PageCursor, first_rows};
+use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
@@ -59,20 +58,12 @@ pub enum TieBreak {
 
 /// The clients that may read a board.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "entity::board::Visibility")]
 pub enum Visibility {
     /// All clients.
     Public,
     /// Clients with an access token; for others the board does not exist.
     Private,
-}
-
-impl Visibility {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Public => "PUBLIC",
-            Self::Private => "PRIVATE",
-        }
-    }
 }
 
 /// An explicit null means the default, as an absent argument does.
@@ -90,7 +81,7 @@ pub(crate) async fn find(
     let (board, good_until) = app.boards.find(&app.deployment.db, slug).await?;
     state.good_until.limit(good_until);
     Ok(board.filter(|board| {
-        board.row.visibility == Visibility::Public.name() || state.principal.is_some()
+        board.row.visibility == row::Visibility::Public || state.principal.is_some()
     }))
 }
 
@@ -123,7 +114,6 @@ pub(crate) async fn list(
     page: Page,
 ) -> crate::error::Result<Connection<Board, BoardTotal>> {
     let _reading = state(ctx).loaders.reading();
-    let (db, visible) = (&app(ctx).deployment.db, visible(state(ctx)));
     if let Page::Forward { after: Some(cursor), .. } | Page::Backward { before: Some(cursor), .. } =
         &page
     {
@@ -131,32 +121,17 @@ pub(crate) async fn list(
             Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of boards")
         })?;
     }
-    let (limit, forward) = match &page {
-        Page::Forward { limit, .. } => (*limit, true),
-        Page::Backward { limit, .. } => (*limit, false),
-    };
-    let select = match &page {
-        Page::Forward { after, .. } => {
-            let select = visible.order_by_asc(row::Column::Slug);
-            after
-                .as_ref()
-                .map_or(select.clone(), |after| select.filter(row::Column::Slug.gt(after)))
+    let (db, visible) = (&app(ctx).deployment.db, visible(state(ctx)));
+    let (rows, has_previous, has_next) = match page {
+        Page::Forward { limit, after } => {
+            let (rows, more) = row::page_after(db, visible, after.as_deref(), limit).await?;
+            (rows, after.is_some(), more)
         }
-        Page::Backward { before, .. } => {
-            let select = visible.order_by_desc(row::Column::Slug);
-            before
-                .as_ref()
-                .map_or(select.clone(), |before| select.filter(row::Column::Slug.lt(before)))
+        Page::Backward { limit, before } => {
+            let (rows, more) = row::page_before(db, visible, before.as_deref(), limit).await?;
+            (rows, more, before.is_some())
         }
     };
-    let (mut rows, more) = first_rows(db, select, limit).await?;
-    let (has_previous, has_next) = match page {
-        Page::Forward { after, .. } => (after.is_some(), more),
-        Page::Backward { before, .. } => (more, before.is_some()),
-    };
-    if !forward {
-        rows.reverse();
-    }
     let mut connection = Connection::with_additional_fields(has_previous, has_next, BoardTotal);
     for row in rows {
         connection
@@ -166,12 +141,11 @@ pub(crate) async fn list(
     Ok(connection)
 }
 
-fn visible(state: &RequestState) -> Select<row::Entity> {
-    let select = row::living();
-    if state.principal.is_some() {
-        select
-    } else {
-        select.filter(row::Column::Visibility.eq(Visibility::Public.name()))
+/// The visibility that a board must have for the client to see it; `None` if it sees all.
+fn visible(state: &RequestState) -> Option<row::Visibility> {
+    match state.principal {
+        Some(_) => None,
+        None => Some(row::Visibility::Public),
     }
 }
 
@@ -182,9 +156,8 @@ pub struct BoardTotal;
 impl BoardTotal {
     /// The number of boards that the client may see.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count =
-            visible(state(ctx)).count(&app(ctx).deployment.db).await.map_err(Error::from)?;
-        Ok(int(count)?)
+        let count = row::count(&app(ctx).deployment.db, visible(state(ctx)));
+        Ok(int(count.await.map_err(Error::from)?)?)
     }
 }
 
@@ -262,11 +235,7 @@ impl Board {
 
     /// The clients that may read the board.
     async fn visibility(&self) -> Visibility {
-        if self.0.row.visibility == Visibility::Private.name() {
-            Visibility::Private
-        } else {
-            Visibility::Public
-        }
+        self.0.row.visibility.into()
     }
 
     /// True if a member's own token may submit scores of that member.

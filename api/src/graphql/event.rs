@@ -2,7 +2,7 @@
 
 mod total;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +15,6 @@ use entity::history::{commit, score_event};
 use ranking::board::Board as RankingBoard;
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;
-use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, Order, QueryFilter, QueryOrder};
 use tokio::time::Instant;
 
 use super::board::{self, Board};
@@ -24,7 +22,7 @@ use super::member::Member;
 use super::request::{app, state};
 use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
-use super::types::connection::{Connection, Page, PageCursor, first_rows};
+use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal};
 use crate::cache::boards::CachedBoard;
@@ -38,6 +36,7 @@ const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The kind of an event.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "entity::history::score_event::Kind")]
 pub enum EventKind {
     /// A score was submitted.
     Score,
@@ -88,11 +87,7 @@ impl ScoreEvent {
 
     /// The kind of the event.
     async fn kind(&self) -> EventKind {
-        match self.row.kind.as_str() {
-            "SCORE" => EventKind::Score,
-            "VOID" => EventKind::Void,
-            _ => EventKind::Removal,
-        }
+        self.row.kind.into()
     }
 
     /// The board.
@@ -154,38 +149,22 @@ pub(crate) async fn events_page(
         return Ok(None);
     };
     let db = &app(ctx).deployment.db;
-    let (limit, cursor, forward) = match &page {
-        Page::Forward { limit, after } => (*limit, after, true),
-        Page::Backward { limit, before } => (*limit, before, false),
+    let archived_seq = mark_of(ctx, &board, member).await?.archived_seq;
+    let of_member = (&board.board, member);
+    let (rows, has_previous, has_next) = match page {
+        Page::Forward { limit, after } => {
+            let from = after.as_deref().map(place_of).transpose()?;
+            let page = score_event::page_of_older(db, of_member, archived_seq, from, limit);
+            let (rows, more) = page.await?;
+            (rows, after.is_some(), more)
+        }
+        Page::Backward { limit, before } => {
+            let from = before.as_deref().map(place_of).transpose()?;
+            let page = score_event::page_of_newer(db, of_member, archived_seq, from, limit);
+            let (rows, more) = page.await?;
+            (rows, more, before.is_some())
+        }
     };
-    use score_event::Column::{BoardNo, EventIndex, Member as Of, Seq};
-    let layout = score_event::layout_order(&board.board);
-    let mark = mark_of(ctx, &board, member).await?;
-    let mut select = score_event::Entity::find()
-        .filter(BoardNo.eq(board.row.no))
-        .filter(Of.eq(member))
-        .filter(Seq.gt(mark.archived_seq));
-    if let Some(cursor) = cursor {
-        select = select.filter(beyond(&board.board, cursor, forward)?);
-    }
-    let order = match forward {
-        true => Order::Desc,
-        false => Order::Asc,
-    };
-    if let Some(layout) = layout {
-        select = select.order_by(layout, order.clone());
-    }
-    for column in [Seq, EventIndex] {
-        select = select.order_by(column, order.clone());
-    }
-    let (mut rows, more) = first_rows(db, select, limit).await?;
-    let (has_previous, has_next) = match forward {
-        true => (cursor.is_some(), more),
-        false => (more, cursor.is_some()),
-    };
-    if !forward {
-        rows.reverse();
-    }
     let total = EventTotal { board: board.clone(), member: member.to_owned() };
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for event in complete(ctx, &board, rows).await? {
@@ -201,11 +180,10 @@ pub(crate) async fn find(
     place: EventPlace,
 ) -> crate::error::Result<Option<ScoreEvent>> {
     let db = &app(ctx).deployment.db;
-    let key = (place.partition.0.into(), place.seq as i64, place.index as i32);
-    let Some(row) = score_event::Entity::find_by_id(key).one(db).await? else {
+    let Some(row) = score_event::find(db, place).await? else {
         return Ok(None);
     };
-    let board = board_row::Entity::find_by_id(row.board_no).one(db).await?;
+    let board = board_row::find(db, row.board_no).await?;
     let Some(slug) = board.map(|board| board.slug) else {
         return Ok(None);
     };
@@ -234,22 +212,14 @@ async fn complete(
     }
     let mut accepted: HashMap<(i32, i64), i64> = HashMap::new();
     for (partition, seqs) in seqs {
-        let commits = commit::Entity::find()
-            .filter(commit::Column::Partition.eq(partition))
-            .filter(commit::Column::Seq.is_in(seqs))
-            .all(db)
-            .await?;
+        let commits = commit::of_seqs(db, partition, seqs).await?;
         accepted.extend(
             commits.into_iter().map(|commit| ((partition, commit.seq), commit.accepted_at_ms)),
         );
     }
     // A void lies in the partition that held the member when it was committed.
-    let seqs = rows.iter().map(|row| row.seq);
-    let voids = score_event::of_member(board.board.no, &first.member)
-        .filter(score_event::Column::VoidSeq.is_in(seqs))
-        .all(db)
-        .await?;
-    let voided: HashSet<EventPlace> = voids.iter().filter_map(score_event::Model::voids).collect();
+    let seqs = rows.iter().map(|row| row.seq).collect();
+    let voided = score_event::voided_of_member(db, board.board.no, &first.member, seqs).await?;
     let event = |row: score_event::Model| {
         let place = (row.partition, row.seq);
         Ok(ScoreEvent {
@@ -268,35 +238,15 @@ fn cursor_of(board: &RankingBoard, row: &score_event::Model) -> String {
     format!("{layout}.{}.{}", row.seq, row.event_index)
 }
 
-/// The condition for events beyond a page cursor: older ones forward, newer ones backward.
-fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Result<Condition> {
+/// The place in a page cursor: layout, seq and index.
+fn place_of(cursor: &str) -> crate::error::Result<[i64; 3]> {
     let no_cursor =
         || Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of events");
     let parts: Vec<i64> = cursor
         .split('.')
         .map(|part| part.parse().map_err(|_| no_cursor()))
         .collect::<crate::error::Result<_>>()?;
-    let [layout, seq, index] = parts[..] else {
-        return Err(no_cursor());
-    };
-    let places = [
-        (score_event::layout_order(board).unwrap_or_else(|| Expr::val(0)), layout),
-        (Expr::col(score_event::Column::Seq), seq),
-        (Expr::col(score_event::Column::EventIndex), index),
-    ];
-    let mut beyond = Condition::any();
-    for last in 0..places.len() {
-        let mut same = Condition::all();
-        for (column, value) in &places[..last] {
-            same = same.add(column.clone().eq(*value));
-        }
-        let (column, value) = places[last].clone();
-        beyond = beyond.add(same.add(match forward {
-            true => column.lt(value),
-            false => column.gt(value),
-        }));
-    }
-    Ok(beyond)
+    parts.try_into().map_err(|_| no_cursor())
 }
 
 /// Removes a member from a board.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
+use entity::integrity::integrity_finding::{Kind, Location};
 use entity::integrity::{integrity_finding as finding_row, integrity_run as row};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::{self, Board};
 use super::job::JOBS_DEFAULT;
 use super::request::{app, state};
-use super::types::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
+use super::types::connection::{Connection, PageCursor, limit_or, number_of};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::access::Scope;
@@ -121,26 +121,26 @@ pub struct Finding {
 impl Finding {
     /// The kind of the difference.
     async fn kind(&self) -> FindingKind {
-        match self.row.kind.as_str() {
-            "MISSING" => FindingKind::Missing,
-            "PHANTOM" => FindingKind::Phantom,
-            "WRONG_SCORE" => FindingKind::WrongScore,
-            "WRONG_TIE_BREAK" => FindingKind::WrongTieBreak,
-            "WRONG_WINDOW" => FindingKind::WrongWindow,
-            _ => FindingKind::Other,
+        match self.row.kind() {
+            Some(Kind::Missing) => FindingKind::Missing,
+            Some(Kind::Phantom) => FindingKind::Phantom,
+            Some(Kind::WrongScore) => FindingKind::WrongScore,
+            Some(Kind::WrongTieBreak) => FindingKind::WrongTieBreak,
+            Some(Kind::WrongWindow) => FindingKind::WrongWindow,
+            None => FindingKind::Other,
         }
     }
 
     /// The location of the difference.
     async fn place(&self) -> FindingPlace {
-        match self.row.place.as_str() {
-            "ENTRY" => FindingPlace::Entry,
-            "SEALED" => FindingPlace::Sealed,
-            "ARCHIVED" => FindingPlace::Archived,
-            "FILE" => FindingPlace::File,
-            "KEY" => FindingPlace::Key,
-            "PERIODS" => FindingPlace::Periods,
-            _ => FindingPlace::Other,
+        match self.row.location() {
+            Some(Location::Entry) => FindingPlace::Entry,
+            Some(Location::Sealed) => FindingPlace::Sealed,
+            Some(Location::Archived) => FindingPlace::Archived,
+            Some(Location::File) => FindingPlace::File,
+            Some(Location::Key) => FindingPlace::Key,
+            Some(Location::Periods) => FindingPlace::Periods,
+            None => FindingPlace::Other,
         }
     }
 
@@ -209,8 +209,7 @@ impl Finding {
 /// The run of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<IntegrityRun>> {
     state(ctx).require(Scope::Admin)?;
-    let row = row::Entity::find_by_id(id);
-    Ok(row.one(&app(ctx).deployment.db).await?.map(IntegrityRun))
+    Ok(row::find(&app(ctx).deployment.db, id).await?.map(IntegrityRun))
 }
 
 /// The run of a global id, or of its number alone, as `laurel diff` prints it.
@@ -237,17 +236,13 @@ pub(crate) async fn list(
 ) -> crate::error::Result<Connection<IntegrityRun, IntegrityRunTotal>> {
     state(ctx).require(Scope::Admin)?;
     let limit = limit_or("first", first, JOBS_DEFAULT)?;
-    let mut meant = row::Entity::find();
-    if let Some(slug) = slug {
-        let board = board::named(ctx, slug).await?;
-        meant = meant.filter(row::Column::BoardNo.eq(board.row.no));
-    }
-    let mut select = meant.clone().order_by_desc(row::Column::Id);
-    if let Some(after) = after {
-        select = select.filter(row::Column::Id.lt(number_of(after)?));
-    }
-    let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
-    let total = IntegrityRunTotal(meant);
+    let board_no = match slug {
+        Some(slug) => Some(board::named(ctx, slug).await?.row.no),
+        None => None,
+    };
+    let before = after.map(number_of).transpose()?;
+    let (rows, has_next) = row::page(&app(ctx).deployment.db, board_no, before, limit).await?;
+    let total = IntegrityRunTotal(board_no);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
     let edges =
         rows.into_iter().map(|row| Edge::new(PageCursor(row.id.to_string()), IntegrityRun(row)));
@@ -261,14 +256,9 @@ async fn findings_page(
     first: Option<i32>,
     after: Option<&str>,
 ) -> crate::error::Result<Connection<Finding, FindingTotal>> {
-    use finding_row::Column::{FindingIndex, RunId};
     let limit = limit_or("first", first, FINDINGS_DEFAULT)?;
-    let mut select =
-        finding_row::Entity::find().filter(RunId.eq(run_id)).order_by_asc(FindingIndex);
-    if let Some(after) = after {
-        select = select.filter(FindingIndex.gt(number_of(after)?));
-    }
-    let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
+    let index = after.map(number_of).transpose()?;
+    let (rows, has_next) = finding_row::page(&app(ctx).deployment.db, run_id, index, limit).await?;
     let numbers = rows.iter().map(|row| row.board_no).collect();
     let boards = state(ctx).loaders.boards(numbers).await?;
     let total = FindingTotal(run_id);
@@ -286,14 +276,15 @@ fn at_most(count: i64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// The total of a connection of runs, counted only if a query asks for it.
-pub struct IntegrityRunTotal(Select<row::Entity>);
+/// The total of a connection of runs over one board alone or of all runs, counted only if a query
+/// asks for it.
+pub struct IntegrityRunTotal(Option<i64>);
 
 #[Object]
 impl IntegrityRunTotal {
     /// The number of runs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = self.0.clone().count(&app(ctx).deployment.db);
+        let count = row::count(&app(ctx).deployment.db, self.0);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }
@@ -305,8 +296,7 @@ pub struct FindingTotal(i64);
 impl FindingTotal {
     /// The number of findings that are kept of the run.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let of_run = finding_row::Entity::find().filter(finding_row::Column::RunId.eq(self.0));
-        let count = of_run.count(&app(ctx).deployment.db);
+        let count = finding_row::count(&app(ctx).deployment.db, self.0);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }

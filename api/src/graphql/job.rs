@@ -3,11 +3,10 @@
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::job as row;
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::{self, Board};
 use super::request::{app, state};
-use super::types::connection::{Connection, PageCursor, first_rows, limit_or, number_of};
+use super::types::connection::{Connection, PageCursor, limit_or, number_of};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, int};
 use crate::access::Scope;
@@ -39,6 +38,7 @@ pub enum JobKind {
 
 /// The state of a job.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "entity::job::State")]
 pub enum JobState {
     /// The job is running.
     Running,
@@ -48,28 +48,31 @@ pub enum JobState {
     Failed,
 }
 
-/// The kinds by their names in SQL.
-const KINDS: [(&str, JobKind); 7] = [
-    ("REBUILD", JobKind::Rebuild),
-    ("RESTORE", JobKind::Restore),
-    ("DIFF", JobKind::Diff),
-    ("ARCHIVE", JobKind::Archive),
-    ("ROLL", JobKind::Roll),
-    ("SEAL", JobKind::Seal),
-    ("IMPORT", JobKind::Import),
-];
-
 impl JobKind {
     fn of(name: &str) -> Self {
-        let known = KINDS.iter().find(|(known, _)| *known == name);
-        known.map_or(Self::Other, |(_, kind)| *kind)
+        match name {
+            row::REBUILD => Self::Rebuild,
+            row::RESTORE => Self::Restore,
+            row::DIFF => Self::Diff,
+            row::ARCHIVE => Self::Archive,
+            row::ROLL => Self::Roll,
+            row::SEAL => Self::Seal,
+            row::IMPORT => Self::Import,
+            _ => Self::Other,
+        }
     }
 
-    /// Restricts a selection to jobs of this kind.
-    fn filter(self, select: Select<row::Entity>) -> Select<row::Entity> {
-        match KINDS.iter().find(|(_, kind)| *kind == self) {
-            Some((name, _)) => select.filter(row::Column::Kind.eq(*name)),
-            None => select.filter(row::Column::Kind.is_not_in(KINDS.map(|(name, _)| name))),
+    /// The name in SQL.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => row::REBUILD,
+            Self::Restore => row::RESTORE,
+            Self::Diff => row::DIFF,
+            Self::Archive => row::ARCHIVE,
+            Self::Roll => row::ROLL,
+            Self::Seal => row::SEAL,
+            Self::Import => row::IMPORT,
+            Self::Other => row::OTHER,
         }
     }
 }
@@ -97,11 +100,7 @@ impl Job {
 
     /// The state of the job.
     async fn state(&self) -> JobState {
-        match self.0.state.as_str() {
-            "RUNNING" => JobState::Running,
-            "DONE" => JobState::Done,
-            _ => JobState::Failed,
-        }
+        self.0.state.into()
     }
 
     /// The progress from 0 to 1, as far as the job can tell. It never goes back, and is written
@@ -130,8 +129,7 @@ impl Job {
 /// The job of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
     state(ctx).require(Scope::Admin)?;
-    let row = row::Entity::find_by_id(id);
-    Ok(row.one(&app(ctx).deployment.db).await?.map(Job))
+    Ok(row::find(&app(ctx).deployment.db, id).await?.map(Job))
 }
 
 /// A page of the jobs of one board or all, and of one kind or all; newest first.
@@ -144,18 +142,15 @@ pub(crate) async fn list(
 ) -> crate::error::Result<Connection<Job, JobTotal>> {
     state(ctx).require(Scope::Admin)?;
     let limit = limit_or("first", first, JOBS_DEFAULT)?;
-    let mut of_board = row::Entity::find();
-    if let Some(slug) = slug {
-        let board = board::named(ctx, slug).await?;
-        of_board = of_board.filter(row::Column::BoardNo.eq(board.row.no));
-    }
-    let meant = kind.map_or(of_board.clone(), |kind| kind.filter(of_board));
-    let mut select = meant.clone().order_by_desc(row::Column::Id);
-    if let Some(after) = after {
-        select = select.filter(row::Column::Id.lt(number_of(after)?));
-    }
-    let (rows, has_next) = first_rows(&app(ctx).deployment.db, select, limit).await?;
-    let total = JobTotal(meant);
+    let board_no = match slug {
+        Some(slug) => Some(board::named(ctx, slug).await?.row.no),
+        None => None,
+    };
+    let kind = kind.map(JobKind::name);
+    let before = after.map(number_of).transpose()?;
+    let db = &app(ctx).deployment.db;
+    let (rows, has_next) = row::page(db, board_no, kind, before, limit).await?;
+    let total = JobTotal { board_no, kind };
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
     let edges = rows.into_iter().map(|row| Edge::new(PageCursor(row.id.to_string()), Job(row)));
     connection.edges.extend(edges);
@@ -163,13 +158,16 @@ pub(crate) async fn list(
 }
 
 /// The total of a connection of jobs, counted only if a query asks for it.
-pub struct JobTotal(Select<row::Entity>);
+pub struct JobTotal {
+    board_no: Option<i64>,
+    kind: Option<&'static str>,
+}
 
 #[Object]
 impl JobTotal {
     /// The number of jobs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = self.0.clone().count(&app(ctx).deployment.db);
+        let count = row::count(&app(ctx).deployment.db, self.board_no, self.kind);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }

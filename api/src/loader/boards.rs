@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use dataloader::BatchFn;
 use entity::board;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::app::SharedApp;
 use crate::cache::boards::CachedBoard;
@@ -23,11 +22,7 @@ impl BatchFn<i64, Numbered> for BoardBatch {
     async fn load(&mut self, numbers: &[i64]) -> HashMap<i64, Numbered> {
         let mut found = HashMap::with_capacity(numbers.len());
         for chunk in numbers.chunks(ROWS_MAX) {
-            let rows = board::Entity::find()
-                .filter(board::Column::No.is_in(chunk.iter().copied()))
-                .all(&self.0.deployment.db)
-                .await;
-            match rows {
+            match board::of_numbers(&self.0.deployment.db, chunk).await {
                 Ok(rows) => {
                     found.extend(chunk.iter().map(|no| (*no, Ok(None))));
                     found.extend(

@@ -8,14 +8,13 @@ use std::time::Duration;
 use engine::deployment::Deployment;
 use entity::history::log_cursor;
 use entity::integrity::integrity_run;
+use entity::job::State;
 use entity::{Result, job};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use ranking::store::log::LogLength;
-use sea_orm::{
-    ColumnTrait, Condition, DatabaseConnection, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::DatabaseConnection;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
@@ -30,11 +29,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an ended job still counts, in milliseconds.
 const JOBS_MS: i64 = 24 * 3_600_000;
 
-/// The kinds of jobs that have a label of their own.
-const KINDS: [&str; 7] = ["REBUILD", "RESTORE", "DIFF", "ARCHIVE", "ROLL", "SEAL", "IMPORT"];
-
-/// The states of jobs.
-const STATES: [&str; 3] = ["RUNNING", "DONE", "FAILED"];
+/// The states of jobs, and their labels.
+const STATES: [(State, &str); 3] =
+    [(State::Running, "RUNNING"), (State::Done, "DONE"), (State::Failed, "FAILED")];
 
 /// A count for each partition.
 type ByPartition = Family<[(&'static str, u16); 1], Gauge>;
@@ -141,35 +138,22 @@ impl Stores {
         let db = &deployment.db;
         self.ask_jobs(db, deployment.clock.now_ms() - JOBS_MS).await?;
         self.ask_integrity(db).await?;
-        let cursors = log_cursor::Entity::find().all(db).await?;
+        let cursors = log_cursor::all(db).await?;
         let seq = |row: log_cursor::Model| (row.partition, row.seq.unsigned_abs());
         Ok(cursors.into_iter().map(seq).collect())
     }
 
     async fn ask_jobs(&self, db: &DatabaseConnection, since_ms: i64) -> Result<()> {
-        let lately = Condition::any()
-            .add(job::Column::Running.is_not_null())
-            .add(job::Column::FinishedAtMs.gt(since_ms));
-        let counts: Vec<(String, String, i64)> = job::Entity::find()
-            .select_only()
-            .column(job::Column::Kind)
-            .column(job::Column::State)
-            .column_as(job::Column::Id.count(), "count")
-            .filter(lately)
-            .group_by(job::Column::Kind)
-            .group_by(job::Column::State)
-            .into_tuple()
-            .all(db)
-            .await?;
-        let is_known = |kind: &str| KINDS.contains(&kind);
-        for state in STATES {
-            for name in KINDS.into_iter().chain(["OTHER"]) {
-                let is_meant = |kind: &str| kind == name || name == "OTHER" && !is_known(kind);
+        let counts = job::counts_since(db, since_ms).await?;
+        let is_known = |kind: &str| job::KINDS.contains(&kind);
+        for (state, label) in STATES {
+            for name in job::KINDS.into_iter().chain([job::OTHER]) {
+                let is_meant = |kind: &str| kind == name || name == job::OTHER && !is_known(kind);
                 let of_kind = counts
                     .iter()
-                    .filter(|(kind, of, _)| of == state && is_meant(kind))
+                    .filter(|(kind, of, _)| *of == state && is_meant(kind))
                     .map(|(_, _, count)| count);
-                let labels = [("kind", name), ("state", state)];
+                let labels = [("kind", name), ("state", label)];
                 self.jobs.get_or_create_owned(&labels).set(of_kind.sum());
             }
         }
@@ -177,20 +161,9 @@ impl Stores {
     }
 
     async fn ask_integrity(&self, db: &DatabaseConnection) -> Result<()> {
-        let ended = integrity_run::Entity::find()
-            .filter(integrity_run::Column::BoardNo.is_null())
-            .filter(integrity_run::Column::FinishedAtMs.is_not_null())
-            .order_by_desc(integrity_run::Column::Id);
-        let last = ended.clone().one(db).await?;
-        let clean = ended.filter(integrity_run::Column::Found.eq(0)).one(db).await?;
-        let failed = job::Entity::find()
-            .filter(job::Column::FinishedAtMs.is_not_null())
-            .filter(job::Column::Kind.eq("DIFF"))
-            .filter(job::Column::BoardNo.is_null())
-            .order_by_desc(job::Column::Id)
-            .one(db)
-            .await?
-            .filter(|job| job.state == "FAILED");
+        let last = integrity_run::last(db).await?;
+        let clean = integrity_run::last_clean(db).await?;
+        let failed = job::last_ended(db, job::DIFF).await?.filter(|job| job.state == State::Failed);
         let outcome = match (&last, failed) {
             (_, Some(_)) => "failed",
             (None, None) => "none",

@@ -105,7 +105,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     }
     // The next archive job removes the files.
     archive_file::Entity::update_many()
-        .col_expr(archive_file::Column::State, Expr::value(archive_file::GONE))
+        .col_expr(archive_file::Column::State, Expr::value(archive_file::State::Gone))
         .filter(archive_file::Column::BoardNo.eq(no.0))
         .exec(db)
         .await?;

@@ -114,7 +114,7 @@ pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
 /// # Errors
 /// If a store fails, or the board changes in between; call it again.
 pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
-    let (db, kind) = (&deployment.db, "REBUILD");
+    let (db, kind) = (&deployment.db, entity::job::REBUILD);
     let since_ms = deployment.clock.now_ms() - JOB_AGAIN_MS;
     if job::failed_since(db, kind, Some(row.no), since_ms).await? {
         return Ok(());

@@ -320,7 +320,7 @@ fn dead_letter(
         event_index: Set(index as i32),
         payload: Set(alone.to_log()),
         reason: Set(reason.to_owned()),
-        state: Set("PENDING".to_owned()),
+        state: Set(dead_letter::State::Pending),
         created_at_ms: Set(now_ms),
     }
 }

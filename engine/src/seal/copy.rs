@@ -284,7 +284,7 @@ async fn late(
         .add(Member.is_in(members.iter().copied()))
         .add(In.eq(i32::from(partition.0)))
         .add(Seq.gt(seq as i64))
-        .add(Condition::any().add(Kind.ne("SCORE")).add(in_period));
+        .add(Condition::any().add(Kind.ne(score_event::Kind::Score)).add(in_period));
     let late = score_event::Entity::find()
         .select_only()
         .column(Member)

@@ -224,7 +224,7 @@ fn history(
     match start_ms.zip(end_ms).filter(|_| !concerned.all) {
         Some((start_ms, end_ms)) => history.filter(
             Condition::any()
-                .add(Kind.ne("SCORE"))
+                .add(Kind.ne(score_event::Kind::Score))
                 .add(Condition::all().add(AtMs.gte(start_ms)).add(AtMs.lt(end_ms))),
         ),
         None => history,

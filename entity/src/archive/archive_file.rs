@@ -5,15 +5,24 @@ use ranking::id::{BoardNo, Partition};
 use sea_orm::entity::prelude::*;
 use sea_orm::{QueryOrder, QuerySelect};
 
-/// Being written or read back; not part of the history yet.
-pub const WRITING: &str = "WRITING";
-/// Part of the history. Some of its events may still be in `score_event`, where no reader counts
-/// them.
-pub const ARCHIVED: &str = "ARCHIVED";
-/// Part of the history, and gone from `score_event`.
-pub const DROPPED: &str = "DROPPED";
-/// Of a deleted board: the file is due for removal.
-pub const GONE: &str = "GONE";
+/// The state of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum State {
+    /// Being written or read back; not part of the history yet.
+    #[sea_orm(string_value = "WRITING")]
+    Writing,
+    /// Part of the history. Some of its events may still be in `score_event`, where no reader
+    /// counts them.
+    #[sea_orm(string_value = "ARCHIVED")]
+    Archived,
+    /// Part of the history, and gone from `score_event`.
+    #[sea_orm(string_value = "DROPPED")]
+    Dropped,
+    /// Of a deleted board: the file is due for removal.
+    #[sea_orm(string_value = "GONE")]
+    Gone,
+}
 
 /// A row of `archive_file`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -38,8 +47,8 @@ pub struct Model {
     pub bytes: i64,
     /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
-    /// [`WRITING`], [`ARCHIVED`], [`DROPPED`] or [`GONE`].
-    pub state: String,
+    /// The state.
+    pub state: State,
     /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
 }
@@ -59,7 +68,7 @@ pub async fn of_partition(
     Entity::find()
         .filter(Column::BoardNo.eq(board.0))
         .filter(Column::Partition.eq(i32::from(partition.0)))
-        .filter(Column::State.is_in([ARCHIVED, DROPPED]))
+        .filter(Column::State.is_in([State::Archived, State::Dropped]))
         .order_by_asc(Column::FirstSeq)
         .all(db)
         .await
@@ -73,7 +82,7 @@ pub async fn has(db: &impl ConnectionTrait, partition: Partition, seq: u64) -> R
         .filter(Column::Partition.eq(i32::from(partition.0)))
         .filter(Column::FirstSeq.lte(seq as i64))
         .filter(Column::LastSeq.gte(seq as i64))
-        .filter(Column::State.is_in([ARCHIVED, DROPPED]))
+        .filter(Column::State.is_in([State::Archived, State::Dropped]))
         .into_tuple()
         .one(db)
         .await?;

@@ -50,3 +50,25 @@ pub async fn accepted_at_ms(
         .await?;
     Ok(rows.into_iter().collect())
 }
+
+/// The commit of a partition and seq.
+pub async fn find(
+    db: &impl ConnectionTrait,
+    partition: Partition,
+    seq: u64,
+) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await
+}
+
+/// The commits of a partition that have one of these seqs.
+pub async fn of_seqs(
+    db: &impl ConnectionTrait,
+    partition: i32,
+    seqs: Vec<i64>,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(partition))
+        .filter(Column::Seq.is_in(seqs))
+        .all(db)
+        .await
+}

@@ -5,6 +5,18 @@ use ranking::id::{BoardNo, Partition};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::Expr;
 
+/// The state of a refused event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum State {
+    /// Redis may still count it.
+    #[sea_orm(string_value = "PENDING")]
+    Pending,
+    /// It is voided: it counts nowhere.
+    #[sea_orm(string_value = "VOIDED")]
+    Voided,
+}
+
 /// A row of `dead_letter`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "dead_letter")]
@@ -22,8 +34,8 @@ pub struct Model {
     pub payload: String,
     /// The error with which SQL refused it.
     pub reason: String,
-    /// PENDING or VOIDED.
-    pub state: String,
+    /// The state.
+    pub state: State,
     /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
 }
@@ -57,11 +69,24 @@ pub async fn pending(
     db: &impl ConnectionTrait,
     partition: Option<Partition>,
 ) -> Result<Vec<Model>, DbErr> {
-    let mut pending = Entity::find().filter(Column::State.eq("PENDING"));
+    let mut pending = Entity::find().filter(Column::State.eq(State::Pending));
     if let Some(partition) = partition {
         pending = pending.filter(Column::Partition.eq(i32::from(partition.0)));
     }
     pending.all(db).await
+}
+
+/// The refused events of a commit, voided or not.
+pub async fn of_commit(
+    db: &impl ConnectionTrait,
+    partition: Partition,
+    seq: u64,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Seq.eq(seq as i64))
+        .all(db)
+        .await
 }
 
 /// All refused events of a board in one partition, voided or not. History has none of them, but
@@ -85,7 +110,7 @@ pub async fn of_board(
 /// Marks a refused event as voided. Returns false if SQL had not refused the event.
 pub async fn void(db: &impl ConnectionTrait, place: EventPlace) -> Result<bool, DbErr> {
     let voided = Entity::update_many()
-        .col_expr(Column::State, Expr::value("VOIDED"))
+        .col_expr(Column::State, Expr::value(State::Voided))
         .filter(Column::Partition.eq(i32::from(place.partition.0)))
         .filter(Column::Seq.eq(place.seq as i64))
         .filter(Column::EventIndex.eq(place.index as i32))

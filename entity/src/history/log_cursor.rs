@@ -24,3 +24,8 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// The cursors of all partitions.
+pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<Model>, DbErr> {
+    Entity::find().all(db).await
+}

@@ -6,8 +6,25 @@ use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::{Expr, SimpleExpr};
-use sea_orm::{Condition, QueryOrder, QuerySelect};
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::{Condition, Order, QueryOrder, QuerySelect};
+
+use crate::sql::first_rows;
+
+/// The kind of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum Kind {
+    /// A submitted score.
+    #[sea_orm(string_value = "SCORE")]
+    Score,
+    /// The removal of the member: its earlier events no longer count.
+    #[sea_orm(string_value = "REMOVAL")]
+    Removal,
+    /// The void of an earlier event: it no longer counts.
+    #[sea_orm(string_value = "VOID")]
+    Void,
+}
 
 /// A row of `score_event`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -28,11 +45,11 @@ pub struct Model {
     pub generation: i32,
     /// The member.
     pub member: String,
-    /// SCORE, REMOVAL or VOID.
-    pub kind: String,
-    /// The raw score; none unless the kind is SCORE.
+    /// The kind.
+    pub kind: Kind,
+    /// The raw score; none unless the kind is [`Kind::Score`].
     pub score: Option<i64>,
-    /// The time at which it was earned, in Unix milliseconds; none unless the kind is SCORE.
+    /// The time at which it was earned, in Unix milliseconds; none unless it is a score.
     pub at_ms: Option<i64>,
     /// True if the client sent the time.
     pub at_sent: bool,
@@ -40,7 +57,7 @@ pub struct Model {
     pub event_id: Option<String>,
     /// The segments that it counted in besides everyone, as a JSON array.
     pub segments: String,
-    /// The partition of the event that it voids; none unless the kind is VOID.
+    /// The partition of the event that it voids; none unless the kind is [`Kind::Void`].
     pub void_partition: Option<i32>,
     /// The seq of that event's commit.
     pub void_seq: Option<i64>,
@@ -66,12 +83,12 @@ impl Model {
                 self.partition, self.seq, self.event_index
             ))
         };
-        let kind = match (self.kind.as_str(), self.score, self.at_ms) {
-            ("SCORE", Some(score), Some(at_ms)) => {
+        let kind = match (self.kind, self.score, self.at_ms) {
+            (Kind::Score, Some(score), Some(at_ms)) => {
                 EventKind::Score { score, at_ms, at_sent: self.at_sent }
             }
-            ("REMOVAL", None, None) => EventKind::Removal,
-            ("VOID", None, None) => {
+            (Kind::Removal, None, None) => EventKind::Removal,
+            (Kind::Void, None, None) => {
                 EventKind::Void { target: self.voids().ok_or_else(|| broken("target"))? }
             }
             _ => return Err(broken("kind")),
@@ -95,7 +112,7 @@ impl Model {
             .ok_or_else(|| ranking::Error::Corrupt("an event has an invalid place".into()))
     }
 
-    /// The place of the event that it voids; `None` unless the kind is VOID.
+    /// The place of the event that it voids; `None` unless it is a void.
     #[must_use]
     pub fn voids(&self) -> Option<EventPlace> {
         place(self.void_partition?, self.void_seq?, self.void_index?)
@@ -118,10 +135,10 @@ impl Model {
     pub fn of_event(partition: Partition, seq: u64, event_index: usize, event: &Event) -> Self {
         let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => {
-                ("SCORE", Some(score), Some(at_ms), at_sent, None)
+                (Kind::Score, Some(score), Some(at_ms), at_sent, None)
             }
-            EventKind::Removal => ("REMOVAL", None, None, false, None),
-            EventKind::Void { target } => ("VOID", None, None, false, Some(target)),
+            EventKind::Removal => (Kind::Removal, None, None, false, None),
+            EventKind::Void { target } => (Kind::Void, None, None, false, Some(target)),
         };
         Self {
             partition: partition.0.into(),
@@ -130,7 +147,7 @@ impl Model {
             board_no: event.board.0,
             generation: event.generation as i32,
             member: event.member.to_string(),
-            kind: kind.to_owned(),
+            kind,
             score,
             at_ms,
             at_sent,
@@ -241,4 +258,125 @@ pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) ->
         .filter(Seq.gte(seq))
         .filter(later);
     of_partition.order_by_asc(Seq).order_by_asc(EventIndex).limit(limit)
+}
+
+/// The event at a place in the history.
+pub async fn find(db: &impl ConnectionTrait, place: EventPlace) -> Result<Option<Model>, DbErr> {
+    let key = (place.partition.0.into(), place.seq as i64, place.index as i32);
+    Entity::find_by_id(key).one(db).await
+}
+
+/// A page of a member's history on a board, newest first: at most `limit` events that are older
+/// than one at a layout, seq and index; and true if there are more. Events up to `archived_seq` are
+/// not in it.
+pub async fn page_of_older(
+    db: &impl ConnectionTrait,
+    (board, member): (&Board, &str),
+    archived_seq: i64,
+    before: Option<[i64; 3]>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    page_of_member(db, (board, member), archived_seq, before, Order::Desc, limit).await
+}
+
+/// The page of a member's history on a board that ends just after an event, or with its oldest
+/// event; otherwise as [`page_of_older`], newest first too.
+pub async fn page_of_newer(
+    db: &impl ConnectionTrait,
+    (board, member): (&Board, &str),
+    archived_seq: i64,
+    after: Option<[i64; 3]>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let page = page_of_member(db, (board, member), archived_seq, after, Order::Asc, limit);
+    let (mut rows, more) = page.await?;
+    rows.reverse();
+    Ok((rows, more))
+}
+
+/// At most `limit` events of a member beyond a place, in an order of the history.
+async fn page_of_member(
+    db: &impl ConnectionTrait,
+    (board, member): (&Board, &str),
+    archived_seq: i64,
+    from: Option<[i64; 3]>,
+    order: Order,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select = Entity::find()
+        .filter(Column::BoardNo.eq(board.no.0))
+        .filter(Column::Member.eq(member))
+        .filter(Column::Seq.gt(archived_seq));
+    if let Some(from) = from {
+        select = select.filter(beyond(board, from, &order));
+    }
+    if let Some(layout) = layout_order(board) {
+        select = select.order_by(layout, order.clone());
+    }
+    for column in [Column::Seq, Column::EventIndex] {
+        select = select.order_by(column, order.clone());
+    }
+    first_rows(db, select, limit).await
+}
+
+/// The condition for events beyond a layout, seq and index: older ones if the order is descending.
+fn beyond(board: &Board, [layout, seq, index]: [i64; 3], order: &Order) -> Condition {
+    let places = [
+        (layout_order(board).unwrap_or_else(|| Expr::val(0)), layout),
+        (Expr::col(Column::Seq), seq),
+        (Expr::col(Column::EventIndex), index),
+    ];
+    let mut beyond = Condition::any();
+    for last in 0..places.len() {
+        let mut same = Condition::all();
+        for (column, value) in &places[..last] {
+            same = same.add(column.clone().eq(*value));
+        }
+        let (column, value) = places[last].clone();
+        beyond = beyond.add(same.add(match order {
+            Order::Desc => column.lt(value),
+            _ => column.gt(value),
+        }));
+    }
+    beyond
+}
+
+/// The number of a member's events on a board after `archived_seq`.
+pub async fn count_of_member(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    member: &str,
+    archived_seq: i64,
+) -> Result<u64, DbErr> {
+    of_member(board, member).filter(Column::Seq.gt(archived_seq)).count(db).await
+}
+
+/// The number of events on some boards.
+pub async fn count_of_boards(
+    db: &impl ConnectionTrait,
+    numbers: impl IntoIterator<Item = i64>,
+) -> Result<u64, DbErr> {
+    Entity::find().filter(Column::BoardNo.is_in(numbers)).count(db).await
+}
+
+/// The places that a member's voids on a board void, among those with one of these seqs.
+pub async fn voided_of_member(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    member: &str,
+    seqs: Vec<i64>,
+) -> Result<HashSet<EventPlace>, DbErr> {
+    let voids = of_member(board, member).filter(Column::VoidSeq.is_in(seqs)).all(db).await?;
+    Ok(voids.iter().filter_map(Model::voids).collect())
+}
+
+/// The event ids that a board's history holds.
+pub async fn event_ids(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+) -> Result<HashSet<String>, DbErr> {
+    let select = Entity::find().select_only().column(Column::EventId);
+    let ids: Vec<Option<String>> =
+        select.filter(Column::BoardNo.eq(board.0)).into_tuple().all(db).await?;
+    Ok(ids.into_iter().flatten().collect())
 }

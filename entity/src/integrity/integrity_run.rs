@@ -1,6 +1,9 @@
 //! Runs of the integrity diff.
 
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
+
+use crate::sql::first_rows;
 
 /// A row of `integrity_run`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -28,3 +31,53 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// The run of a number.
+pub async fn find(db: &impl ConnectionTrait, id: i64) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(id).one(db).await
+}
+
+/// A page of the runs over one board alone, or of all runs, newest first: at most `limit` with
+/// numbers below `before`; and true if there are more.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    board_no: Option<i64>,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select = runs(board_no).order_by_desc(Column::Id);
+    if let Some(before) = before {
+        select = select.filter(Column::Id.lt(before));
+    }
+    first_rows(db, select, limit).await
+}
+
+/// The number of the runs over one board alone, or of all runs.
+pub async fn count(db: &impl ConnectionTrait, board_no: Option<i64>) -> Result<u64, DbErr> {
+    runs(board_no).count(db).await
+}
+
+fn runs(board_no: Option<i64>) -> Select<Entity> {
+    match board_no {
+        Some(no) => Entity::find().filter(Column::BoardNo.eq(no)),
+        None => Entity::find(),
+    }
+}
+
+/// The last run over all boards that has ended.
+pub async fn last(db: &impl ConnectionTrait) -> Result<Option<Model>, DbErr> {
+    ended().one(db).await
+}
+
+/// The last run over all boards that has ended and found no difference.
+pub async fn last_clean(db: &impl ConnectionTrait) -> Result<Option<Model>, DbErr> {
+    ended().filter(Column::Found.eq(0)).one(db).await
+}
+
+/// The runs over all boards that have ended, newest first.
+fn ended() -> Select<Entity> {
+    Entity::find()
+        .filter(Column::BoardNo.is_null())
+        .filter(Column::FinishedAtMs.is_not_null())
+        .order_by_desc(Column::Id)
+}

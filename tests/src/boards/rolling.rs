@@ -23,7 +23,7 @@ use ranking::store::read::merge::Start;
 use ranking::store::read::{RankedEntry, Standings};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::{Period, Window, parse_zone};
-use sea_orm::{EntityTrait, Set};
+use sea_orm::EntityTrait;
 use tokio::time::Instant;
 
 use crate::deployment::Deployment;
@@ -116,8 +116,8 @@ impl World {
                 retained.insert(window, Some(rng.random_range(0..4)));
             }
         }
-        row.windows = Set(board::windows_text(&board::first_windows(&rules, &retained)));
-        let row = board::Entity::insert(row).exec_with_returning(&stores.db).await.unwrap();
+        row.windows = board::windows_text(&board::first_windows(&rules, &retained));
+        let row = board::insert(&stores.db, row).await.unwrap().unwrap();
         Self { stores: stores.clone(), board: row.to_ranking().unwrap(), scores: vec![], ids: 0 }
     }
 

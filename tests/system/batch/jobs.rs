@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::job::{self, Begun, Running};
 use entity::clock::Clock;
-use entity::job::Model;
+use entity::job::{Model, State};
 use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait, Statement};
 use serde_json::{Value, json};
 
@@ -80,8 +80,8 @@ async fn one_job_of_a_kind_is_running_on_a_board() {
             other.end(Ok("done")).await.unwrap();
         }
         let jobs = jobs(db).await;
-        let states: Vec<&str> = jobs.iter().map(|job| job.state.as_str()).collect();
-        assert_eq!(states, ["FAILED", "DONE", "DONE", "DONE", "DONE"]);
+        let states: Vec<State> = jobs.iter().map(|job| job.state).collect();
+        assert_eq!(states, [State::Failed, State::Done, State::Done, State::Done, State::Done]);
         let left = jobs.iter().filter(|job| job.running.is_some() || job.holder.is_some());
         assert_eq!(left.count(), 0);
         assert!(jobs.iter().all(|job| job.finished_at_ms >= Some(job.started_at_ms)));
@@ -120,12 +120,12 @@ async fn a_job_that_is_silent_is_taken_for_dead_and_stays_so() {
         silent.end(Ok("done")).await.unwrap();
         next.end(Ok("done")).await.unwrap();
         let jobs = jobs(db).await;
-        let said = |job: &Model| (job.state.clone(), job.summary.clone().unwrap());
+        let said = |job: &Model| (job.state, job.summary.clone().unwrap());
         assert_eq!(
             jobs.iter().map(said).collect::<Vec<_>>(),
             [
-                ("FAILED".into(), "its process ended without a word".into()),
-                ("DONE".into(), "done".to_owned())
+                (State::Failed, "its process ended without a word".into()),
+                (State::Done, "done".to_owned())
             ]
         );
     }
@@ -141,10 +141,10 @@ async fn what_dead_processes_left_is_ended_by_the_api() {
     execute(db, "UPDATE job SET heartbeat_at_ms = 1 WHERE kind = 'DIFF'").await;
     until("the API notices", async || {
         let jobs = jobs(db).await;
-        (jobs[1].state == "FAILED").then_some(())
+        (jobs[1].state == State::Failed).then_some(())
     })
     .await;
-    assert_eq!(jobs(db).await[0].state, "RUNNING");
+    assert_eq!(jobs(db).await[0].state, State::Running);
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_command_says_which_job_is_in_its_way_and_a_seal_waits() {
             tokio::task::spawn_blocking(|| waiting.wait_with_output().unwrap()).await.unwrap();
         assert_eq!(output.status.code(), Some(0));
         let last = jobs(db).await.pop().unwrap();
-        assert_eq!((last.kind.as_str(), last.state.as_str()), (kind, "DONE"));
+        assert_eq!((last.kind.as_str(), last.state), (kind, State::Done));
     }
 }
 
@@ -212,7 +212,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
         let child = piped(command).spawn().unwrap();
         let mut progress = 0.0;
         until("it has got somewhere", async || {
-            let job = jobs(db).await.pop().filter(|job| job.state == "RUNNING")?;
+            let job = jobs(db).await.pop().filter(|job| job.state == State::Running)?;
             assert!((progress..1.0).contains(&job.progress), "{job:?}");
             progress = job.progress;
             (progress > 0.0 && job.summary.is_some()).then_some(())
@@ -224,7 +224,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains(state), "{error}");
         let job = jobs(db).await.pop().unwrap();
-        assert_eq!((job.state.as_str(), job.summary.as_deref()), ("FAILED", Some(state)));
+        assert_eq!((job.state, job.summary.as_deref()), (State::Failed, Some(state)));
         assert_eq!(files(&temporary), 0);
     }
 
@@ -232,7 +232,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
     let child = start(&deployment, &["import", "--board", "a", &file]);
     until("it has begun", async || {
         let job = jobs(db).await.pop()?;
-        (job.state == "RUNNING").then_some(())
+        (job.state == State::Running).then_some(())
     })
     .await;
     signal("KILL", child.id());

@@ -2,10 +2,10 @@
 //! query per page.
 
 use anyhow::{Context, Result, bail};
-use entity::history::score_event;
+use entity::history::score_event::{self, Kind};
 use futures::StreamExt;
-use sea_orm::DatabaseConnection;
 use sea_orm::sqlx::postgres::PgPoolCopyExt;
+use sea_orm::{ActiveEnum, DatabaseConnection};
 
 use super::Span;
 
@@ -52,7 +52,7 @@ fn event(line: &str) -> Result<score_event::Model> {
         board_no: next()?.parse()?,
         generation: next()?.parse()?,
         member: text(next()?)?,
-        kind: text(next()?)?,
+        kind: Kind::try_from_value(&text(next()?)?)?,
         score: number(next()?)?,
         at_ms: number(next()?)?,
         at_sent: next()? == "t",

@@ -15,7 +15,6 @@ use ranking::score::DECIMALS_MAX;
 use ranking::seal::RETAIN_MAX;
 use ranking::submission::REGION;
 use ranking::window::Window;
-use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, SqlErr};
 
 use super::{Board, Direction, ScorePolicy, TieBreak, Visibility};
 use crate::app::App;
@@ -151,17 +150,12 @@ pub(crate) async fn create(
     input: CreateBoardInput,
 ) -> crate::error::Result<Arc<CachedBoard>> {
     let row = board_row(app, input)?;
-    let slug = row.slug.clone().take().unwrap_or_default();
-    match board::Entity::insert(row).exec_with_returning(&app.deployment.db).await {
-        Ok(row) => {
-            app.boards.changed(&slug);
-            CachedBoard::new(row)
-        }
-        Err(error) if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) => {
-            Err(Error::new(ErrorCode::AlreadyExists, format!("board {slug:?} already exists")))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let slug = row.slug.clone();
+    let row = board::insert(&app.deployment.db, row).await?.ok_or_else(|| {
+        Error::new(ErrorCode::AlreadyExists, format!("board {slug:?} already exists"))
+    })?;
+    app.boards.changed(&slug);
+    CachedBoard::new(row)
 }
 
 /// Changes a board.
@@ -173,21 +167,11 @@ pub(crate) async fn update(
     let db = &app.deployment.db;
     let windows = input.windows.as_deref().map(retained).transpose()?;
     for _ in 0..UPDATES_MAX {
-        let row = board::living()
-            .filter(board::Column::Slug.eq(&input.slug))
-            .one(db)
-            .await?
-            .ok_or_else(|| no_board(&input.slug))?;
-        // Without a transaction: SQLite refuses one that reads first if another connection writes
-        // before it does.
-        let updated = board::Entity::update_many()
-            .set(changes(&input, windows.as_ref(), &row)?)
-            .filter(is_still(&row))
-            .exec(db)
-            .await?;
+        let row = board::of_slug(db, &input.slug).await?.ok_or_else(|| no_board(&input.slug))?;
+        let is_updated = board::update(db, &row, change(&input, windows.as_ref(), &row)?).await?;
         app.boards.changed(&input.slug);
-        if updated.rows_affected == 1 {
-            let row = board::Entity::find_by_id(row.no).one(db).await?;
+        if is_updated {
+            let row = board::find(db, row.no).await?;
             return CachedBoard::new(row.ok_or_else(|| no_board(&input.slug))?);
         }
     }
@@ -227,13 +211,13 @@ fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
     Ok(count)
 }
 
-/// The columns to write, given the present row.
-fn changes(
+/// The changes to write, given the present row.
+fn change(
     input: &UpdateBoardInput,
     windows: Option<&BTreeMap<Window, Option<u32>>>,
     row: &board::Model,
-) -> crate::error::Result<board::ActiveModel> {
-    let mut changed = board::ActiveModel::default();
+) -> crate::error::Result<board::Change> {
+    let mut changed = board::Change::default();
     if let Some(windows) = windows
         && let Some(change) = windows::change(row, windows)?
     {
@@ -245,56 +229,20 @@ fn changes(
         later.generation = change.generation.try_into().unwrap_or(i32::MAX);
         // Checks that the new windows fit beside the board's range and tie-break.
         later.to_ranking()?;
-        changed.windows = Set(later.windows);
-        changed.generation = Set(later.generation);
+        changed.windows = Some((later.windows, later.generation));
     }
-    if let Some(title) = &input.title {
-        changed.title = Set(text("title", title.clone())?);
-    }
-    if let Some(visibility) = input.visibility {
-        changed.visibility = Set(visibility.name().to_owned());
-    }
-    if let Some(self_submit) = input.self_submit {
-        changed.self_submit = Set(self_submit);
-    }
+    changed.title = input.title.clone().map(|title| text("title", title)).transpose()?;
+    changed.visibility = input.visibility.map(Into::into);
+    changed.self_submit = input.self_submit;
     let end =
         |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
     let lateness_ms = input.lateness_max_seconds.map_value(milliseconds);
-    let admission = Admission::new(
+    changed.admission = Admission::new(
         end(input.opens_at, row.opens_at_ms),
         end(input.closes_at, row.closes_at_ms),
         or_present(lateness_ms, row.lateness_max_ms),
     )?;
-    set_admission(&mut changed, admission);
     Ok(changed)
-}
-
-/// The condition that the columns that [`changes`] depends on are still the same.
-fn is_still(row: &board::Model) -> Condition {
-    use board::Column::{
-        ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs,
-        Reshard, Windows,
-    };
-    let mut still = Condition::all()
-        .add(No.eq(row.no))
-        .add(DeletedAtMs.is_null())
-        .add(Generation.eq(row.generation))
-        .add(Windows.eq(&row.windows));
-    for (column, value) in [
-        (OpensAtMs, row.opens_at_ms),
-        (ClosesAtMs, row.closes_at_ms),
-        (LatenessMaxMs, row.lateness_max_ms),
-        (ArchivedBeforeMs, row.archived_before_ms),
-    ] {
-        still = still.add(match value {
-            Some(value) => column.eq(value),
-            None => column.is_null(),
-        });
-    }
-    still.add(match &row.reshard {
-        Some(reshard) => Reshard.eq(reshard),
-        None => Reshard.is_null(),
-    })
 }
 
 /// Deletes a board. Once this returns, the board is gone for readers and writers. Its data is
@@ -311,12 +259,6 @@ pub(crate) async fn delete(app: &App, slug: &str) -> crate::error::Result<Delete
         Err(_) => tracing::info!(slug, "a deleted board's data is left to the background work"),
     }
     Ok(DeleteBoardPayload { deleted_board_id: GlobalId::Board(slug.to_owned()).to_text().into() })
-}
-
-fn set_admission(row: &mut board::ActiveModel, admission: Admission) {
-    row.opens_at_ms = Set(admission.opens_at_ms);
-    row.closes_at_ms = Set(admission.closes_at_ms);
-    row.lateness_max_ms = Set(admission.lateness_max_ms);
 }
 
 fn milliseconds(seconds: i32) -> i64 {
@@ -336,7 +278,7 @@ pub(crate) fn no_board(slug: &str) -> Error {
     Error::new(ErrorCode::NotFound, format!("there is no board {slug:?}"))
 }
 
-fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::ActiveModel> {
+fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::Model> {
     check_slug(&input.slug)?;
     let segment_by = input.segment_by.unwrap_or_default();
     if !segment_by.is_empty() && segment_by != [REGION] {
@@ -376,16 +318,18 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     let mut row =
         board::of_rules(&input.slug, &title, &rules, &time_zone, app.deployment.clock.now_ms());
     let retained = retained(input.windows.as_deref().unwrap_or_default())?;
-    row.windows = Set(windows_text(&board::first_windows(&rules, &retained)));
-    row.visibility = Set(input.visibility.unwrap_or(Visibility::Public).name().to_owned());
-    row.self_submit = Set(input.self_submit.unwrap_or(false));
-    row.segment_by = Set(serde_json::to_string(&segment_by).expect("texts have a JSON form"));
+    row.windows = windows_text(&board::first_windows(&rules, &retained));
+    row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
+    row.self_submit = input.self_submit.unwrap_or(false);
+    row.segment_by = serde_json::to_string(&segment_by).expect("texts have a JSON form");
     let admission = Admission::new(
         input.opens_at.map(|at| at.0),
         input.closes_at.map(|at| at.0),
         input.lateness_max_seconds.map(milliseconds),
     )?;
-    set_admission(&mut row, admission);
+    row.opens_at_ms = admission.opens_at_ms;
+    row.closes_at_ms = admission.closes_at_ms;
+    row.lateness_max_ms = admission.lateness_max_ms;
     Ok(row)
 }
 

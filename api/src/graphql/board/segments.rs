@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use entity::member::{Column, Entity};
+use entity::member;
 use ranking::id::MemberId;
 use ranking::submission::{REGION, segment_of};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
@@ -29,20 +28,11 @@ impl Segments {
         }
         // An invalid key is refused later. It must not get into the query, as not every database
         // accepts it as text.
-        let members = || {
-            let keys = scores.iter().map(|score| score.member.as_str());
-            keys.filter(|key| MemberId::new(key).is_ok())
-        };
-        let rows: Result<Vec<(String, Option<String>)>, _> = Entity::find()
-            .select_only()
-            .columns([Column::Key, Column::Region])
-            .filter(Column::Key.is_in(members()))
-            .into_tuple()
-            .all(&app.deployment.db)
-            .await;
-        let regions = match rows {
+        let keys = scores.iter().map(|score| score.member.as_str());
+        let members: Vec<&str> = keys.filter(|key| MemberId::new(key).is_ok()).collect();
+        let regions = match member::regions(&app.deployment.db, &members).await {
             Ok(rows) => {
-                let unknown = members().map(|member| (member.to_owned(), None));
+                let unknown = members.iter().map(|member| ((*member).to_owned(), None));
                 let regions: HashMap<_, _> = unknown.chain(rows).collect();
                 for (member, region) in &regions {
                     app.last_regions.insert(member.clone(), region.clone());
@@ -51,11 +41,11 @@ impl Segments {
             }
             Err(error) => {
                 tracing::warn!(%error, "members' regions are taken from memory");
-                let last = |member: &str| {
-                    let region = app.last_regions.get(member)?;
-                    Some((member.to_owned(), region))
+                let last = |member: &&str| {
+                    let region = app.last_regions.get(*member)?;
+                    Some(((*member).to_owned(), region))
                 };
-                members().filter_map(last).collect()
+                members.iter().filter_map(last).collect()
             }
         };
         Self::ByRegion(regions)

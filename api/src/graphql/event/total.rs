@@ -6,7 +6,6 @@ use async_graphql::{Context, Object, Result};
 use entity::archive::{archive_mark, archived_entry};
 use entity::history::score_event;
 use ranking::id::MemberId;
-use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter};
 
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
@@ -24,10 +23,9 @@ impl EventTotal {
     /// The number of the member's events on the board, without archived ones.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let mark = mark_of(ctx, &self.board, &self.member).await?;
-        let events = score_event::of_member(self.board.board.no, &self.member)
-            .filter(score_event::Column::Seq.gt(mark.archived_seq));
-        let count = events.count(&app(ctx).deployment.db).await.map_err(Error::from)?;
-        Ok(int(count)?)
+        let (db, board) = (&app(ctx).deployment.db, self.board.board.no);
+        let count = score_event::count_of_member(db, board, &self.member, mark.archived_seq);
+        Ok(int(count.await.map_err(Error::from)?)?)
     }
 
     /// The number of the member's older events that are archived. They still count, but are not

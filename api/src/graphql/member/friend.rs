@@ -2,12 +2,12 @@
 
 use async_graphql::connection::{CursorType, PageInfo};
 use async_graphql::{Context, Object, Result, SimpleObject};
+use entity::member;
 use ranking::id::MemberId;
 use ranking::store::read::RankedEntry;
 
 use super::Member;
 use crate::access::Scope;
-use crate::cache::friends::ensure_row;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::Standings;
@@ -206,7 +206,8 @@ pub(crate) async fn add_friend(
     let app = app(ctx);
     for key in [&a, &b] {
         // A member whose first score came a moment ago may have no row yet.
-        ensure_row(&app.deployment, key).await?;
+        member::insert_missing(&app.deployment.db, key.as_str(), app.deployment.clock.now_ms())
+            .await?;
     }
     app.friends.add(&app.deployment, &a, &b).await?;
     Ok(payload)

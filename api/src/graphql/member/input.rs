@@ -3,8 +3,6 @@
 use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
 use entity::member;
 use ranking::id::MemberId;
-use sea_orm::sea_query::OnConflict;
-use sea_orm::{ActiveValue::Set, EntityTrait, TransactionTrait};
 
 use super::Member;
 use crate::app::App;
@@ -44,52 +42,29 @@ pub(crate) async fn upsert(
             format!("{} members sent at once: expected at most {PAGE_MAX}", input.len()),
         ));
     }
-    let mut writes = vec![];
-    for MemberInput { key, name, region } in input {
-        let key = MemberId::new(&key)?.to_string();
-        let mut changed = vec![];
-        let mut row = member::ActiveModel {
-            key: Set(key),
-            created_at_ms: Set(app.deployment.clock.now_ms()),
-            name: Set(None),
-            name_folded: Set(None),
-            region: Set(None),
-        };
-        if !name.is_undefined() {
-            let name = name.take().map(|name| text("name", name)).transpose()?;
-            row.name_folded = Set(name.as_deref().map(member::fold_name));
-            row.name = Set(name);
-            changed.extend([member::Column::Name, member::Column::NameFolded]);
-        }
-        if !region.is_undefined() {
-            row.region = Set(region.take().map(|region| text("region", region)).transpose()?);
-            changed.push(member::Column::Region);
-        }
-        writes.push((row, changed));
-    }
-    let transaction = app.deployment.db.begin().await?;
-    let mut members = vec![];
-    for (row, changed) in writes {
-        let key = row.key.clone().take().unwrap_or_default();
-        let mut on_conflict = OnConflict::column(member::Column::Key);
-        if changed.is_empty() {
-            on_conflict.do_nothing_on([member::Column::Key]);
-        } else {
-            on_conflict.update_columns(changed);
-        }
-        member::Entity::insert(row)
-            .on_conflict(on_conflict)
-            .exec_without_returning(&transaction)
-            .await?;
-        members.push(key);
-    }
-    let mut rows = vec![];
-    for key in members {
-        rows.extend(member::Entity::find_by_id(key).one(&transaction).await?);
-    }
-    transaction.commit().await?;
+    let changes = input.into_iter().map(change).collect::<crate::error::Result<_>>()?;
+    let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;
     for row in &rows {
         app.last_regions.insert(row.key.clone(), row.region.clone());
     }
     Ok(rows.into_iter().map(Member::of_row).collect())
+}
+
+fn change(input: MemberInput) -> crate::error::Result<member::Change> {
+    Ok(member::Change {
+        key: MemberId::new(&input.key)?.to_string(),
+        name: asked("name", input.name)?,
+        region: asked("region", input.region)?,
+    })
+}
+
+/// The text to set: null clears it, `None` keeps the present one.
+fn asked(
+    name: &str,
+    value: MaybeUndefined<String>,
+) -> crate::error::Result<Option<Option<String>>> {
+    if value.is_undefined() {
+        return Ok(None);
+    }
+    Ok(Some(value.take().map(|value| text(name, value)).transpose()?))
 }

@@ -7,7 +7,6 @@ use entity::history::{commit, dead_letter};
 use ranking::id::Partition;
 use ranking::submission::Verdict;
 use ranking::submission::event_ids::ELSEWHERE;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::{Instant, sleep};
 
 use crate::app::App;
@@ -85,7 +84,7 @@ async fn wait(
     };
     let db = &app.deployment.db;
     loop {
-        match commit::Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await {
+        match commit::find(db, partition, seq).await {
             Ok(Some(row)) if id.is_none_or(|id| id == row.id) => break,
             // Another commit has this seq: Redis lost the awaited one before SQL had it.
             Ok(Some(_)) => return Err(timeout()),
@@ -98,9 +97,6 @@ async fn wait(
         app.committers.hurry_persister();
         sleep(INTERVAL).await;
     }
-    let of_commit = dead_letter::Column::Partition.eq(i32::from(partition.0));
-    let select = dead_letter::Entity::find()
-        .filter(of_commit)
-        .filter(dead_letter::Column::Seq.eq(seq as i64));
-    Ok(select.all(db).await?.into_iter().map(|row| row.event_index.unsigned_abs()).collect())
+    let letters = dead_letter::of_commit(db, partition, seq).await?;
+    Ok(letters.into_iter().map(|row| row.event_index.unsigned_abs()).collect())
 }

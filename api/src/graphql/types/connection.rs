@@ -5,7 +5,6 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
-use sea_orm::{DatabaseConnection, EntityTrait, QuerySelect, Select};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -206,18 +205,6 @@ impl EntryCursor {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| no_cursor(text))?;
         serde_json::from_slice(&bytes).map_err(|_| no_cursor(text))
     }
-}
-
-/// The first rows of a selection, up to `limit`, and true if there are more.
-pub async fn first_rows<E: EntityTrait>(
-    db: &DatabaseConnection,
-    select: Select<E>,
-    limit: usize,
-) -> Result<(Vec<E::Model>, bool)> {
-    let mut rows = select.limit(limit as u64 + 1).all(db).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    Ok((rows, more))
 }
 
 /// The number in a page cursor, for a list that is ordered by numbers.

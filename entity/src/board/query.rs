@@ -1,0 +1,201 @@
+//! The queries of boards.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ranking::board::Board;
+use ranking::board::admission::Admission;
+use ranking::id::BoardNo;
+use sea_orm::entity::prelude::*;
+use sea_orm::{ActiveValue, Condition, IntoActiveModel, NotSet, QueryOrder, Set};
+
+use super::{ActiveModel, Column, Entity, Model, Visibility};
+use crate::error::Result;
+use crate::sql::first_rows;
+
+/// Changes to a board; columns of `None` stay as they are.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// The windows, as the column has them, and the generation that they make.
+    pub windows: Option<(String, i32)>,
+    /// The title.
+    pub title: Option<String>,
+    /// The clients that may read the board.
+    pub visibility: Option<Visibility>,
+    /// True if a member's own token may submit.
+    pub self_submit: Option<bool>,
+    /// The times for which the board accepts scores; always set.
+    pub admission: Admission,
+}
+
+/// All boards that are not deleted.
+#[must_use]
+pub fn living() -> Select<Entity> {
+    Entity::find().filter(Column::DeletedAtMs.is_null())
+}
+
+/// The rules of all boards, by number.
+pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
+    rules_of(living().all(db).await?)
+}
+
+/// The rules of some boards, by number; deleted boards are absent.
+pub async fn some(
+    db: &impl ConnectionTrait,
+    numbers: BTreeSet<BoardNo>,
+) -> Result<HashMap<BoardNo, Board>> {
+    let numbers = numbers.into_iter().map(|no| no.0);
+    rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
+}
+
+/// The instant before which events of a board may be archived; `None` if no archive exists.
+pub async fn archived_before_ms(
+    db: &impl ConnectionTrait,
+    no: BoardNo,
+) -> Result<Option<i64>, DbErr> {
+    let row = Entity::find_by_id(no.0).one(db).await?;
+    Ok(row.and_then(|row| row.archived_before_ms))
+}
+
+/// The rules of boards, by number.
+///
+/// # Errors
+/// `Corrupt` if a row is invalid.
+pub fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
+    rows.iter().map(|row| Ok((BoardNo(row.no), row.to_ranking()?))).collect()
+}
+
+/// The board of a number, even if it was deleted.
+pub async fn find(db: &impl ConnectionTrait, no: i64) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(no).one(db).await
+}
+
+/// The boards of some numbers, even if they were deleted.
+pub async fn of_numbers(db: &impl ConnectionTrait, numbers: &[i64]) -> Result<Vec<Model>, DbErr> {
+    Entity::find().filter(Column::No.is_in(numbers.iter().copied())).all(db).await
+}
+
+/// The board of a slug, unless it was deleted.
+pub async fn of_slug(db: &impl ConnectionTrait, slug: &str) -> Result<Option<Model>, DbErr> {
+    living().filter(Column::Slug.eq(slug)).one(db).await
+}
+
+/// The boards of some slugs, without deleted ones.
+pub async fn of_slugs(
+    db: &impl ConnectionTrait,
+    slugs: &BTreeSet<&str>,
+) -> Result<Vec<Model>, DbErr> {
+    living().filter(Column::Slug.is_in(slugs.iter().copied())).all(db).await
+}
+
+/// A page of the boards of one visibility or all, by slug: at most `limit` after a slug; and true
+/// if there are more.
+pub async fn page_after(
+    db: &impl ConnectionTrait,
+    visibility: Option<Visibility>,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select = visible(visibility).order_by_asc(Column::Slug);
+    if let Some(after) = after {
+        select = select.filter(Column::Slug.gt(after));
+    }
+    first_rows(db, select, limit).await
+}
+
+/// The page of the boards of one visibility or all that ends just before a slug, or with the last
+/// board. By slug, and true if there are more before it.
+pub async fn page_before(
+    db: &impl ConnectionTrait,
+    visibility: Option<Visibility>,
+    before: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select = visible(visibility).order_by_desc(Column::Slug);
+    if let Some(before) = before {
+        select = select.filter(Column::Slug.lt(before));
+    }
+    let (mut rows, more) = first_rows(db, select, limit).await?;
+    rows.reverse();
+    Ok((rows, more))
+}
+
+/// The number of the boards of one visibility or all.
+pub async fn count(
+    db: &impl ConnectionTrait,
+    visibility: Option<Visibility>,
+) -> Result<u64, DbErr> {
+    visible(visibility).count(db).await
+}
+
+fn visible(visibility: Option<Visibility>) -> Select<Entity> {
+    match visibility {
+        Some(visibility) => living().filter(Column::Visibility.eq(visibility)),
+        None => living(),
+    }
+}
+
+/// Inserts a board under a number of its own, and returns its row. Returns `None` if another board
+/// has the slug.
+pub async fn insert(db: &impl ConnectionTrait, row: Model) -> Result<Option<Model>, DbErr> {
+    let row = ActiveModel { no: NotSet, ..row.into_active_model() };
+    match Entity::insert(row).exec_with_returning(db).await {
+        Ok(row) => Ok(Some(row)),
+        Err(error) if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Changes a board by compare-and-set. Returns false if another writer has changed the board since
+/// `row` was read.
+pub async fn update(db: &impl ConnectionTrait, row: &Model, change: Change) -> Result<bool, DbErr> {
+    let (windows, generation) = change.windows.unzip();
+    let changed = ActiveModel {
+        windows: or_keep(windows),
+        generation: or_keep(generation),
+        title: or_keep(change.title),
+        visibility: or_keep(change.visibility),
+        self_submit: or_keep(change.self_submit),
+        opens_at_ms: Set(change.admission.opens_at_ms),
+        closes_at_ms: Set(change.admission.closes_at_ms),
+        lateness_max_ms: Set(change.admission.lateness_max_ms),
+        ..Default::default()
+    };
+    // Without a transaction: SQLite refuses one that reads first if another connection writes
+    // before it does.
+    let updated = Entity::update_many().set(changed).filter(is_still(row)).exec(db).await?;
+    Ok(updated.rows_affected == 1)
+}
+
+fn or_keep<V: Into<Value>>(value: Option<V>) -> ActiveValue<V> {
+    value.map_or(NotSet, Set)
+}
+
+/// The condition that the columns that a [`Change`] depends on are still the same.
+fn is_still(row: &Model) -> Condition {
+    use Column::{
+        ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs,
+        Reshard, Windows,
+    };
+    let mut still = Condition::all()
+        .add(No.eq(row.no))
+        .add(DeletedAtMs.is_null())
+        .add(Generation.eq(row.generation))
+        .add(Windows.eq(&row.windows));
+    for (column, value) in [
+        (OpensAtMs, row.opens_at_ms),
+        (ClosesAtMs, row.closes_at_ms),
+        (LatenessMaxMs, row.lateness_max_ms),
+        (ArchivedBeforeMs, row.archived_before_ms),
+    ] {
+        still = still.add(match value {
+            Some(value) => column.eq(value),
+            None => column.is_null(),
+        });
+    }
+    still.add(match &row.reshard {
+        Some(reshard) => Reshard.eq(reshard),
+        None => Reshard.is_null(),
+    })
+}

@@ -1,0 +1,114 @@
+//! The search for members by a prefix of their key or name.
+
+use sea_orm::entity::prelude::*;
+use sea_orm::{Condition, QueryOrder, QuerySelect};
+
+use super::{Column, Entity, Model, fold_name};
+
+/// The prefix of a search, as it is for keys, and in lower case for names.
+#[derive(Clone, Debug)]
+pub struct Prefix {
+    key: String,
+    name: String,
+}
+
+impl Prefix {
+    /// The prefix that a client typed.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self { key: text.to_owned(), name: fold_name(text) }
+    }
+
+    /// At most `limit` members whose key begins with the prefix, by key, after a key.
+    pub async fn by_key(
+        &self,
+        db: &impl ConnectionTrait,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Model>, DbErr> {
+        let mut by_key = Entity::find().filter(self.of_key());
+        if let Some(key) = after {
+            by_key = by_key.filter(Column::Key.gt(key));
+        }
+        by_key.order_by_asc(Column::Key).limit(limit as u64).all(db).await
+    }
+
+    /// At most `limit` members whose name alone begins with the prefix, by name in lower case and
+    /// key, after such a name and key.
+    pub async fn by_name(
+        &self,
+        db: &impl ConnectionTrait,
+        after: Option<(&str, &str)>,
+        limit: usize,
+    ) -> Result<Vec<Model>, DbErr> {
+        let mut by_name = Entity::find().filter(self.of_name_only());
+        if let Some((name, key)) = after {
+            let same_name =
+                Condition::all().add(Column::NameFolded.eq(name)).add(Column::Key.gt(key));
+            let later = Condition::any().add(Column::NameFolded.gt(name)).add(same_name);
+            by_name = by_name.filter(later);
+        }
+        by_name
+            .order_by_asc(Column::NameFolded)
+            .order_by_asc(Column::Key)
+            .limit(limit as u64)
+            .all(db)
+            .await
+    }
+
+    /// The number of members whose key or name begins with the prefix.
+    pub async fn count(&self, db: &impl ConnectionTrait) -> Result<u64, DbErr> {
+        let by_key = Entity::find().filter(self.of_key()).count(db).await?;
+        let by_name = Entity::find().filter(self.of_name_only()).count(db).await?;
+        Ok(by_key + by_name)
+    }
+
+    fn of_key(&self) -> Condition {
+        starts_with(Column::Key, &self.key)
+    }
+
+    fn of_name_only(&self) -> Condition {
+        starts_with(Column::NameFolded, &self.name).add(self.of_key().not())
+    }
+}
+
+/// The condition as a range, which an index can answer, as text is compared by bytes.
+fn starts_with(column: Column, prefix: &str) -> Condition {
+    let range = Condition::all().add(column.gte(prefix));
+    match end_of(prefix) {
+        Some(end) => range.add(column.lt(end)),
+        None => range,
+    }
+}
+
+/// The first text after all that begin with a prefix; `None` if there is none.
+fn end_of(prefix: &str) -> Option<String> {
+    let mut end: Vec<char> = prefix.chars().collect();
+    while let Some(last) = end.pop() {
+        let next = match last {
+            '\u{D7FF}' => Some('\u{E000}'),
+            last => char::from_u32(u32::from(last) + 1),
+        };
+        if let Some(next) = next {
+            end.push(next);
+            return Some(end.into_iter().collect());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::end_of;
+
+    proptest! {
+        #[test]
+        fn a_range_holds_the_texts_that_begin_with_the_prefix(prefix in "\\PC{1,3}|[\u{D7FE}\u{D7FF}\u{10FFFE}\u{10FFFF}]{1,3}", text in "\\PC{0,5}|[\u{D7FE}\u{D7FF}\u{10FFFE}\u{10FFFF}]{0,4}", with: bool) {
+            let text = if with { format!("{prefix}{text}") } else { text };
+            let in_range = text >= prefix && end_of(&prefix).is_none_or(|end| text < end);
+            prop_assert_eq!(in_range, text.starts_with(&prefix));
+        }
+    }
+}
