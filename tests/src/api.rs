@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod playthrough;
 pub mod refusal;
 pub mod submission;
+pub mod window;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 use crate::deployment::Deployment;
+use crate::documents::{CREATE_BOARD, DELETE_BOARD, UPDATE_BOARD, UPSERT_MEMBERS};
 use crate::wait::{PATIENCE, until};
 
 /// A running process; killed when dropped. Several may share a deployment.
@@ -151,6 +153,30 @@ impl Api {
         let mut body = self.query(text, variables).await;
         assert_eq!(body.get("errors"), None, "{text}");
         body["data"].take()
+    }
+
+    /// Creates a board; its fields.
+    pub async fn create_board(&self, input: Value) -> Value {
+        let mut data = self.data(CREATE_BOARD, json!({ "input": input })).await;
+        data["createBoard"]["board"].take()
+    }
+
+    /// Changes a board; its fields.
+    pub async fn update_board(&self, input: Value) -> Value {
+        let mut data = self.data(UPDATE_BOARD, json!({ "input": input })).await;
+        data["updateBoard"]["board"].take()
+    }
+
+    /// Deletes a board.
+    pub async fn delete_board(&self, slug: &str) {
+        let data = self.data(DELETE_BOARD, json!({ "slug": slug })).await;
+        assert_eq!(data["deleteBoard"]["deletedBoardId"], format!("board:{slug}"));
+    }
+
+    /// Creates or changes members; their fields.
+    pub async fn upsert_members(&self, input: impl Into<Value>) -> Value {
+        let variables = json!({ "input": input.into() });
+        self.data(UPSERT_MEMBERS, variables).await["upsertMembers"]["members"].take()
     }
 
     /// Asks with another token, or none.

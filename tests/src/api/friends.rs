@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
 use crate::deployment::{Deployment, Redis, Sql};
-use crate::documents::UPSERT_MEMBERS;
 
 pub async fn named(sql: Sql, members: &[&str]) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Private).await;
@@ -17,7 +16,7 @@ pub async fn named(sql: Sql, members: &[&str]) -> (Arc<Deployment>, Api) {
 
 pub async fn upsert(api: &Api, members: &[&str]) {
     let input: Vec<Value> = members.iter().map(|key| json!({ "key": key })).collect();
-    api.data(UPSERT_MEMBERS, json!({ "input": input })).await;
+    api.upsert_members(input).await;
 }
 
 pub async fn change(api: &Api, token: Option<&str>, text: &str, pair: (&str, &str)) -> Answer {

@@ -3,36 +3,28 @@
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::documents::SUBMIT_SCORES;
 use crate::model::oracle::{Board, Event, Verdict};
-
-const CREATE: &str = "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug tieBreakResolutionMs } } }";
-
-const SUBMIT: &str = "
-    mutation($board: String!, $scores: [ScoreInput!]!, $ack: Ack!) {
-        submitScores(input: { board: $board, scores: $scores, ack: $ack }) {
-            accepted duplicates rejected results { member status error { code message } }
-        }
-    }";
 
 /// Creates a board.
 pub async fn create_board(api: &Api, board: &Board) {
-    let data = api.data(CREATE, json!({ "input": board.input() })).await;
-    assert_eq!(data["createBoard"]["board"]["slug"], board.slug);
+    let created = api.create_board(board.input()).await;
+    assert_eq!(created["slug"], board.slug);
     if board.tie_break != "MEMBER" {
-        assert_eq!(data["createBoard"]["board"]["tieBreakResolutionMs"], board.tick_ms);
+        assert_eq!(created["tieBreakResolutionMs"], board.tick_ms);
     }
 }
 
 /// Submits a batch of scores, as GraphQL takes them; the payload.
 pub async fn submit(api: &Api, board: &str, scores: Value) -> Value {
     let variables = json!({ "board": board, "scores": scores, "ack": "APPLIED" });
-    api.data(SUBMIT, variables).await["submitScores"].take()
+    api.data(SUBMIT_SCORES, variables).await["submitScores"].take()
 }
 
 /// Submits a batch of scores and waits until SQL has them; the payload.
 pub async fn submit_durably(api: &Api, board: &str, scores: Value) -> Value {
     let variables = json!({ "board": board, "scores": scores, "ack": "DURABLE" });
-    api.data(SUBMIT, variables).await["submitScores"].take()
+    api.data(SUBMIT_SCORES, variables).await["submitScores"].take()
 }
 
 /// Submits a batch of events to a service that is well: what became of each.
@@ -51,7 +43,7 @@ pub type Outcome = Result<Verdict, &'static str>;
 pub async fn try_submit(api: &Api, board: &Board, events: &[Event]) -> Option<Vec<Outcome>> {
     let scores: Vec<Value> = events.iter().map(|event| board.score_input(event)).collect();
     let variables = json!({ "board": board.slug, "scores": scores, "ack": "APPLIED" });
-    let answer = api.try_ask(Some(api.token()), SUBMIT, variables).await.ok()?;
+    let answer = api.try_ask(Some(api.token()), SUBMIT_SCORES, variables).await.ok()?;
     if answer.body.get("errors").is_some() {
         // A load knows no other reason: its requests are well-formed and its token is good.
         assert_eq!(answer.codes(), ["UNAVAILABLE"], "{:?}", answer.body);

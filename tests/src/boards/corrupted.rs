@@ -12,9 +12,6 @@ use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::jobs::diff::{named, set};
 
-const CREATE: &str = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, tieBreakResolutionMs: 1000,
-    windows: [{ name: \"daily\" }, { name: \"monthly\" }] }) { board { id } } }";
-
 /// A board with entries in three months, and a raw connection to its Redis.
 pub struct Corrupted {
     pub deployment: Arc<Deployment>,
@@ -35,7 +32,11 @@ impl Corrupted {
     pub async fn new(sql: Sql, shards: u16) -> Self {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
-        api.data(CREATE, json!({ "shards": shards })).await;
+        let windows = json!([{ "name": "daily" }, { "name": "monthly" }]);
+        let input = json!({
+            "slug": "b", "shards": shards, "tieBreakResolutionMs": 1000, "windows": windows,
+        });
+        api.create_board(input).await;
         for month in 1..=3 {
             let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": member * month + 1, "at": format!("2026-{month:02}-1{}T12:00:00Z", member % 5) });
             submit_durably(&api, "b", (0..40).map(score).collect()).await;

@@ -10,10 +10,6 @@ use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::wait::until;
 
-pub const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", shards: 4, windows: [{ name: \"daily\" }] }) { board { id } } }";
-
-pub const DELETE: &str = "mutation { deleteBoard(slug: \"b\") { deletedBoardId } }";
-
 /// The number of the living board.
 pub async fn board_no(deployment: &Deployment) -> i64 {
     deployment.number("SELECT no FROM board WHERE slug = 'b'").await
@@ -47,16 +43,17 @@ pub async fn filled(sql: Sql, redis: Redis) -> (Arc<Deployment>, Api) {
     (deployment, api)
 }
 
+/// Creates the board.
+pub async fn create(api: &Api) {
+    api.create_board(json!({ "slug": "b", "shards": 4, "windows": [{ "name": "daily" }] })).await;
+}
+
+/// Creates the board, and gives each of so many members a score.
 pub async fn fill(api: &Api, members: i64) {
-    api.data(CREATE, json!({})).await;
+    create(api).await;
     let score = |number: i64| json!({ "member": format!("m{number}"), "score": number, "eventId": "e", "at": "2025-09-03T12:00:00Z" });
     let scores: Vec<Value> = (1..=members).map(score).collect();
     assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], members);
-}
-
-pub async fn delete(api: &Api) {
-    let data = api.data(DELETE, json!({})).await;
-    assert_eq!(data["deleteBoard"]["deletedBoardId"], "board:b");
 }
 
 /// Each old board is marked as deleted in as many partitions as it has shards.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::api::connection::{Connection, texts};
 use crate::api::friends::changed;
-use crate::documents::{ADD_FRIEND, CREATE_BOARD, PERIODS, UPSERT_MEMBERS};
+use crate::documents::{ADD_FRIEND, PERIODS};
 use crate::model::game::{Game, Range, every_game};
 use crate::model::oracle::Oracle;
 
@@ -40,7 +40,7 @@ const REGIONS: [&str; 2] = ["eu", "us"];
 pub async fn regional(api: &Api, game: &Game) -> Vec<String> {
     let mut input = game.board.input();
     input["segmentBy"] = json!(["region"]);
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     let members: BTreeSet<String> = game.events.iter().map(|event| event.member.clone()).collect();
     let members: Vec<String> = members.into_iter().collect();
     let with_region = |(number, key): (usize, &String)| match number % 3 {
@@ -48,7 +48,7 @@ pub async fn regional(api: &Api, game: &Game) -> Vec<String> {
         region => json!({ "key": key, "region": REGIONS[region] }),
     };
     let input: Vec<Value> = members.iter().enumerate().map(with_region).collect();
-    api.data(UPSERT_MEMBERS, json!({ "input": input })).await;
+    api.upsert_members(input).await;
     for friend in &members[1..members.len() / 2] {
         changed(api, ADD_FRIEND, (&members[0], friend)).await;
     }

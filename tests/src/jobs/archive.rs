@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
-use crate::documents::CREATE_BOARD;
 use crate::jobs::analytics::figures;
 use crate::jobs::seal::wait_until_dropped;
 use crate::model::history::History;
@@ -101,7 +100,7 @@ pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     let score = |member: i64| json!({ "member": format!("m{}", member % 10), "score": member, "at": format!("2025-03-{:02}T12:00:00Z", 1 + member % 28), "eventId": format!("e{member}") });
     submit_durably(&api, "b", (0..60).map(score).collect()).await;
     wait_until_dropped(&api, "b").await;

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::deployment::Deployment;
-use crate::documents::SET_WINDOWS;
 use crate::model::oracle::Board;
 use crate::wait::until;
 
@@ -13,8 +12,8 @@ use crate::wait::until;
 pub async fn retain(api: &Api, board: &Board, retain: u32) {
     let window = |window: &Window| json!({ "name": window.to_string(), "retain": retain });
     let windows: Vec<Value> = board.windows.iter().map(window).collect();
-    let told = api.data(SET_WINDOWS, json!({ "slug": board.slug, "windows": windows })).await;
-    for window in told["updateBoard"]["board"]["windows"].as_array().unwrap() {
+    let told = api.update_board(json!({ "slug": board.slug, "windows": windows })).await;
+    for window in told["windows"].as_array().unwrap() {
         assert_eq!(window["ready"], true);
         if window["name"] != "all" {
             assert_eq!(window["retain"], retain, "{told}");

@@ -87,9 +87,7 @@ async fn check(sql: Sql) {
     let api = Api::start(&deployment).await;
     let db = deployment.sql().await;
     for slug in ["one", "two"] {
-        let create =
-            "mutation($slug: String!) { createBoard(input: { slug: $slug }) { board { slug } } }";
-        api.data(create, json!({ "slug": slug })).await;
+        api.create_board(json!({ "slug": slug })).await;
     }
     // Names with what JSON writes in another way, and of two segments; rows of two boards in two partitions, in another order than that of names.
     let numbers = format!(

@@ -15,9 +15,6 @@ use tests::jobs::analytics::run;
 use tests::model::game::seeded;
 use tests::wait::until;
 
-const CREATE: &str = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, decimals: 2, minScore: \"-1000\", maxScore: 100000, segmentBy: [\"region\"], timeZone: \"Europe/London\",
-    tieBreakResolutionMs: 1000, windows: [{ name: \"hourly\" }, { name: \"daily\", retain: 1 }, { name: \"monthly\" }, { name: \"3d\", retain: 1 }, { name: \"5h\" }, { name: \"decay:7d\" }] }) { board { id } } }";
-
 const PERIODS: &str = "query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) { nodes { label sealed } } } }";
 
 const TOP: &str = "query($window: String!, $period: String!, $segment: String!) { board(slug: \"b\") { standings(window: $window, period: $period, segment: $segment) { source
@@ -76,8 +73,7 @@ async fn a_standings_of_many_pages_in_sixteen_shards_is_exported_as_it_is_listed
 async fn check_large(shards: u16) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, policy: BEST }) { board { id } } }";
-    api.data(create, json!({ "shards": shards })).await;
+    api.create_board(json!({ "slug": "b", "shards": shards, "policy": "BEST" })).await;
     let events = deployment.path("events.csv");
     let row = |member: usize| format!("u{member},{},{}\n", member % 97, 1_767_000_000 + member % 3);
     let rows: String = (0..4300).map(row).collect();
@@ -119,14 +115,12 @@ async fn every_kind_of_window_in_sixteen_shards_is_exported_as_it_is_listed() {
 async fn check_windows(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({ "shards": shards })).await;
+    api.create_board(json!({ "slug": "b", "shards": shards, "decimals": 2, "minScore": "-1000", "maxScore": 100000, "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000, "windows": [{ "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" }, { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" }] })).await;
     let mut rng = seeded();
     let regions: Vec<Value> = (0..30)
         .map(|member| json!({ "key": format!("m{member}"), "region": (["eu", "u:s"][member % 2]) }))
         .collect();
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
-    api.data(upsert, json!({ "input": regions })).await;
+    api.upsert_members(regions).await;
     let now_s = Timestamp::now().as_second();
     let scores: Vec<Value> = (0..400)
         .map(|_| {
@@ -206,7 +200,7 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
 async fn what_is_not_there_is_refused_and_leaves_no_file() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({ "shards": 1 })).await;
+    api.create_board(json!({ "slug": "b", "shards": 1, "decimals": 2, "minScore": "-1000", "maxScore": 100000, "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000, "windows": [{ "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" }, { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" }] })).await;
     let out = deployment.path("out.csv");
     for (more, reason) in [
         (&["--window", "weekly"][..], "has no window weekly; it has all, hourly"),

@@ -7,8 +7,6 @@ use tests::api::amendment::{events, void};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 
-const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", maxScore: 100, windows: [{ name: \"daily\" }] }) { board { id } } }";
-
 const TOP: &str =
     "{ board(slug: \"b\") { standings { top { nodes { score member { key region } } } } } }";
 
@@ -16,7 +14,8 @@ const TOP: &str =
 async fn an_import_is_all_or_nothing_and_counts_once() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({})).await;
+    api.create_board(json!({ "slug": "b", "maxScore": 100, "windows": [{ "name": "daily" }] }))
+        .await;
     let (good, bad, rejects) =
         (deployment.new_file("csv"), deployment.new_file("csv"), deployment.new_file("csv"));
     let rows = "member,score,at,event_id,region\nann,30,2026-01-02T03:04:05Z,1,eu\nbob,20,1767323045,2,\nann,30,2026-01-03T00:00:00+01:00,3,eu\nann,30,2026-01-02T03:04:05Z,1,eu\n";
@@ -72,7 +71,8 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
 async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({})).await;
+    api.create_board(json!({ "slug": "b", "maxScore": 100, "windows": [{ "name": "daily" }] }))
+        .await;
     let file = deployment.new_file("csv");
     // More members than are asked for at once.
     let rows: String = (0..2500)

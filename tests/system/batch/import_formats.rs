@@ -7,18 +7,17 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 use tests::model::generated::{csv_events, generate};
 
-const CREATE: &str = "mutation($slug: String!, $policy: ScorePolicy!, $ties: TieBreak!, $max: Decimal!) { createBoard(input: { slug: $slug, policy: $policy, tieBreak: $ties, decimals: 3, maxScore: $max,
-    segmentBy: [\"region\"] }) { board { id } } }";
-
 const TOP: &str = "query($segment: String) { board(slug: \"b\") { standings(segment: $segment) { top { nodes { score member { key region } } } } } }";
 
 #[tokio::test]
 async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let variables =
-        json!({ "slug": "b", "policy": "SUM", "ties": "MEMBER", "max": "9007199254740.991" });
-    api.data(CREATE, variables).await;
+    let input = json!({
+        "slug": "b", "policy": "SUM", "tieBreak": "MEMBER", "decimals": 3,
+        "maxScore": "9007199254740.991", "segmentBy": ["region"],
+    });
+    api.create_board(input).await;
     let rows = [
         r#"{"member":"ann","score":"30.125","at":"2026-01-02T03:04:05Z","event_id":"1","region":"eu","more":[1]}"#,
         r#"{"member":"bob","score":20.5,"at":1767323045,"event_id":"2","region":null}"#,
@@ -97,8 +96,11 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
 async fn a_bad_row_of_parquet_is_named_by_its_number_and_nothing_is_written() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let variables = json!({ "slug": "b", "policy": "BEST", "ties": "EARLIEST", "max": "990" });
-    api.data(CREATE, variables).await;
+    let input = json!({
+        "slug": "b", "policy": "BEST", "tieBreak": "EARLIEST", "decimals": 3, "maxScore": "990",
+        "segmentBy": ["region"],
+    });
+    api.create_board(input).await;
     let (parquet, csv) = (deployment.path("e.parquet"), deployment.path("e.csv"));
     for path in [&parquet, &csv] {
         let made = ["generate", "--members", "9", "--events", "300", "--out", path];
@@ -146,8 +148,7 @@ async fn generated_events_are_imported_alike_from_every_format() {
     let api = Api::start(&deployment).await;
     let mut held = vec![];
     for format in ["csv", "ndjson", "parquet"] {
-        let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, minScore: \"-100000\" }) { board { id } } }";
-        api.data(create, json!({ "slug": format })).await;
+        api.create_board(json!({ "slug": format, "minScore": "-100000" })).await;
         let path = deployment.path(&format!("events.{format}"));
         let more = ["--events", "4000", "--negative", "0.1", "--late", "0.1"];
         generate(&deployment, &path, &more);

@@ -21,10 +21,8 @@ use tests::wait::until;
 async fn two_boards(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create =
-        "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { id } } }";
     for (slug, visibility) in [("a", "PUBLIC"), ("b", "PRIVATE")] {
-        api.data(create, json!({ "input": { "slug": slug, "visibility": visibility } })).await;
+        api.create_board(json!({ "slug": slug, "visibility": visibility })).await;
     }
     (deployment, api)
 }
@@ -334,7 +332,7 @@ async fn the_job_of_a_deleted_board_is_there_without_it() {
     submit_durably(&api, "a", json!([{ "member": "m", "score": 1 }])).await;
     let deployment = api.deployment();
     assert_eq!(run(deployment, &["rebuild", "--board", "a"]).0, 0);
-    api.data("mutation { deleteBoard(slug: \"a\") { deletedBoardId } }", json!({})).await;
+    api.delete_board("a").await;
     let all = api.data(JOBS, json!({})).await;
     let job = &all["jobs"]["nodes"][0];
     assert_eq!((&job["kind"], &job["board"]), (&json!("REBUILD"), &Value::Null));

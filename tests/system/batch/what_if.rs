@@ -7,6 +7,7 @@ use rand::prelude::*;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::remove;
 use tests::api::submission::{submit_durably, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::CREATE_BOARD;
@@ -66,12 +67,10 @@ async fn check(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let mut rng = seeded();
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
     let regions: Vec<Value> = (0..20)
         .map(|member| json!({ "key": format!("m{member}"), "region": (["eu", "us"][member % 2]) }))
         .collect();
-    api.data(upsert, json!({ "input": regions })).await;
+    api.upsert_members(regions).await;
     let now_s = Timestamp::now().as_second();
     let events: Vec<Event> = (0..300)
         .map(|_| Event {
@@ -97,12 +96,10 @@ async fn check(sql: Sql, shards: u16) {
         };
         let mut input = board.input();
         input["segmentBy"] = json!(["region"]);
-        api.data(CREATE_BOARD, json!({ "input": input })).await;
+        api.create_board(input).await;
         submit_events(&api, &board, &events).await;
         // A member who was taken out and came back counts from there.
-        let remove =
-            "mutation($board: String!) { removeEntry(board: $board, member: \"m3\") { removed } }";
-        api.data(remove, json!({ "board": board.slug })).await;
+        remove(&api, &board.slug, "m3").await;
         let again = json!([{ "member": "m3", "score": "1.50", "at": Timestamp::from_second(now_s - 90_000).unwrap().to_string() }]);
         assert_eq!(submit_durably(&api, &board.slug, again).await["accepted"], 1);
     }
@@ -193,14 +190,14 @@ async fn rules_that_no_board_can_have_are_refused_in_the_words_of_its_creation()
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "policy": "BEST", "maxScore": 100 });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     let scores: Vec<Value> = (0..3).map(|_| json!({ "member": "ann", "score": 60 })).collect();
     submit_durably(&api, "b", json!(scores)).await;
     let input = json!({ "slug": "c", "policy": "LATEST", "tieBreak": "MEMBER" });
     let refused = api.query(CREATE_BOARD, json!({ "input": input })).await;
     let message = refused["errors"][0]["message"].as_str().unwrap();
     let input = json!({ "slug": "d", "windows": [{ "name": "decay:7d" }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     for (more, reason) in [
         (&["--policy", "LATEST", "--tie-break", "MEMBER"][..], message),
         (&["--policy", "MOST"], "\"MOST\" is none of [\"SUM\", \"BEST\", \"LATEST\"]"),

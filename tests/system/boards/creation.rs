@@ -34,9 +34,8 @@ async fn a_board_has_the_rules_it_was_created_with() {
 #[tokio::test]
 async fn boards_are_listed_by_slug_and_private_ones_to_token_holders() {
     let (_deployment, api) = race().await;
-    let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, visibility: PRIVATE }) { board { slug } } }";
     for slug in ["zeta", "alpha"] {
-        api.data(create, json!({ "slug": slug })).await;
+        api.create_board(json!({ "slug": slug, "visibility": "PRIVATE" })).await;
     }
     let text = "query($first: Int, $after: String) { boards(first: $first, after: $after) { totalCount nodes { slug } pageInfo { hasNextPage endCursor } } board(slug: \"zeta\") { slug } }";
     let seen = api.data(text, json!({ "first": 2 })).await;

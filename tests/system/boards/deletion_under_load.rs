@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::amendment::events;
-use tests::boards::deleted::{
-    CREATE, board_no, check_gone, check_marks, delete, wait_until_purged,
-};
+use tests::boards::deleted::{board_no, check_gone, check_marks, create, wait_until_purged};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::wait::until;
@@ -65,7 +63,7 @@ async fn check_under_load(sql: Sql, flush: bool) {
         let mut old = vec![];
         for life in 0..LIVES {
             let api = &apis[life % 2];
-            api.data(CREATE, json!({})).await;
+            create(api).await;
             lives.fetch_add(1, Ordering::SeqCst);
             old.push(board_no(&deployment).await);
             until("the board is written to", async || {
@@ -78,7 +76,7 @@ async fn check_under_load(sql: Sql, flush: bool) {
             .await;
             if life + 1 < LIVES {
                 lives.fetch_add(1, Ordering::SeqCst);
-                delete(&apis[life / 2 % 2]).await;
+                apis[life / 2 % 2].delete_board("b").await;
                 if flush {
                     let flush = redis::cmd("FLUSHALL");
                     flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();

@@ -12,6 +12,7 @@ use tests::api::Api;
 use tests::api::listing::{Listing, Way};
 use tests::api::playthrough::{check, play_batch};
 use tests::api::submission::{create_board, submit_durably, submit_events};
+use tests::api::window::{set_windows, wait_until_ready};
 use tests::boards::busy::{busy_board, create_busy};
 use tests::boards::corrupted::Corrupted;
 use tests::deployment::{Deployment, Redis, Sql};
@@ -239,16 +240,9 @@ async fn what_a_board_had_before_a_move_counts() {
         assert_eq!(found["entries"], 50, "{found}");
         assert_eq!(found["top"][0]["member"], "m39", "{found}");
 
-        let update = "mutation { updateBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }, { name: \"monthly\" }, { name: \"weekly\" }] }) { board { id } } }";
-        board.api.data(update, json!({})).await;
-        let ready = "{ board(slug: \"b\") { windows { ready } } }";
-        until("the new window is filled", async || {
-            let data = board.api.data(ready, json!({})).await;
-            let windows = data["board"]["windows"].as_array().unwrap().clone();
-            let is_ready = |window: &Value| window["ready"] == true;
-            windows.iter().all(is_ready).then_some(())
-        })
-        .await;
+        let windows = ["daily", "monthly", "weekly"];
+        set_windows(&board.api, "b", &windows).await;
+        wait_until_ready(&board.api, "b", &windows).await;
         check_diff(&board.deployment);
         let whole = board.picture().await;
         let (day, _) = board.entry("m05", "daily:2026-02-10").await;

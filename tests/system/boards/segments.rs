@@ -10,12 +10,10 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::submission::submit_events;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::UPSERT_MEMBERS;
+use tests::documents::CREATE_BOARD;
 use tests::model::game::{Range, batches, every_game, seeded};
 use tests::model::oracle::{Board, Oracle};
 use tests::wait::until;
-
-const CREATE: &str = "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug segmentBy } } }";
 
 const TOP: &str = "
     query($slug: String!, $window: String!, $period: String!, $segment: String) {
@@ -65,8 +63,8 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
         for game in every_game(&mut rng, shards, Range::Wide, 120).into_iter().step_by(4) {
             let mut input = game.board.input();
             input["segmentBy"] = json!(["region"]);
-            let data = api.data(CREATE, json!({ "input": input })).await;
-            assert_eq!(data["createBoard"]["board"]["segmentBy"], json!(["region"]));
+            let created = api.create_board(input).await;
+            assert_eq!(created["segmentBy"], json!(["region"]));
             let mut regional = Regional::new();
             for batch in batches(&mut rng, &game.events) {
                 let mut moves = vec![];
@@ -78,7 +76,7 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
                     }
                 }
                 if !moves.is_empty() {
-                    api.data(UPSERT_MEMBERS, json!({ "input": moves })).await;
+                    api.upsert_members(moves).await;
                 }
                 submit_events(&api, &game.board, &batch).await;
                 let mut all =
@@ -124,12 +122,12 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
 async fn a_segment_that_a_board_does_not_have_is_refused() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($slug: String!, $by: [String!]!) { createBoard(input: { slug: $slug, segmentBy: $by }) { board { slug } } }";
     for (slug, by) in [("plain", json!([])), ("regional", json!(["region"]))] {
-        api.data(create, json!({ "slug": slug, "by": by })).await;
+        api.create_board(json!({ "slug": slug, "segmentBy": by })).await;
     }
     for by in [json!(["country"]), json!(["region", "region"])] {
-        let answer = api.ask(Some(api.token()), create, json!({ "slug": "x", "by": by })).await;
+        let input = json!({ "slug": "x", "segmentBy": by });
+        let answer = api.ask(Some(api.token()), CREATE_BOARD, json!({ "input": input })).await;
         assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     }
     let ask = "query($slug: String!, $segment: String) { board(slug: $slug) { standings(segment: $segment) { size } } }";

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::submission::submit;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::CREATE_BOARD;
 use tests::wait::until;
-
-const CREATE: &str = "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { opensAt closesAt } } }";
 
 const UPDATE: &str = "mutation($input: UpdateBoardInput!) { updateBoard(input: $input) { board { slug title visibility selfSubmit opensAt closesAt windows { name } } } }";
 
@@ -25,7 +24,7 @@ async fn board(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily" }, { "name": "monthly" }]);
-    api.data(CREATE, json!({ "input": { "slug": "b", "windows": windows } })).await;
+    api.create_board(json!({ "slug": "b", "windows": windows })).await;
     (deployment, api)
 }
 
@@ -123,7 +122,7 @@ async fn a_change_that_cannot_be_is_refused_as_a_whole() {
     assert_eq!(update(&api, json!({ "closesAt": OPENS })).await, "BAD_USER_INPUT");
     assert_eq!(update(&api, json!({ "closesAt": CLOSES })).await, "BAD_USER_INPUT");
     let create = json!({ "slug": "c", "opensAt": CLOSES, "closesAt": OPENS });
-    let answer = api.ask(Some(api.token()), CREATE, json!({ "input": create })).await;
+    let answer = api.ask(Some(api.token()), CREATE_BOARD, json!({ "input": create })).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     let submits = deployment.new_token(&["--scope", "submit"]).await;
     let change = json!({ "input": { "slug": "b", "title": "x" } });
@@ -250,9 +249,8 @@ async fn a_board_is_changed_beside_writers() {
 async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_not() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = r#"mutation { createBoard(input: { slug: "b", latenessMaxSeconds: 3600 }) { board { latenessMaxSeconds } } }"#;
-    let created = api.data(create, json!({})).await;
-    assert_eq!(created["createBoard"]["board"]["latenessMaxSeconds"], 3600);
+    let created = api.create_board(json!({ "slug": "b", "latenessMaxSeconds": 3600 })).await;
+    assert_eq!(created["latenessMaxSeconds"], 3600);
     let ago = |seconds: i64| {
         (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string()
     };
@@ -265,9 +263,8 @@ async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_n
     std::fs::write(&file, format!("member,score,at\nann,1,{}\n", ago(90_000))).unwrap();
     let imported = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
     assert!(imported.status.success());
-    let change = r#"mutation { updateBoard(input: { slug: "b", latenessMaxSeconds: null }) { board { latenessMaxSeconds } } }"#;
-    let changed = api.data(change, json!({})).await;
-    assert!(changed["updateBoard"]["board"]["latenessMaxSeconds"].is_null());
+    let changed = api.update_board(json!({ "slug": "b", "latenessMaxSeconds": null })).await;
+    assert!(changed["latenessMaxSeconds"].is_null());
     assert_eq!(submit(&api, "b", score(90_000)).await["accepted"], 1);
     let ask = r#"{ board(slug: "b") { standings { rank(member: "ann") { score } } } }"#;
     let data = api.data(ask, json!({})).await;

@@ -216,9 +216,7 @@ async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Cluster).await;
     let cluster = deployment.cluster();
     let api = Api::start(&deployment).await;
-    let durable =
-        "mutation { createBoard(input: { slug: \"durable\", shards: 16 }) { board { id } } }";
-    api.data(durable, json!({})).await;
+    api.create_board(json!({ "slug": "durable", "shards": 16 })).await;
     for number in 0..2 {
         let load = in_all_partitions(Load::new(&mut rng, number), &format!("load-{number}"));
         create_board(&api, &load.board).await;

@@ -9,8 +9,6 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program::signal;
 use tests::wait::until;
 
-const CREATE: &str = "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }";
-
 fn score(member: &str, event_id: &str) -> Value {
     json!({ "member": member, "score": 1, "eventId": event_id })
 }
@@ -22,7 +20,7 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody(
     signal("TERM", first.pid());
     assert!(first.wait_until_stopped().await.success());
     let silent = Api::start_with(&deployment, &["--no-workers"]).await;
-    silent.data(CREATE, json!({})).await;
+    silent.create_board(json!({ "slug": "b" })).await;
     let db = deployment.sql().await;
     let constraint = "ALTER TABLE score_event ADD CONSTRAINT poison CHECK (member <> 'poison')";
     db.execute_raw(Statement::from_string(db.get_database_backend(), constraint)).await.unwrap();
@@ -72,7 +70,7 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody(
 async fn a_standing_that_somebody_spoilt_costs_no_event() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([score("ann", "1"), score("bob", "1")])).await;
     let db = deployment.sql().await;
     for spoilt in ["9223372036854775807", "0"] {
@@ -93,7 +91,7 @@ async fn a_standing_that_somebody_spoilt_costs_no_event() {
 async fn without_memory_redis_takes_no_scores_and_says_so_at_once() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([score("ann", "1")])).await;
     let mut redis = deployment.redis().await;
     let mut limit = async |bytes: &str| {

@@ -9,7 +9,7 @@ use tests::api::amendment::{events, member_events, remove, void};
 use tests::api::connection::texts;
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::{CREATE_BOARD, REMOVE_ENTRY, VOID_EVENT};
+use tests::documents::{REMOVE_ENTRY, VOID_EVENT};
 use tests::jobs::diff::check_diff;
 
 const SCORE: &str = "query($board: String!, $member: String!) { board(slug: $board) { standings { rank(member: $member) { score } } } }";
@@ -26,7 +26,7 @@ async fn board(sql: Sql, redis: Redis) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, redis).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily" }]);
-    api.data(CREATE_BOARD, json!({ "input": { "slug": "b", "windows": windows } })).await;
+    api.create_board(json!({ "slug": "b", "windows": windows })).await;
     (deployment, api)
 }
 
@@ -284,7 +284,7 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
 #[tokio::test]
 async fn events_of_a_private_board_are_seen_with_a_token_only() {
     let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
-    api.data(CREATE_BOARD, json!({ "input": { "slug": "p", "visibility": "PRIVATE" } })).await;
+    api.create_board(json!({ "slug": "p", "visibility": "PRIVATE" })).await;
     submit_durably(&api, "p", json!([{ "member": "ann", "score": 1 }])).await;
     let id = events(&api, "p", "ann").await[0]["id"].clone();
     let text = "query($id: ID!) { node(id: $id) { id } member(key: \"ann\") { events(board: \"p\") { totalCount } none: events(board: \"none\") { totalCount } } }";

@@ -10,15 +10,11 @@ use tests::api::Api;
 use tests::api::amendment::{events, void};
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::CREATE_BOARD;
+use tests::documents::UPDATE_BOARD;
 use tests::jobs::analytics::figures;
 use tests::jobs::archive::{age, archive, archived, check_files, paths, rows};
 use tests::jobs::seal::wait_until_dropped;
 use tests::wait::until;
-
-const ADD: &str = "mutation($slug: String!, $windows: [WindowInput!]!) { updateBoard(input: { slug: $slug, windows: $windows }) { board { slug } } }";
-
-const DELETE: &str = "mutation($slug: String!) { deleteBoard(slug: $slug) { deletedBoardId } }";
 
 /// What Redis and the tables of a deployment hold, but for jobs.
 async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
@@ -100,11 +96,12 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
 async fn what_would_need_archived_events_is_refused() {
     let (deployment, api) = archived(Sql::Sqlite).await;
     let windows = json!([{ "name": "daily", "retain": 1 }, { "name": "monthly" }]);
-    let answer = api.ask(Some(api.token()), ADD, json!({ "slug": "b", "windows": windows })).await;
+    let input = json!({ "slug": "b", "windows": windows });
+    let answer = api.ask(Some(api.token()), UPDATE_BOARD, json!({ "input": input })).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"], "{}", answer.body);
     assert!(answer.body.to_string().contains("archived"), "{}", answer.body);
     let windows = json!([{ "name": "daily", "retain": 3 }]);
-    api.data(ADD, json!({ "slug": "b", "windows": windows })).await;
+    api.update_board(json!({ "slug": "b", "windows": windows })).await;
     assert_eq!(void(&api, "event:0:1:0").await.codes().len(), 1);
     let of_m1 = events(&api, "b", "m1").await;
     assert_eq!(of_m1.len(), 1);
@@ -131,7 +128,7 @@ async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     let [old, young] = [0, 1].map(|shard| {
         let mut members = (0..).map(|number| MemberId::new(&format!("m{number}")).unwrap());
         members.find(|member| shard_of(member, 2) == shard).unwrap()
@@ -159,7 +156,7 @@ async fn boards_that_need_their_events_are_left_alone() {
             "" => json!([]),
             name => json!([{ "name": name }]),
         };
-        api.data(CREATE_BOARD, json!({ "input": { "slug": slug, "windows": windows } })).await;
+        api.create_board(json!({ "slug": slug, "windows": windows })).await;
         let scores = json!([{ "member": "a", "score": 1, "at": "2025-03-01T12:00:00Z" }]);
         submit_durably(&api, slug, scores).await;
         if slug != "young" {
@@ -203,7 +200,7 @@ async fn two_archives_are_not_made_at_once() {
 async fn a_deleted_board_s_files_go_with_the_next_archive() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (deployment, api) = archived(sql).await;
-        api.data(DELETE, json!({ "slug": "b" })).await;
+        api.delete_board("b").await;
         until("the board is purged", async || {
             let left = "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE purged_at_ms IS NULL";
             (deployment.number(left).await == 0).then_some(())

@@ -9,7 +9,6 @@ use tokio::net::TcpStream;
 
 use tests::api::refusal::check;
 use tests::boards::race::race;
-use tests::documents::CREATE_BOARD;
 
 #[tokio::test]
 async fn a_read_that_means_nothing_is_refused() {
@@ -60,11 +59,7 @@ async fn a_read_that_means_nothing_is_refused() {
 #[tokio::test]
 async fn a_page_cursor_of_another_list_is_refused() {
     let (_deployment, api) = race().await;
-    api.data(
-        CREATE_BOARD,
-        json!({ "input": { "slug": "other", "windows": [{ "name": "daily" }] } }),
-    )
-    .await;
+    api.create_board(json!({ "slug": "other", "windows": [{ "name": "daily" }] })).await;
     let text = "query($slug: String!, $window: String!, $after: String) { board(slug: $slug) { standings(window: $window) { top(after: $after) { pageInfo { endCursor } nodes { rank } } } } }";
     let page = api.data(text, json!({ "slug": "race", "window": "all" })).await;
     let cursor = &page["board"]["standings"]["top"]["pageInfo"]["endCursor"];

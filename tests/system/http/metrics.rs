@@ -16,8 +16,7 @@ async fn what_was_done_is_counted() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     // Two answers of one query differ in age only.
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", maxScore: 100 }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "maxScore": 100 })).await;
     let score =
         |member: &str, score: i64| json!({ "member": member, "score": score, "eventId": "e" });
     let scores = json!([score("m", 1), score("n", 2), score("o", 200)]);
@@ -65,8 +64,7 @@ async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
     // Nobody writes the log to SQL.
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
-    let create = "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "m", "score": 1 }])).await;
     let sum = |measured: &BTreeMap<String, f64>, prefix: &str| -> f64 {
         let of_prefix = measured.iter().filter(|(name, _)| name.starts_with(prefix));

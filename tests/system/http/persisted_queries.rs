@@ -37,7 +37,7 @@ impl Got {
 async fn api_with(arguments: &[&str]) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start_with(&deployment, arguments).await;
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
     api
 }

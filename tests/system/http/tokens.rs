@@ -30,10 +30,9 @@ fn id_of(token: &str) -> &str {
 async fn a_member_s_token_submits_its_own_scores_where_the_board_allows_it() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($slug: String!, $open: Boolean!) { createBoard(input: { slug: $slug, selfSubmit: $open }) { board { selfSubmit } } }";
     for (slug, open) in [("open", true), ("closed", false)] {
-        let data = api.data(create, json!({ "slug": slug, "open": open })).await;
-        assert_eq!(data["createBoard"]["board"]["selfSubmit"], open);
+        let created = api.create_board(json!({ "slug": slug, "selfSubmit": open })).await;
+        assert_eq!(created["selfSubmit"], open);
     }
     let token = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
     assert_eq!(submit(&api, &token, "open", &["ann"]).await, 1);

@@ -61,9 +61,7 @@ async fn old() -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     for slug in ["a", "b"] {
-        let create =
-            "mutation($slug: String!) { createBoard(input: { slug: $slug }) { board { id } } }";
-        api.data(create, json!({ "slug": slug })).await;
+        api.create_board(json!({ "slug": slug })).await;
     }
     submit_durably(&api, "b", json!([{ "member": "m", "score": 1 }])).await;
     let db = deployment.sql().await;

@@ -21,13 +21,7 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
     let (_, found) = board.run(&["diff", "--full"]);
     assert_eq!(proven(&found), (json!(0), json!(4)), "{found}");
     // Another board in the same partitions changes nothing; an event of this one only its own partition.
-    board
-        .api
-        .data(
-            "mutation { createBoard(input: { slug: \"other\", shards: 16 }) { board { id } } }",
-            json!({}),
-        )
-        .await;
+    board.api.create_board(json!({ "slug": "other", "shards": 16 })).await;
     let score = |member: i64| json!({ "member": format!("o{member}"), "score": member });
     submit_durably(&board.api, "other", (0..100).map(score).collect()).await;
     let (_, found) = board.run(&["diff", "--board", "b"]);
@@ -86,13 +80,7 @@ async fn redis_is_compared_with_the_rows_of_standings_alone() {
 async fn a_repair_beside_writers_puts_right_what_was_spoilt() {
     let mut board = Corrupted::new(Sql::Sqlite, 2).await;
     let score = |member: i64| json!({ "member": format!("q{member}"), "score": member });
-    board
-        .api
-        .data(
-            "mutation { createBoard(input: { slug: \"quiet\", shards: 16 }) { board { id } } }",
-            json!({}),
-        )
-        .await;
+    board.api.create_board(json!({ "slug": "quiet", "shards": 16 })).await;
     submit_durably(&board.api, "quiet", (0..100).map(score).collect()).await;
     let (key, _) = board.entry("m00", "all:all").await;
     let (month, double) = board.entry("m01", "monthly:2026-01").await;

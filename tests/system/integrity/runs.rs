@@ -6,7 +6,6 @@ use tests::api::Api;
 use tests::api::connection::Connection;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::CREATE_BOARD;
 use tests::jobs::analytics::run;
 
 const FINDINGS: &str = "query($id: ID!, $first: Int, $after: String) {
@@ -24,7 +23,7 @@ async fn boards(sql: Sql, boards: &[(&str, i64)]) -> Api {
     let api = Api::start(&Deployment::new(sql, Redis::Private).await).await;
     for (slug, decimals) in boards {
         let input = json!({ "slug": slug, "decimals": decimals, "maxScore": 1000, "segmentBy": ["region"] });
-        api.data(CREATE_BOARD, json!({ "input": input })).await;
+        api.create_board(input).await;
         let score = |number: i64| json!({ "member": format!("m{number}"), "score": number });
         submit_durably(&api, slug, (1..=5).map(score).collect()).await;
     }

@@ -169,8 +169,7 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
 async fn a_cursor_among_friends_is_one_of_its_list() {
     let (_deployment, api) = named(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
     for slug in ["b", "c"] {
-        let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, windows: [{ name: \"daily\" }] }) { board { id } } }";
-        api.data(create, json!({ "slug": slug })).await;
+        api.create_board(json!({ "slug": slug, "windows": [{ "name": "daily" }] })).await;
         let score = |(member, day): (&str, u32)| json!({ "member": member, "score": day, "at": format!("2025-09-0{day}T12:00:00Z") });
         let scores: Vec<Value> = [("ann", 3), ("bob", 3), ("cy", 3), ("ann", 4)].map(score).into();
         submit(&api, slug, json!(scores)).await;

@@ -67,7 +67,7 @@ async fn a_friendship_is_between_two_members_that_there_are() {
         }
     }
     let variables = json!({ "slug": "b", "window": "all", "member": long });
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     let answer = api.ask(Some(api.token()), RANKED_FRIENDS, variables).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
 }
@@ -76,8 +76,7 @@ async fn a_friendship_is_between_two_members_that_there_are() {
 async fn who_has_only_just_scored_can_have_friends() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (_deployment, api) = named(sql, &["ann"]).await;
-        api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({}))
-            .await;
+        api.create_board(json!({ "slug": "b" })).await;
         for round in 0..10 {
             let key = format!("m{round}");
             submit(&api, "b", json!([{ "member": key, "score": 1 }])).await;
@@ -131,7 +130,7 @@ async fn friends_are_listed_by_key_in_pages() {
 async fn a_change_of_friends_shows_at_once_here_and_soon_elsewhere() {
     let (deployment, api) = named(Sql::Sqlite, &["ann", "bob"]).await;
     let other = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }, { "member": "bob", "score": 2 }]))
         .await;
     let among = async |api: &Api| {

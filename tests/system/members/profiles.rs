@@ -30,10 +30,7 @@ async fn a_member_comes_into_being_with_its_first_score() {
 #[tokio::test]
 async fn a_member_has_the_name_it_was_told() {
     let (_deployment, api) = race().await;
-    let upsert = "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key name region } } }";
-    let name = async |input: Value| {
-        api.data(upsert, json!({ "input": input })).await["upsertMembers"]["members"].take()
-    };
+    let name = async |input: Value| api.upsert_members(input).await;
     let told =
         name(json!([{ "key": "ann", "name": "Ann B.", "region": "eu" }, { "key": "new" }])).await;
     assert_eq!(

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::connection::texts;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::UPSERT_MEMBERS;
 
 const SEARCH: &str = "query($prefix: String!, $first: Int, $after: String) { searchMembers(prefix: $prefix, first: $first, after: $after) {
     totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { key name } } }";
@@ -35,7 +34,7 @@ async fn members(sql: Sql) -> Api {
     let api = Api::start(&deployment).await;
     let member = |(key, name): &(&str, Option<&str>)| json!({ "key": key, "name": name });
     let input: Vec<Value> = MEMBERS.iter().map(member).collect();
-    api.data(UPSERT_MEMBERS, json!({ "input": input })).await;
+    api.upsert_members(input).await;
     api
 }
 
@@ -118,7 +117,7 @@ async fn a_name_that_changes_is_found_as_it_is_now() {
     let api = members(Sql::Sqlite).await;
     for (name, finds) in [(json!("Quinn"), vec!["x9"]), (Value::Null, vec![])] {
         let input = json!([{ "key": "x9", "name": name }]);
-        api.data(UPSERT_MEMBERS, json!({ "input": input })).await;
+        api.upsert_members(input).await;
         assert_eq!(search(&api, "qui").await, finds);
         assert_eq!(search(&api, "under").await, [""; 0]);
     }

@@ -17,8 +17,10 @@ const EVIL: &str = "<script>alert(1)</script>";
 async fn board() -> (Arc<Deployment>, Api, Vec<(String, i64, String)>) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($title: String!) { createBoard(input: { slug: \"b\", title: $title, tieBreakResolutionMs: 1000 }) { board { id } } }";
-    api.data(create, json!({ "title": format!("Cups & {EVIL}") })).await;
+    api.create_board(
+        json!({ "slug": "b", "title": format!("Cups & {EVIL}"), "tieBreakResolutionMs": 1000 }),
+    )
+    .await;
     let path = deployment.path("events.csv");
     let made = ["generate", "--members", "300", "--events", "2500", "--days", "60", "--out", &path];
     assert_eq!(run(&deployment, &made).0, 0);
@@ -174,8 +176,10 @@ async fn it_needs_nothing_but_itself_and_a_browser_shows_it() {
 async fn a_board_without_entries_has_no_report_and_one_entry_is_enough() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", direction: LOW_FIRST, policy: BEST, minScore: \"-5\" }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(
+        json!({ "slug": "b", "direction": "LOW_FIRST", "policy": "BEST", "minScore": "-5" }),
+    )
+    .await;
     let out = deployment.path("report.html");
     let (code, _, error) = run(&deployment, &["report", "--board", "b", "--out", &out]);
     assert!(code == 1 && error.contains("has no entries yet"), "{error}");

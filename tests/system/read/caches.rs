@@ -8,6 +8,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::{remove, void};
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::command_counts::{counts, reset_counts};
@@ -19,8 +20,8 @@ const TOP: &str = "{ board(slug: \"b\") { title standings { size top(first: 3) {
 async fn board() -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }, { name: \"7d\" }] }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }, { "name": "7d" }] }))
+        .await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": "first" }])).await;
     (deployment, api)
 }
@@ -61,8 +62,7 @@ async fn a_process_own_writes_show_at_once() {
         id.filter(Value::is_string)
     })
     .await;
-    let void = "mutation($id: ID!) { voidEvent(id: $id) { __typename } }";
-    api.data(void, json!({ "id": id })).await;
+    assert_eq!(void(&api, id.as_str().unwrap()).await.codes(), [""; 0]);
     for token in both {
         assert_eq!(scores(&api, token, "all").await, ["58"]);
     }
@@ -78,8 +78,7 @@ async fn a_process_own_writes_show_at_once() {
         let member = &board["standings"]["top"]["nodes"][0]["member"];
         assert_eq!(member["name"], title);
     }
-    let remove = "mutation { removeEntry(board: \"b\", member: \"ann\") { removed } }";
-    api.data(remove, json!({})).await;
+    remove(&api, "b", "ann").await;
     for (token, window) in both.into_iter().zip(["all", "7d"]) {
         assert_eq!(scores(&api, token, window).await, [""; 0]);
     }
@@ -130,10 +129,7 @@ async fn another_process_write_shows_in_a_moment() {
 async fn what_is_private_is_not_in_the_shared_cache() {
     let (deployment, api) = board().await;
     let other = Api::start_with(&deployment, &["--no-workers"]).await;
-    let shown = |to: &'static str| {
-        let text = "mutation($to: Visibility!) { updateBoard(input: { slug: \"b\", visibility: $to }) { board { id } } }";
-        api.data(text, json!({ "to": to }))
-    };
+    let shown = |to: &'static str| api.update_board(json!({ "slug": "b", "visibility": to }));
     let viewer = "{ viewer { scopes } board(slug: \"b\") { id } }";
     for _ in 0..5 {
         assert_eq!(seen(&api, TOP).await["standings"]["size"], 1);

@@ -12,8 +12,7 @@ const RANKS: &str = "query($members: [String!]!) { board(slug: \"b\") { standing
 async fn dense_ranks_are_counted_over_ten_thousand_scores() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", policy: BEST, shards: 4 }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "policy": "BEST", "shards": 4 })).await;
     // Three thousand share the best score, then each has one of its own.
     let score = |member: i64| json!({ "member": format!("m{member:05}"), "score": 100_000 - (member - 2_999).max(0) });
     let scores: Vec<Value> = (0..13_010).map(score).collect();

@@ -4,6 +4,7 @@ use rand::RngExt;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::remove;
 use tests::api::submission::{create_board, submit, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::{Range, every_game, seeded};
@@ -112,8 +113,7 @@ async fn ranks_percentiles_and_buckets_are_those_of_all_entries() {
 async fn small(direction: &str) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($direction: Direction!) { createBoard(input: { slug: \"b\", direction: $direction, decimals: 2, minScore: -5, maxScore: 5, shards: 2 }) { board { id } } }";
-    api.data(create, json!({ "direction": direction })).await;
+    api.create_board(json!({ "slug": "b", "direction": direction, "decimals": 2, "minScore": -5, "maxScore": 5, "shards": 2 })).await;
     api
 }
 
@@ -126,8 +126,7 @@ async fn nobody_has_no_spread_and_one_entry_is_all_of_it() {
         assert_eq!(ask(&api, "b", all, (1, 50.0, 20)).await, nothing);
         // The worst score there can be, the best, and one between.
         for (score, text) in [("-5", "-5.00"), ("5", "5.00"), ("-0.01", "-0.01")] {
-            let remove = "mutation { removeEntry(board: \"b\", member: \"ann\") { removed } }";
-            api.data(remove, json!({})).await;
+            remove(&api, "b", "ann").await;
             submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;
             for (percentile, buckets) in [(0.0, 1), (50.0, 20), (100.0, 1000)] {
                 let entry = json!({ "rank": 1, "score": text, "member": { "key": "ann" } });

@@ -69,10 +69,12 @@ async fn a_walk_neither_repeats_nor_skips_who_does_not_move() {
     let mut rng = seeded();
     for (shards, tie_break) in [(1, "MEMBER"), (4, "EARLIEST"), (16, "MEMBER")] {
         let slug = format!("b{shards}");
-        let create = "mutation($slug: String!, $shards: Int!, $ties: TieBreak!, $policy: ScorePolicy!) { createBoard(input: { slug: $slug, policy: $policy, minScore: -1000000, shards: $shards, tieBreak: $ties }) { board { id } } }";
         let policy = if tie_break == "MEMBER" { "SUM" } else { "LATEST" };
-        let rules = json!({ "slug": slug, "shards": shards, "ties": tie_break, "policy": policy });
-        api.data(create, rules).await;
+        let input = json!({
+            "slug": slug, "policy": policy, "minScore": -1_000_000, "shards": shards,
+            "tieBreak": tie_break,
+        });
+        api.create_board(input).await;
         let scores: Vec<Value> =
             (0..MEMBERS).map(|member| score(&mut rng, &name(member))).collect();
         for batch in scores.chunks(500) {

@@ -27,8 +27,7 @@ fn keys() -> Vec<String> {
 async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards }) { board { id } } }";
-    api.data(create, json!({ "shards": shards })).await;
+    api.create_board(json!({ "slug": "b", "shards": shards })).await;
     let scores: Vec<Value> = keys()
         .iter()
         .zip(1..)

@@ -8,8 +8,6 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program::signal;
 use tests::wait::until;
 
-const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", shards: 4 }) { board { id } } }";
-
 const COUNT: &str =
     "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event JOIN \"commit\" USING (partition, seq)";
 
@@ -18,7 +16,7 @@ async fn a_durable_answer_comes_when_sql_has_the_commit() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
-        api.data(CREATE, json!({})).await;
+        api.create_board(json!({ "slug": "b", "shards": 4 })).await;
         for round in 1..=10 {
             let scores: Vec<_> = (0..5)
                 .map(|member| json!({ "member": format!("m{member}"), "score": 1, "eventId": format!("e{round}") }))
@@ -36,7 +34,7 @@ async fn a_durable_answer_comes_when_sql_has_the_commit() {
 async fn without_background_work_a_durable_answer_is_unknown_and_never_applied() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let first = Api::start(&deployment).await;
-    first.data(CREATE, json!({})).await;
+    first.create_board(json!({ "slug": "b", "shards": 4 })).await;
     signal("TERM", first.pid());
     assert!(first.wait_until_stopped().await.success());
     let api = Api::start_with(&deployment, &["--no-workers"]).await;
@@ -59,7 +57,7 @@ async fn without_background_work_a_durable_answer_is_unknown_and_never_applied()
 async fn an_applied_score_is_in_sql_moments_later() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({})).await;
+    api.create_board(json!({ "slug": "b", "shards": 4 })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
     until("the score is in SQL", async || (deployment.number(COUNT).await == 1).then_some(()))
         .await;

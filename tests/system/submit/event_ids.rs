@@ -10,7 +10,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 async fn scored(redis: Redis) -> (std::sync::Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, redis).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     assert_eq!(submit_durably(&api, "b", json!([event()])).await["accepted"], 1);
     (deployment, api)
 }
@@ -70,7 +70,7 @@ async fn an_event_id_is_remembered_by_sql_when_redis_is_emptied() {
 #[tokio::test]
 async fn an_event_id_is_one_of_its_board_and_member() {
     let (_deployment, api) = scored(Redis::Private).await;
-    api.data("mutation { createBoard(input: { slug: \"c\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "c" })).await;
     assert_eq!(submit(&api, "c", json!([event()])).await["accepted"], 1);
     assert_eq!(submit(&api, "b", json!([changed("member", json!("bob"))])).await["accepted"], 1);
 }

@@ -6,9 +6,13 @@ use rand::prelude::*;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::{remove, void};
 use tests::api::connection::Connection;
+use tests::api::friends::changed;
 use tests::api::submission::submit;
+use tests::api::window::{set_windows, wait_until_ready};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::ADD_FRIEND;
 use tests::model::decay::{Earned, check_order, worth};
 use tests::model::game::seeded;
 use tests::wait::until;
@@ -34,10 +38,13 @@ struct Played {
 
 impl Played {
     async fn new(api: Api, rng: &mut impl Rng, shards: u16) -> Self {
-        let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, decimals: 2, minScore: \"-10000\", maxScore: \"99999\", segmentBy: [\"region\"],
-            windows: [{ name: \"decay:1h\" }, { name: \"daily\" }, { name: \"decay:7d\" }] }) { board { windows { name kind ready retain current { label start end nextResetAt sealed } } } } }";
-        let data = api.data(create, json!({ "shards": shards })).await;
-        let windows = data["createBoard"]["board"]["windows"].as_array().unwrap();
+        let windows = ["decay:1h", "daily", "decay:7d"].map(|name| json!({ "name": name }));
+        let input = json!({
+            "slug": "b", "shards": shards, "decimals": 2, "segmentBy": ["region"],
+            "minScore": "-10000", "maxScore": "99999", "windows": windows,
+        });
+        let created = api.create_board(input).await;
+        let windows = created["windows"].as_array().unwrap();
         let current = json!({ "label": "all", "start": null, "end": null, "nextResetAt": null, "sealed": false });
         let decaying: Vec<&Value> =
             windows.iter().filter(|window| window["kind"] == "DECAY").collect();
@@ -53,11 +60,9 @@ impl Played {
                 json!({ "key": key, "region": region })
             })
             .collect();
-        let upsert = "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
-        played.api.data(upsert, json!({ "input": members })).await;
+        played.api.upsert_members(members).await;
         for other in 1..20 {
-            let befriend = "mutation($other: String!) { addFriend(member: \"m00\", friend: $other) { friend { key } } }";
-            played.api.data(befriend, json!({ "other": format!("m{other:02}") })).await;
+            changed(&played.api, ADD_FRIEND, ("m00", &format!("m{other:02}"))).await;
         }
         for _ in 0..6 {
             played.play(rng, 50).await;
@@ -215,8 +220,7 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         played.check_all(&["decay:1h", "decay:7d"]).await;
 
         // One is taken out and comes again, of another a score is voided.
-        let remove = "mutation { removeEntry(board: \"b\", member: \"m05\") { removed } }";
-        played.api.data(remove, json!({})).await;
+        remove(&played.api, "b", "m05").await;
         played.earned.remove("m05");
         played.play(&mut rng, 60).await;
         let ask = "{ member(key: \"m00\") { events(board: \"b\", first: 1000) { nodes { id score at } } } }";
@@ -227,8 +231,8 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         })
         .await;
         let voided = &events[events.as_array().unwrap().len() / 2];
-        let void = "mutation($id: ID!) { voidEvent(id: $id) { voided } }";
-        played.api.data(void, json!({ "id": voided["id"] })).await;
+        let answer = void(&played.api, voided["id"].as_str().unwrap()).await;
+        assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
         let at: jiff::Timestamp = voided["at"].as_str().unwrap().parse().unwrap();
         let of_m00 = played.earned.get_mut("m00").unwrap();
         let index = of_m00.iter().position(|(_, at_ms)| *at_ms == at.as_millisecond());
@@ -236,20 +240,10 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         played.check_all(&["decay:1h", "decay:7d"]).await;
 
         // A window that comes later has all that came before it.
-        let update = "mutation { updateBoard(input: { slug: \"b\", windows: [{ name: \"decay:1h\" }, { name: \"decay:36h\" }, { name: \"decay:7d\" }] }) { board { id } } }";
-        played.api.data(update, json!({})).await;
-        played.play(&mut rng, 50).await;
-        until("the window is ready", async || {
-            let data = played
-                .api
-                .data("{ board(slug: \"b\") { windows { name ready } } }", json!({}))
-                .await;
-            let windows = data["board"]["windows"].as_array()?;
-            (windows.len() == 4 && windows.iter().all(|window| window["ready"] == true))
-                .then_some(())
-        })
-        .await;
         let windows = ["decay:1h", "decay:36h", "decay:7d"];
+        set_windows(&played.api, "b", &windows).await;
+        played.play(&mut rng, 50).await;
+        wait_until_ready(&played.api, "b", &windows).await;
         played.check_all(&windows).await;
 
         // Made anew by polars, or loaded from SQL, they are the same to the last bit.

@@ -60,9 +60,6 @@ const EVENTS: [(&str, &[Event]); 4] = [
     ),
 ];
 
-const CREATE: &str = "mutation($slug: String!, $zone: String!) { createBoard(input: { slug: $slug, timeZone: $zone, policy: LATEST,
-    windows: [{ name: \"hourly\" }, { name: \"daily\" }, { name: \"weekly\" }, { name: \"monthly\" }] }) { board { slug } } }";
-
 const STANDINGS: &str = "query($slug: String!, $window: String!, $at: DateTime, $period: String) { board(slug: $slug) {
     standings(window: $window, at: $at, period: $period) { period { label start end } top(first: 100) { nodes { member { key } } } } } }";
 
@@ -72,7 +69,7 @@ async fn an_event_lands_in_the_period_of_its_local_clock() {
     let api = Api::start(&deployment).await;
     for (zone, events) in EVENTS {
         let slug = zone.to_lowercase().replace('/', "-");
-        api.data(CREATE, json!({ "slug": slug, "zone": zone })).await;
+        api.create_board(json!({ "slug": slug, "timeZone": zone, "policy": "LATEST", "windows": [{ "name": "hourly" }, { "name": "daily" }, { "name": "weekly" }, { "name": "monthly" }] })).await;
         let scores: Vec<Value> =
             events.iter().map(|(at, _)| json!({ "member": at, "score": 1, "at": at })).collect();
         let payload = submit(&api, &slug, json!(scores)).await;

@@ -5,6 +5,7 @@ use ranking::window::Window;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::{remove, void};
 use tests::api::connection::{Connection, texts};
 use tests::api::submission::{create_board, submit_durably, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
@@ -13,12 +14,7 @@ use tests::model::game::seeded;
 use tests::model::oracle::{Board, Event, Oracle};
 use tests::servers::program::signal;
 
-const REMOVE: &str =
-    "mutation($member: String!) { removeEntry(board: \"b\", member: $member) { removed } }";
-
 const LAST_EVENT: &str = "query($member: String!) { member(key: $member) { events(board: \"b\", first: 1) { nodes { id kind } } } }";
-
-const VOID: &str = "mutation($id: ID!) { voidEvent(id: $id) { voided } }";
 
 /// The labels of a window's periods, read by pages of several sizes both ways.
 async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
@@ -89,10 +85,7 @@ async fn check_random(sql: Sql, shards: u16) {
         let left: Vec<Event> =
             oracle.accepted().iter().filter(|event| event.member != member).cloned().collect();
         let without = Oracle::of(board.clone(), left);
-        assert_eq!(
-            api.data(REMOVE, json!({ "member": member })).await["removeEntry"]["removed"],
-            true
-        );
+        assert_eq!(remove(&api, "b", member).await["removed"], true);
         check(&api, &without).await;
         submit_durably(
             &api,
@@ -120,10 +113,8 @@ async fn check_random(sql: Sql, shards: u16) {
             let event = data["member"]["events"]["nodes"][0].clone();
             (event["kind"] == "REMOVAL").then_some(event)
         });
-        assert_eq!(
-            api.data(VOID, json!({ "id": seen.await["id"] })).await["voidEvent"]["voided"],
-            true
-        );
+        let answer = void(&api, seen.await["id"].as_str().unwrap()).await;
+        assert_eq!(answer.body["data"]["voidEvent"]["voided"], true);
         oracle.submit(&Event { member: "m0".into(), score: 1, at_ms: 1_761_440_400_000, id: None });
         check(&api, &oracle).await;
     }
@@ -175,7 +166,7 @@ async fn the_periods_of_a_window_in_four_shards_are_those_with_entries_on_postgr
 async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_refused() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }] }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     for (window, page, code) in [
         ("weekly", json!({}), "BAD_USER_INPUT"),
         ("yearly", json!({}), "BAD_USER_INPUT"),
@@ -197,7 +188,7 @@ async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_re
 async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\", shards: 4, windows: [{ name: \"hourly\" }] }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b", "shards": 4, "windows": [{ "name": "hourly" }] })).await;
     let at =
         |hour: i64| jiff::Timestamp::from_second(1_700_000_000 + hour * 3600).unwrap().to_string();
     // One shard has 1,100 hours, the others have a few.
@@ -217,7 +208,7 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
     assert_eq!(connection.backward(&api, 450).await, all);
     assert_eq!(all.len(), 1100 + 5);
     // Most are left without entries: those that are there are found behind them.
-    api.data(REMOVE, json!({ "member": "ann" })).await;
+    remove(&api, "b", "ann").await;
     let left = connection.forward(&api, 7).await;
     assert_eq!(left.len(), 60);
     assert_eq!(connection.backward(&api, 11).await, left);
@@ -228,7 +219,7 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
 async fn periods_are_listed_by_a_process_that_starts_later() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"monthly\" }] }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "monthly" }] })).await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "at": "2025-03-01T00:00:00Z" }, { "member": "bob", "score": 1, "at": "2024-12-31T00:00:00Z" }])).await;
     signal("TERM", api.pid());
     assert!(api.wait_until_stopped().await.success());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::connection::Connection;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::{CREATE_BOARD, PERIODS, SET_WINDOWS};
+use tests::documents::{CREATE_BOARD, PERIODS, UPDATE_BOARD};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
 use tests::model::oracle::Board;
@@ -18,7 +18,7 @@ use tests::wait::until;
 async fn months(api: &Arc<Deployment>, count: i64) -> (Api, Vec<String>) {
     let api = Api::start(api).await;
     let input = json!({ "slug": "b", "windows": [{ "name": "monthly", "retain": 2 }, { "name": "daily" }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     let zone = jiff::tz::TimeZone::UTC;
     let mut period =
         Window::Monthly.period_at(jiff::Timestamp::now().as_millisecond(), &zone).unwrap();
@@ -56,8 +56,8 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     };
     for retain in [2, 1] {
         let windows = json!([{ "name": "monthly", "retain": retain }, { "name": "daily" }]);
-        let told = api.data(SET_WINDOWS, json!({ "slug": "b", "windows": windows })).await;
-        let said: Vec<Value> = told["updateBoard"]["board"]["windows"]
+        let told = api.update_board(json!({ "slug": "b", "windows": windows })).await;
+        let said: Vec<Value> = told["windows"]
             .as_array()
             .unwrap()
             .iter()
@@ -79,7 +79,7 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
         json!([{ "name": "daily" }, { "name": "monthly", "retain": 3 }]),
     ] {
         let is_back = windows.as_array().unwrap().len() == 2;
-        api.data(SET_WINDOWS, json!({ "slug": "b", "windows": windows })).await;
+        api.update_board(json!({ "slug": "b", "windows": windows })).await;
         let left = if is_back { 4 } else { 0 };
         until("the archive has what the windows say", async || {
             (deployment.number(rows).await == left).then_some(())
@@ -91,7 +91,7 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     })
     .await;
     check_diff(&deployment);
-    api.data("mutation { deleteBoard(slug: \"b\") { deletedBoardId } }", json!({})).await;
+    api.delete_board("b").await;
     assert_eq!(deployment.number(rows).await, 0);
 }
 
@@ -121,7 +121,7 @@ async fn seals_by_hand_are_jobs() {
 async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE_BOARD, json!({ "input": { "slug": "b" } })).await;
+    api.create_board(json!({ "slug": "b" })).await;
     for (name, retain, code, says) in [
         ("daily", -1, "BAD_USER_INPUT", "0 to 1000000"),
         ("daily", 1_000_001, "LIMIT_EXCEEDED", "at most 1000000"),
@@ -129,9 +129,8 @@ async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
     ] {
         let windows = json!([{ "name": name, "retain": retain }]);
         let create = json!({ "input": { "slug": "c", "windows": windows } });
-        for (text, variables) in
-            [(CREATE_BOARD, create), (SET_WINDOWS, json!({ "slug": "b", "windows": windows }))]
-        {
+        let update = json!({ "input": { "slug": "b", "windows": windows } });
+        for (text, variables) in [(CREATE_BOARD, create), (UPDATE_BOARD, update)] {
             let answer = api.ask(Some(api.token()), text, variables).await;
             assert_eq!(answer.codes(), [code], "{}", answer.body);
             assert!(answer.message().contains(says), "{}", answer.message());
@@ -198,8 +197,7 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
 async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_ago() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"7d\", retain: 1 }] }) { board { slug } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "7d", "retain": 1 }] })).await;
     let day_s = 86_400;
     let at = |days: i64| {
         jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() - days * day_s)
