@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::deployment::Deployment;
 use crate::documents::{CREATE_BOARD, DELETE_BOARD, UPDATE_BOARD, UPSERT_MEMBERS};
+use crate::servers::program::signal;
 use crate::wait::{PATIENCE, until};
 
 /// A running process; killed when dropped. Several may share a deployment.
@@ -213,6 +214,13 @@ impl Api {
     /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Has it finish its work and end; it must end well.
+    pub async fn stop(self) {
+        signal("TERM", self.pid());
+        let status = self.wait_until_stopped().await;
+        assert!(status.success(), "{status}");
     }
 
     /// How it ended, once it has.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use engine::partition::recovery;
 use redis::aio::MultiplexedConnection;
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
 use tempfile::TempDir;
@@ -78,6 +79,13 @@ impl Deployment {
         let settings = self.settings();
         let db = settings.connect_sql().await.unwrap();
         settings.open(db).await.unwrap()
+    }
+
+    /// Has SQL catch up with Redis.
+    pub async fn settle(&self) {
+        let stores = self.open_stores().await;
+        settle(&stores).await;
+        stores.close().await;
     }
 
     /// What the programs are told.
@@ -234,6 +242,13 @@ impl Deployment {
             command.env("LAUREL_REDIS_URL", url);
         }
         command
+    }
+}
+
+/// Has SQL catch up with Redis, as the background work does.
+pub async fn settle(stores: &engine::deployment::Deployment) {
+    for partition in stores.store.partitions().each() {
+        recovery::settle(stores, partition).await.unwrap();
     }
 }
 

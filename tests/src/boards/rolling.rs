@@ -22,7 +22,7 @@ use ranking::window::{Period, Window, parse_zone};
 use sea_orm::{EntityTrait, Set};
 use tokio::time::Instant;
 
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, settle};
 use crate::model::decay::{Earned, check_code, check_order};
 
 pub const DAY_MS: i64 = 86_400_000;
@@ -227,9 +227,7 @@ impl World {
     /// Empties Redis once SQL has everything; the partitions are recovered.
     pub async fn lose_redis(&self) {
         let partitions = self.stores.store.partitions();
-        for partition in partitions.each() {
-            recovery::settle(&self.stores, partition).await.unwrap();
-        }
+        settle(&self.stores).await;
         self.flush().await;
         for partition in partitions.each() {
             recovery::recover(&self.stores, partition).await.unwrap();
@@ -330,9 +328,7 @@ impl World {
     }
 
     pub async fn archived(&self, standings: &Standings) -> Vec<Placed> {
-        for partition in self.stores.store.partitions().each() {
-            recovery::settle(&self.stores, partition).await.unwrap();
-        }
+        settle(&self.stores).await;
         let found = sealed::find(&self.stores.db, standings).await.unwrap();
         match found {
             Some(archived) => archived.forward_from(0, 100).await.unwrap(),

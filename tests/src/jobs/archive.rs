@@ -18,11 +18,7 @@ pub const DAY_MS: i64 = 86_400_000;
 
 /// Waits until SQL has all there is, and then makes all that was accepted lately so many days older.
 pub async fn age(deployment: &Deployment, days: i64) {
-    let stores = deployment.open_stores().await;
-    for partition in stores.store.partitions().each() {
-        engine::partition::recovery::settle(&stores, partition).await.unwrap();
-    }
-    stores.close().await;
+    deployment.settle().await;
     let db = deployment.sql().await;
     let (ms, lately_ms) = (days * DAY_MS, entity::now_ms() - 2 * DAY_MS);
     let text = format!(

@@ -49,8 +49,7 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
     assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"], expected);
 
     // Without a server: the private Redis is started for it, and stopped.
-    tests::servers::program::signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    api.stop().await;
     let (code, imported, error) =
         run(&deployment, &["import", "--board", "b", "--skip-bad", rejects, bad]);
     assert_eq!(

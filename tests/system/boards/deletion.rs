@@ -185,8 +185,7 @@ async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     futures::join!(delete_in_vain(&api), kill());
     held.rollback().await.unwrap();
     assert!(!keys(&deployment, no).await.is_empty());
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     let api = Api::start(&deployment).await;
     fill(&api, 10).await;
     wait_until_purged(&deployment, no).await;
@@ -200,8 +199,7 @@ async fn an_emptied_redis_learns_again_which_boards_were_deleted() {
     let no = board_no(&deployment).await;
     api.delete_board("b").await;
     fill(&api, 10).await;
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     let score = |number: i64| json!({ "member": format!("m{number}"), "score": 1 });
     let scores: Vec<Value> = (1..=10).map(score).collect();
     assert_eq!(submit(&api, "b", json!(scores)).await["accepted"], 10);

@@ -78,8 +78,7 @@ async fn check_under_load(sql: Sql, flush: bool) {
                 lives.fetch_add(1, Ordering::SeqCst);
                 apis[life / 2 % 2].delete_board("b").await;
                 if flush {
-                    let flush = redis::cmd("FLUSHALL");
-                    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+                    deployment.flush_redis().await;
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! Regional standings: an event counts in the region that its member has when it is accepted, and keeps it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
@@ -11,6 +10,8 @@ use tests::api::Api;
 use tests::api::submission::submit_events;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::CREATE_BOARD;
+use tests::jobs::analytics::figures;
+use tests::jobs::diff::check_diff;
 use tests::model::game::{Range, batches, every_game, seeded};
 use tests::model::oracle::{Board, Oracle};
 use tests::wait::until;
@@ -46,10 +47,6 @@ async fn check(api: &Api, slug: &str, regional: &Regional) {
             assert_eq!(seen["size"], expected.len(), "{what}");
         }
     }
-}
-
-async fn flush(deployment: &Arc<Deployment>) {
-    let () = redis::cmd("FLUSHALL").query_async(&mut deployment.redis().await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -106,15 +103,13 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
             (deployment.number(count).await == accepted as i64).then_some(())
         })
         .await;
-        flush(&deployment).await;
+        deployment.flush_redis().await;
         for (board, regional) in &boards {
             check(&api, &board.slug, regional).await;
-            let rebuilt = deployment.analytics(&["rebuild", "--board", &board.slug]);
-            assert!(rebuilt.status.success());
+            figures(&deployment, &["rebuild", "--board", &board.slug]);
             check(&api, &board.slug, regional).await;
         }
-        let diff = deployment.analytics(&["diff"]);
-        assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stdout));
+        check_diff(&deployment);
     }
 }
 

@@ -51,11 +51,6 @@ async fn status(api: &Api, score: i64, event_id: &str) -> String {
     told["results"][0]["status"].as_str().unwrap().to_owned()
 }
 
-async fn flush(deployment: &Deployment) {
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_member_without_an_entry_is_not_removed() {
     let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
@@ -198,11 +193,11 @@ async fn the_id_of_a_voided_event_may_be_sent_again_and_counts() {
         voided(&api, &id).await;
         newest(&api, "VOID").await;
         if redis {
-            flush(&deployment).await;
+            deployment.flush_redis().await;
         }
         assert_eq!(status(&api, 7, "e1").await, "APPLIED");
         if redis {
-            flush(&deployment).await;
+            deployment.flush_redis().await;
         }
         assert_eq!(status(&api, 7, "e1").await, "DUPLICATE");
         assert_eq!(status(&api, 5, "e1").await, "REJECTED");
@@ -221,7 +216,7 @@ async fn the_id_of_a_removed_event_stays_taken() {
     remove(&api, "b", "ann").await;
     let removal = newest(&api, "REMOVAL").await;
     assert_eq!(status(&api, 5, "e1").await, "DUPLICATE");
-    flush(&deployment).await;
+    deployment.flush_redis().await;
     assert_eq!(status(&api, 5, "e1").await, "DUPLICATE");
     assert_eq!(total(&api).await, Value::Null);
     voided(&api, &removal).await;

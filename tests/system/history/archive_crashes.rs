@@ -170,11 +170,7 @@ async fn check_beside(sql: Sql) {
 }
 
 async fn check_kept_at_last(deployment: &Deployment, history: &History) {
-    let stores = deployment.open_stores().await;
-    for partition in stores.store.partitions().each() {
-        engine::partition::recovery::settle(&stores, partition).await.unwrap();
-    }
-    stores.close().await;
+    deployment.settle().await;
     check_kept(deployment, history).await;
 }
 

@@ -12,6 +12,7 @@ use tests::api::listing::{check_all_time_in_sql, check_standings};
 use tests::api::playthrough::{amend, check};
 use tests::api::submission::{create_board, submit_durably, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -66,14 +67,12 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
         histories.push(play(&mut rng, &apis, game, seals).await);
     }
     check_diff(&deployment);
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     for history in &histories {
         check(&apis[0], history).await;
     }
     for history in &histories {
-        let rebuilt = deployment.analytics(&["rebuild", "--board", &history.board.slug]);
-        assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
+        figures(&deployment, &["rebuild", "--board", &history.board.slug]);
         check(&apis[1], history).await;
     }
     check_diff(&deployment);

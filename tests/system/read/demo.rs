@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::diff::check_diff;
 use tests::model::demo::{Row, rows};
 
 /// Members with total and time of their last commit, in rank order.
@@ -80,6 +81,5 @@ async fn the_demo_is_what_its_file_adds_up_to() {
     let data = api.data("{ board(slug: \"largest-commit\") { standings { top(first: 1) { nodes { score } } } } }", json!({})).await;
     assert_eq!(data["board"]["standings"]["top"]["nodes"][0]["score"], largest.to_string());
 
-    let diff = deployment.analytics(&["diff"]);
-    assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stdout));
+    check_diff(&deployment);
 }

@@ -11,7 +11,6 @@ use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::command_counts::{counts, reset_counts};
-use tests::servers::program::signal;
 
 /// How many members are looked up.
 const MEMBERS: usize = 1000;
@@ -34,8 +33,7 @@ async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
         .map(|(key, score)| json!({ "member": key, "score": score }))
         .collect();
     assert_eq!(submit_durably(&api, "b", json!(scores)).await["accepted"], MEMBERS);
-    signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    api.stop().await;
     let api = Api::start_with(&deployment, &["--no-workers"]).await;
     (deployment, api)
 }

@@ -5,7 +5,6 @@ use serde_json::json;
 use tests::api::Api;
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::servers::program::signal;
 use tests::wait::until;
 
 const COUNT: &str =
@@ -35,8 +34,7 @@ async fn without_background_work_a_durable_answer_is_unknown_and_never_applied()
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let first = Api::start(&deployment).await;
     first.create_board(json!({ "slug": "b", "shards": 4 })).await;
-    signal("TERM", first.pid());
-    assert!(first.wait_until_stopped().await.success());
+    first.stop().await;
     let api = Api::start_with(&deployment, &["--no-workers"]).await;
     let event = json!([{ "member": "ann", "score": 1, "eventId": "e" }]);
     let told = submit_durably(&api, "b", event.clone()).await;

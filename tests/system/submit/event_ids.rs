@@ -55,15 +55,14 @@ async fn an_event_id_counts_once_and_with_one_content() {
 #[tokio::test]
 async fn an_event_id_is_remembered_through_a_restart() {
     let (deployment, api) = scored(Redis::Private).await;
-    tests::servers::program::signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    api.stop().await;
     check(&Api::start(&deployment).await).await;
 }
 
 #[tokio::test]
 async fn an_event_id_is_remembered_by_sql_when_redis_is_emptied() {
     let (deployment, api) = scored(Redis::Own).await;
-    redis::cmd("FLUSHALL").query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     check(&api).await;
 }
 

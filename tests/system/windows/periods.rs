@@ -10,9 +10,9 @@ use tests::api::connection::{Connection, texts};
 use tests::api::submission::{create_board, submit_durably, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::PERIODS;
+use tests::jobs::analytics::figures;
 use tests::model::game::seeded;
 use tests::model::oracle::{Board, Event, Oracle};
-use tests::servers::program::signal;
 
 const LAST_EVENT: &str = "query($member: String!) { member(key: $member) { events(board: \"b\", first: 1) { nodes { id kind } } } }";
 
@@ -134,11 +134,9 @@ async fn survives(deployment: &Deployment, api: &Api, oracle: &Oracle) {
     }));
     let oracle = Oracle::of(oracle.board.clone(), events);
     for _ in 0..2 {
-        let flush = redis::cmd("FLUSHALL");
-        flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+        deployment.flush_redis().await;
         check(api, &oracle).await;
-        let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-        assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
+        figures(deployment, &["rebuild", "--board", "b"]);
         check(api, &oracle).await;
     }
     // Of a list that is gone a rebuild makes a new one.
@@ -147,8 +145,7 @@ async fn survives(deployment: &Deployment, api: &Api, oracle: &Oracle) {
         redis::cmd("KEYS").arg("laurel:*:periods:*").query_async(&mut redis).await.unwrap();
     assert!(!lists.is_empty());
     redis::cmd("DEL").arg(&lists).query_async::<()>(&mut redis).await.unwrap();
-    let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-    assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
+    figures(deployment, &["rebuild", "--board", "b"]);
     check(api, &oracle).await;
 }
 
@@ -221,8 +218,7 @@ async fn periods_are_listed_by_a_process_that_starts_later() {
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "monthly" }] })).await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "at": "2025-03-01T00:00:00Z" }, { "member": "bob", "score": 1, "at": "2024-12-31T00:00:00Z" }])).await;
-    signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    api.stop().await;
     let api = Api::start(&deployment).await;
     assert_eq!(labels(&api, "b", Window::Monthly).await, ["2025-03", "2024-12"]);
 }

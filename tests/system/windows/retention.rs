@@ -9,6 +9,7 @@ use tests::api::Api;
 use tests::api::connection::Connection;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{CREATE_BOARD, PERIODS, UPDATE_BOARD};
+use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
 use tests::model::oracle::Board;
@@ -180,9 +181,8 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
         assert_eq!((score(3).await, score(4).await), (json!("10"), json!("-10")));
         assert_eq!(deployment.number(stored).await, 20);
         check_diff(&deployment);
-        let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-        assert_eq!(rebuilt.status.code(), Some(0));
-        redis::cmd("FLUSHALL").query_async::<()>(&mut deployment.redis().await).await.unwrap();
+        figures(&deployment, &["rebuild", "--board", "b"]);
+        deployment.flush_redis().await;
     }
     send(-10, 3, 1).await;
     assert_eq!(score(3).await, "10");

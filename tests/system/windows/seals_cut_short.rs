@@ -11,7 +11,7 @@ use tests::api::Api;
 use tests::api::listing::check_standings;
 use tests::api::submission::submit_events;
 use tests::boards::regional::{random_games, regional, snapshot};
-use tests::deployment::{Deployment, Redis, Sql};
+use tests::deployment::{Deployment, Redis, Sql, settle};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{keys_left, retain, wait_until_sealed};
 use tests::model::game::{Game, seeded};
@@ -41,18 +41,10 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
     }
 }
 
-/// Gives SQL all that Redis has, as the background work does.
-async fn settle(stores: &engine::deployment::Deployment) {
-    for partition in stores.store.partitions().each() {
-        engine::partition::recovery::settle(stores, partition).await.unwrap();
-    }
-}
-
 /// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short keeps others waiting.
 async fn flush(api: &Api, stores: &engine::deployment::Deployment) {
     settle(stores).await;
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut api.deployment().redis().await).await.unwrap();
+    api.deployment().flush_redis().await;
     settle(stores).await;
 }
 
