@@ -1,21 +1,18 @@
-# make run     a running leaderboard with demo boards on http://127.0.0.1:8000
-# make test    every test
-# make bench   what things cost, measured on this machine; PART=windows, serving, peers, history or giant for that alone
-# make lint    what CI checks besides
-# make web     GraphiQL, which the others build where they need it
 # Everything is built in one directory outside the checkout; CARGO_TARGET_DIR moves it.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
-.PHONY: run test bench lint build node web
+.DEFAULT_GOAL := help
+.PHONY: help run analytics install check test bench lint build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
-API := $(CARGO_TARGET_DIR)/release/api
+PREFIX ?= $(HOME)/.cargo
+RELEASE := $(CARGO_TARGET_DIR)/release
 TOOLS := $(CARGO_TARGET_DIR)/tools
 NODE_IS_NEW := node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)'
 
-# $(call install,command,Debian package,Homebrew package): installs what a command is missing from.
+# $(call install,command,Debian package,Homebrew package): installs the package of a command that is missing.
 define install
 	if ! command -v $(1) >/dev/null; then
 		if command -v apt-get >/dev/null; then
@@ -30,7 +27,7 @@ define install
 	fi
 endef
 
-# $(call tool,crate,version): installs a program of cargo's. It is built in a directory of its own, as its build would disturb ours.
+# $(call tool,crate,version): installs a program of cargo's, built in a directory of its own so as not to disturb ours.
 define tool
 	if [ "$$("$(TOOLS)/bin/$(1)" --version 2>/dev/null | awk '{ print $$NF }')" != $(2) ]; then
 		echo "installing $(1) $(2)"
@@ -39,8 +36,68 @@ define tool
 	fi
 endef
 
-# GraphiQL, where it is missing or older than its sources. The API is built without it where this does not work out.
-web:
+help: ## lists the targets
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+
+run: build ## builds the server, loads the demo, and serves on http://127.0.0.1:8000
+	@$(call install,redis-server,redis-server,redis)
+	"$(RELEASE)/laurel" demo
+	exec "$(RELEASE)/laurel" serve
+
+build: web ## builds the server, laurel, with GraphiQL
+	cargo build --release --locked -p api
+
+analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time
+	cargo build --release --locked -p analytics
+
+install: build ## copies the programs that are built to PREFIX/bin, by default ~/.cargo/bin
+	@mkdir -p "$(PREFIX)/bin"
+	for program in laurel laurel-analytics; do
+		if [ -x "$(RELEASE)/$$program" ]; then
+			cp "$(RELEASE)/$$program" "$(PREFIX)/bin/" && echo "installed $(PREFIX)/bin/$$program"
+		else
+			echo "$$program is not built: make analytics"
+		fi
+	done
+
+check: ## format, lints, unit and property tests: a minute or two once built
+	cargo fmt --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo test --locked --workspace --lib --bins --quiet
+	cargo test --locked -p tests --test tidy --quiet
+
+test: node web ## every test, against real servers; T=seals runs those whose name has it
+	@$(call install,redis-server,redis-server,redis)
+	if ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+		$(call install,chromium,chromium,chromium)
+	fi
+	$(call install,sqlite3,sqlite3,sqlite)
+	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
+		(cd tests/web && npm ci --no-audit --no-fund)
+	fi
+	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+		$(call install,initdb,postgresql,postgresql)
+	fi
+	cargo build --locked --workspace
+	LAUREL_TEST_BUILT=1 cargo test --locked --workspace -- $(T)
+
+bench: ## costs measured on this machine; PART=windows, serving, peers, history or giant for one part
+	@$(call install,redis-server,redis-server,redis)
+	@$(call install,wrk,wrk,wrk)
+	cargo build --release --locked -p api
+	case "$(PART)" in "" | history | giant) cargo build --release --locked -p analytics ;; esac
+	cargo bench --locked -p tests --bench bench -- $(PART)
+
+lint: ## licenses, unused dependencies, format and lints, as CI checks them
+	@$(call tool,cargo-deny,0.20.2)
+	$(call tool,cargo-machete,0.9.2)
+	"$(TOOLS)/bin/cargo-deny" --log-level warn check bans licenses sources
+	"$(TOOLS)/bin/cargo-machete"
+	cargo fmt --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# The server is built without GraphiQL where Node.js is missing or too old.
+web: ## builds GraphiQL where it is missing or older than its sources
 	@if ! $(NODE_IS_NEW) 2>/dev/null || ! command -v npm >/dev/null; then
 		echo "GraphiQL is left out: it needs Node.js 20.19 or newer, with npm"
 	elif [ -e api/web/dist/index.html.gz ] && [ -z "$$(find api/web -name node_modules -prune -o -name dist -prune -o -type f -newer api/web/dist/index.html.gz -print)" ]; then
@@ -49,42 +106,5 @@ web:
 		echo "GraphiQL is left out: npm could not build it"
 	fi
 
-build: web
-	cargo build --release --locked -p api
-
-run: build
-	@$(call install,redis-server,redis-server,redis)
-	"$(API)" demo
-	exec "$(API)" serve
-
 node:
 	@$(call install,npm,nodejs npm,node)
-
-test: node web
-	@$(call install,redis-server,redis-server,redis)
-	if ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
-		$(call install,chromium,chromium,chromium)
-	fi
-	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
-		(cd tests/web && npm ci --no-audit --no-fund)
-	fi
-	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-		$(call install,initdb,postgresql,postgresql)
-	fi
-	cargo build --locked --workspace
-	LAUREL_TEST_BUILT=1 cargo test --locked --workspace
-
-bench:
-	@$(call install,redis-server,redis-server,redis)
-	@$(call install,wrk,wrk,wrk)
-	cargo build --release --locked -p api
-	case "$(PART)" in "" | history | giant) cargo build --release --locked -p analytics ;; esac
-	cargo bench --locked -p tests --bench bench -- $(PART)
-
-lint:
-	@$(call tool,cargo-deny,0.20.2)
-	$(call tool,cargo-machete,0.9.2)
-	"$(TOOLS)/bin/cargo-deny" --log-level warn check bans licenses sources
-	"$(TOOLS)/bin/cargo-machete"
-	cargo fmt --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings

@@ -1,8 +1,26 @@
-//! Has this crate compiled anew when GraphiQL was built, or taken away.
+//! Compiles this crate again when GraphiQL was built or taken away, and tells it the commit that it is built from.
+
+use std::path::Path;
+use std::process::Command;
 
 fn main() {
-    // A path that does not exist would have the crate compiled at every build: without a dist, what could make one is watched.
+    // Cargo would compile the crate at every build if a watched path did not exist: without a dist, its sources are watched.
     let watched = ["web/dist", "web", "build.rs"];
-    let there = watched.into_iter().find(|path| std::path::Path::new(path).exists());
+    let there = watched.into_iter().find(|path| Path::new(path).exists());
     println!("cargo::rerun-if-changed={}", there.expect("this very file exists"));
+    // HEAD's log changes with every commit and checkout.
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"])
+        && Path::new(&log).exists()
+    {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    println!("cargo::rustc-env=LAUREL_COMMIT={}", commit.as_deref().unwrap_or("no commit"));
+}
+
+/// A line that git prints; none where there is no repository.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| line.trim().to_owned())
 }

@@ -1,8 +1,13 @@
-//! Archive: old events from SQL into Parquet files, one a board, partition and month, verified before their rows go.
+//! Archive: moves old events from SQL to Parquet files and verifies the files before it deletes
+//! rows.
 //!
-//! A file is written beside its path, synced, moved there, read back and compared, and is named in SQL from before it is written. One SQL transaction then makes
-//! all files of a board part of the history and its rows none; rows go after it. So wherever a run ends, every event is in the history once:
-//! before that transaction the files are nothing, and the next run removes them; after it the rows are nothing, and the next run removes them.
+//! A file has events of one board, partition and month. SQL names it before the job writes it. The
+//! job writes it beside its path, syncs it, renames it, reads it back and compares.
+//!
+//! One SQL transaction (the decision) then makes all files of a board part of the history and its
+//! rows no part of it. Rows are deleted afterwards. So the history has every event once, wherever a
+//! run ends: the next run removes the files of an undecided archive, and deletes the rows of a
+//! decided one.
 
 mod adding_up;
 
@@ -28,16 +33,17 @@ use crate::frame::events::Events;
 use crate::frame::history::{self, HELD_MAX, Pages};
 use crate::frame::parquet;
 use crate::job::Job;
-use crate::{failpoint, find_boards, shown};
+use crate::{display_path, failpoint, find_boards};
 use adding_up::AddingUp;
 
-/// How often a board is archived again because it was changed meanwhile.
+/// Attempts to archive a board that changes during the work.
 const ATTEMPTS_MAX: usize = 3;
 
-/// What to archive.
+/// Options of `archive`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Events that were earned and accepted before it: a date (in UTC), or an instant as in RFC 3339.
+    /// Archive events that were earned and accepted before this: a date (in UTC), or an instant as
+    /// in RFC 3339.
     #[arg(long, value_parser = parse_instant)]
     before: Timestamp,
     /// The board's slug; every board by default.
@@ -45,20 +51,20 @@ pub struct Arguments {
     board: Option<String>,
 }
 
-/// What an archive did.
+/// The outcome of an archive.
 #[derive(Debug, Default)]
 pub struct Archived {
     events: usize,
     files: usize,
     bytes: u64,
     boards: usize,
-    /// Boards of which nothing was archived, and why.
+    /// Boards of which nothing was archived, with the reason.
     skipped: Vec<(String, String)>,
     seconds: f64,
 }
 
 impl Archived {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         let skipped = self.skipped.iter();
         let skipped: Vec<_> = skipped
@@ -71,20 +77,21 @@ impl Archived {
 impl fmt::Display for Archived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (slug, reason) in &self.skipped {
-            writeln!(f, "{slug}: nothing, as {reason}")?;
+            writeln!(f, "{slug}: nothing archived: {reason}")?;
         }
         let Self { events, files, bytes, boards, seconds, .. } = self;
         write!(
             f,
-            "archived {events} events of {boards} boards in {files} files of {bytes} bytes in {seconds:.1} s"
+            "archived {events} events of {boards} boards in {files} files ({bytes} bytes) in {seconds:.1} s"
         )
     }
 }
 
-/// Archives old events. What an earlier run left undone is done first.
+/// Archives old events, after it has finished what an earlier run left.
 ///
 /// # Errors
-/// Where another run is at it, the directory cannot be written, or a store does not answer: run it again.
+/// If another run holds the lock, the directory cannot be written, or a store does not answer. Run
+/// it again.
 pub async fn archive(deployment: &Deployment, arguments: &Arguments) -> Result<Archived> {
     let job = Job::begin(&deployment.db, "ARCHIVE", None).await?;
     let outcome = run(deployment, arguments, &job).await;
@@ -101,12 +108,12 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     for (index, row) in rows.into_iter().enumerate() {
         job.part(index, boards);
         let mut attempts = 0;
-        while !archive_as_it_is(deployment, row.no, arguments, &mut archived, job).await? {
+        while !try_archive(deployment, row.no, arguments, &mut archived, job).await? {
             finish_earlier(deployment, job).await?;
             attempts += 1;
             ensure!(
                 attempts < ATTEMPTS_MAX,
-                "board {} is changed all the while; nothing of it was archived, try again later",
+                "board {} keeps changing; nothing of it was archived, try again later",
                 row.slug
             );
         }
@@ -116,7 +123,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     Ok(archived)
 }
 
-/// Makes sure that this is the one run in the archive's directory, as long as the file is open.
+/// Locks the archive's directory against other runs for as long as the file is open.
 fn lock(deployment: &Deployment) -> Result<File> {
     let directory = &deployment.archive_dir;
     let path = directory.join("lock");
@@ -124,19 +131,19 @@ fn lock(deployment: &Deployment) -> Result<File> {
         fs::create_dir_all(directory)?;
         Ok(File::options().create(true).truncate(false).write(true).open(&path)?)
     };
-    let file = open().with_context(|| format!("{} cannot be opened", shown(&path)))?;
+    let file = open().with_context(|| format!("{} cannot be opened", display_path(&path)))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            bail!("another archive is at work in {}; let it end first", shown(directory))
+            bail!("another archive is running in {}; wait until it ends", display_path(directory))
         }
         Err(TryLockError::Error(error)) => {
-            Err(error).with_context(|| format!("{} cannot be locked", shown(&path)))
+            Err(error).with_context(|| format!("{} cannot be locked", display_path(&path)))
         }
     }
 }
 
-/// Finishes what runs that ended early had decided, and clears away what they had not.
+/// Finishes archives that ended after their decision, and clears away those that ended before it.
 async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
     for file in archive::abandoned(deployment).await? {
         parquet::remove(&deployment.archive_dir.join(&file.path))?;
@@ -151,7 +158,7 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
 
 async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
     for file in archive::undropped(deployment).await? {
-        job.stage("taking rows away", file.events.unsigned_abs() as usize);
+        job.stage("deleting rows", file.events.unsigned_abs() as usize);
         let each = |rows: u64| {
             job.advance(rows as usize);
             failpoint::hit("rows-dropped");
@@ -162,8 +169,8 @@ async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// Archives what there is of a board; whether nobody changed it meanwhile.
-async fn archive_as_it_is(
+/// Archives what can be archived of a board; false if the board changed before the decision.
+async fn try_archive(
     deployment: &Deployment,
     no: i64,
     arguments: &Arguments,
@@ -174,7 +181,7 @@ async fn archive_as_it_is(
     let Some(row) = living().one(&deployment.db).await? else {
         return Ok(true);
     };
-    // What is past is sealed first: what is not stays.
+    // Past periods are sealed first: events of a period that is not sealed stay in SQL.
     engine::seal::seal_one(deployment, &row, deployment.clock.now_ms()).await?;
     let Some(row) = living().one(&deployment.db).await? else {
         return Ok(true);
@@ -216,7 +223,7 @@ async fn archive_planned(
     Ok(true)
 }
 
-/// Writes the events of a span to files, and stages what they add up to.
+/// Writes a span's events to files, and stages their totals.
 async fn write_span(
     deployment: &Deployment,
     board: &Board,
@@ -249,7 +256,7 @@ async fn write_span(
         for row in rows {
             let accepted_at_ms = *accepted
                 .get(&row.seq)
-                .with_context(|| format!("commit {} of partition {partition} has no row; put the rows of commit back from a backup", row.seq))?;
+                .with_context(|| format!("commit {} of partition {partition} has no row; restore the table commit from a backup", row.seq))?;
             writing.push(row, accepted_at_ms).await?;
         }
     }
@@ -257,20 +264,21 @@ async fn write_span(
     adding_up.stage(deployment).await
 }
 
-/// Events of a span, going to files.
+/// Writes the events of a span to files.
 struct Writing<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     span: &'a Span,
     events: Events,
     month: String,
-    /// The last seq that is in a file.
+    /// The last seq that a file has.
     through_seq: i64,
     done: &'a mut Archived,
 }
 
 impl Writing<'_> {
-    /// Takes an event. A file ends with its month, or when it is large, but never within a commit.
+    /// Adds an event. A file ends with its month or once it has `HELD_MAX` events, but never within
+    /// a commit.
     async fn push(
         &mut self,
         row: entity::history::score_event::Model,
@@ -310,11 +318,12 @@ impl Writing<'_> {
             state: archive_file::WRITING.to_owned(),
             created_at_ms: entity::now_ms(),
         };
-        // Named before it is there, so that whoever comes after a crash knows what to remove.
+        // SQL names the file before it exists, so that the next run knows what to remove after a
+        // crash.
         archive_file::Entity::insert(row.into_active_model())
             .exec_without_returning(&self.deployment.db)
             .await
-            .context("another archive is at this board; let it end first")?;
+            .context("another archive is writing this board; wait until it ends")?;
         let mut frame = std::mem::take(&mut self.events).into_frame()?;
         let whole = self.deployment.archive_dir.join(&path);
         let sum = parquet::write_durably(&whole, &mut frame)?;
@@ -345,7 +354,6 @@ fn parse_instant(text: &str) -> Result<Timestamp, String> {
         Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
     };
     text.parse().ok().or_else(date).ok_or_else(|| {
-        "a date such as 2026-01-01 is accepted, or an instant such as 2026-01-01T00:00:00Z"
-            .to_owned()
+        "expected a date such as 2026-01-01 or an instant such as 2026-01-01T00:00:00Z".to_owned()
     })
 }

@@ -1,8 +1,13 @@
-//! The integrity diff: what history adds up to, what SQL has, and what Redis has, compared three ways, and put right where that is asked for.
+//! The integrity diff: compares history, SQL and Redis three ways, and repairs them with
+//! `--repair`.
 //!
-//! A board is compared partition by partition, window by window, entry by entry in the order of ranks. What does not agree at first is suspected, and looked
-//! at again at one moment: only what still differs is a finding, so that writes under way make no false ones. Of a partition that agreed,
-//! digests and sums are kept; where no event came since, and they are as they were, it is proven clean without its history.
+//! It compares a board partition by partition, window by window, entry by entry in rank order. An
+//! entry that does not agree at first is a suspect. A second look reads a suspect from all three
+//! sources at one moment. Only a difference that remains is a finding, so writes under way cause no
+//! false ones.
+//!
+//! For a partition that agreed, SQL keeps digests and sums. If no event has come since and they
+//! still match, they prove the partition clean without its history.
 
 mod archived;
 mod files;
@@ -45,46 +50,51 @@ use keys::Keys;
 use part::Part;
 use proof::{Proven, Proving};
 
-/// How often what is left after a repair is repaired again: what was hidden behind a damaged file, or beyond what a run keeps.
+/// Rounds of repair: a damaged file, or the limit on findings that a run keeps, may hide further
+/// ones.
 const ROUNDS_MAX: usize = 20;
 
-/// How often a comparison is begun because something overtakes it.
+/// Attempts at a comparison that a move or an archive overtakes.
 const ATTEMPTS_MAX: usize = 5;
 
-/// What to compare, and what to do about it.
+/// Options of `diff`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The board's slug; every board by default.
     #[arg(long)]
     board: Option<String>,
-    /// Puts right what differs, and nothing else, and then looks again. Exit status 0 where all is right by then, 3 where something is left. Where SQL and
-    /// Redis agree with each other against the history, it is left alone unless --against history is given.
+    /// Repair what differs, and nothing else, then compare again. Exit status 0 if all agrees by
+    /// then, 3 if differences are left. Where SQL and Redis agree with each other against the
+    /// history, both are left alone unless --against history is given.
     #[arg(long)]
     repair: bool,
-    /// What the stores are compared with: the history (by default), or only Redis with the all-time rows of standing in SQL, which reads no history.
+    /// The reference to compare with: the history (the default), or the all-time rows of standing
+    /// in SQL, which are compared with Redis only and need no history.
     #[arg(long, value_enum)]
     against: Option<Against>,
-    /// Folds the history of every partition, also of those that digests and sums would prove clean.
+    /// Fold the history of every partition, including those that digests and sums would prove
+    /// clean.
     #[arg(long)]
     full: bool,
-    /// Nobody else needs Redis: sorted sets of any size are dumped by one command each, which is faster and blocks it meanwhile.
+    /// Assume that Redis has no other clients: dump sorted sets of any size with one command each,
+    /// which is faster but blocks Redis.
     #[arg(long)]
     exclusive: bool,
 }
 
-/// What the stores are compared with.
+/// The reference that stores are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Against {
-    /// What all accepted events add up to.
+    /// The fold of all accepted events.
     History,
     /// The rows of `standing`.
     Standings,
 }
 
-/// What of boards is compared: parts of them, named by board number and partition; all where none is named.
+/// The parts of boards to compare, by board number and partition; `None` for all.
 type Scope = Option<BTreeSet<(i64, Partition)>>;
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 struct Compared {
     checked: u64,
@@ -100,7 +110,7 @@ impl Compared {
     }
 }
 
-/// Compares boards, repairs what differs where that is asked for, and keeps the run and its findings in SQL.
+/// Compares boards, repairs what differs if asked to, and stores the run and its findings in SQL.
 pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Found> {
     let began = Instant::now();
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
@@ -111,7 +121,7 @@ pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Foun
     job.end(found).await
 }
 
-/// A run, with its row.
+/// Does a run and writes its row.
 async fn run(
     deployment: &Deployment,
     arguments: &Arguments,
@@ -185,7 +195,7 @@ async fn compare_and_repair(
         left = again.findings.count;
         still = again.findings.kept.iter().map(|finding| finding.identity()).collect();
         for finding in &again.findings.kept {
-            // It lay behind something else, or beyond what is kept.
+            // An earlier finding, or the limit on kept findings, hid it.
             if known.insert(finding.identity()) {
                 found.found = found.found.max(found.findings.len() + 1);
                 found.findings.push(finding.clone());
@@ -203,7 +213,8 @@ async fn compare_and_repair(
     Ok(found)
 }
 
-/// Compares boards, or parts of them; again where one of them moved or was archived meanwhile.
+/// Compares boards, or parts of them. Starts over if one of them moved or was archived during the
+/// comparison.
 async fn compare(
     deployment: &Deployment,
     arguments: &Arguments,
@@ -236,7 +247,7 @@ async fn compare_once(
     };
     let mut boards = vec![];
     for row in rows {
-        // As it is now: a repair may take long.
+        // Read again, since a repair may take long.
         if let Some(row) = reshard::at_rest(deployment, row.no).await? {
             let board = row.to_ranking()?;
             let mut partitions = part::partitions(deployment, &board);
@@ -248,7 +259,7 @@ async fn compare_once(
         }
     }
     let mut compared = Compared::default();
-    // Events that made it into Redis before the keys are listed are in the history that is read after it.
+    // The history is read after the keys are listed, so it has every event that the keys show.
     let mut keys = Keys::list(deployment, &boards, arguments.board.is_some()).await?;
     for finding in std::mem::take(&mut keys.foreign) {
         if is_meant(finding.board_no, finding.partition) {
@@ -300,7 +311,7 @@ async fn compare_once(
     Ok(compared)
 }
 
-/// Findings by what they are in: board number and partition.
+/// Groups findings by board number and partition.
 fn by_part(findings: &[Finding]) -> BTreeMap<(i64, Partition), Vec<&Finding>> {
     let mut parts: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for finding in findings {
@@ -309,7 +320,7 @@ fn by_part(findings: &[Finding]) -> BTreeMap<(i64, Partition), Vec<&Finding>> {
     parts
 }
 
-/// The files that findings are of.
+/// The damaged files among findings.
 fn files_of<'a>(findings: &[&'a Finding]) -> Vec<&'a str> {
     let file = |finding: &&'a Finding| match &finding.what {
         What::File(path) => Some(path.as_str()),

@@ -1,6 +1,7 @@
-//! Export: a whole standings into a file, in rank order, of any size: a page of it is held at a time.
+//! Export: writes standings of any size to a file, in rank order, holding a page at a time.
 //!
-//! While others write, each page is of its own moment: who moves from one page to the next may be listed twice, or not at all.
+//! While writers are active, each page is of its own moment. A member that moves from one page to
+//! the next may be listed twice, or not at all.
 
 pub(crate) mod choice;
 pub(crate) mod listing;
@@ -22,41 +23,42 @@ use ranking::rank_key::RankKey;
 use ranking::score;
 use ranking::store::read::{Placed, Standings};
 
+use crate::display_path;
 use crate::export::choice::Choice;
 use crate::export::listing::Listing;
 use crate::file::frame_file::{FrameFile, INSTANT};
 use crate::job::Job;
-use crate::shown;
 
-/// How many rows are gathered before they are written; in Parquet, how many a row group has.
+/// Rows that are gathered before they are written; in Parquet, the rows of a row group.
 const ROWS: usize = 100_000;
 
-/// What to export.
+/// Options of `export`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     pub choice: Choice,
-    /// How ranks are counted among equal scores.
+    /// How to rank equal scores.
     #[arg(long, value_enum, ignore_case = true, default_value_t = RankMethod::Ordinal)]
     method: RankMethod,
-    /// The file: .csv, .ndjson or .parquet, with rank, member, score (an exact decimal, as text) and reached_at. One of that name is replaced.
+    /// The file: .csv, .ndjson or .parquet, with rank, member, score (an exact decimal, as text)
+    /// and reached_at. An existing file is replaced.
     #[arg(long)]
     out: PathBuf,
 }
 
-/// How ranks are counted among equal scores.
+/// How to rank equal scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RankMethod {
-    /// 1234: every entry has a rank of its own.
+    /// 1234: every entry has its own rank.
     Ordinal,
     /// 1224: equal scores share the rank of the first of them.
     Competition,
-    /// 1223: equal scores share a rank, and the next score has the next one.
+    /// 1223: equal scores share a rank, and the next score has the next rank.
     Dense,
 }
 
-/// What was exported.
+/// The outcome of an export.
 #[derive(Debug)]
 pub struct Exported {
     entries: u64,
@@ -66,7 +68,7 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({ "entries": self.entries, "period": self.period, "file": self.file, "seconds": self.seconds })
     }
@@ -79,10 +81,11 @@ impl fmt::Display for Exported {
     }
 }
 
-/// Exports a standings.
+/// Exports the standings of a board's segment, window and period.
 ///
 /// # Errors
-/// Where the board has no such standings, a store does not answer, or the file cannot be written; then there is no file.
+/// If the board has no such standings, a store does not answer, or the file cannot be written. No
+/// file is left then.
 pub async fn export(
     deployment: &Deployment,
     row: &board::Model,
@@ -119,7 +122,7 @@ pub async fn export(
     Ok(Exported {
         entries: ranks.passed,
         period: label,
-        file: shown(&arguments.out),
+        file: display_path(&arguments.out),
         seconds: began.elapsed().as_secs_f64(),
     })
 }
@@ -133,12 +136,12 @@ fn schema() -> Schema {
     ])
 }
 
-/// Ranks, counted from one entry to the next.
+/// Counts ranks from one entry to the next.
 struct Ranks {
     method: RankMethod,
-    /// How many entries have been passed.
+    /// The number of entries passed.
     passed: u64,
-    /// How many scores have been passed, the present one among them, and the rank of its first entry.
+    /// The number of scores passed, including the present one, and the rank of its first entry.
     scores: u64,
     first: u64,
     score: Option<RankKey>,
@@ -167,7 +170,7 @@ impl Ranks {
     }
 }
 
-/// Rows on their way to the file.
+/// Rows that are not yet in the file.
 #[derive(Default)]
 struct Rows {
     rank: Vec<i64>,

@@ -1,17 +1,18 @@
-//! Where a test may have this program end in the middle, as by kill -9: programs that are released do not look.
+//! Steps at which a test makes this program end, as kill -9 would. Release builds ignore them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The variable that names a step, or with `:2` the second time that it is reached.
+/// The variable that names a step; with `:2`, the second time that the program reaches it.
 const VARIABLE: &str = "ANALYTICS_CRASH_AT";
 
-/// How many of something one step takes: as few as can be where the program is to end somewhere, so that there are several steps.
+/// The size of a batch: 1 if a failpoint is set, so that there are several steps; otherwise
+/// `count`.
 pub fn batch_size(count: usize) -> usize {
     let is_asked = cfg!(debug_assertions) && std::env::var_os(VARIABLE).is_some();
     if is_asked { 1 } else { count }
 }
 
-/// Ends the process here, where that was asked for.
+/// Aborts the process if the variable names this step.
 pub fn hit(step: &str) {
     static REACHED: AtomicUsize = AtomicUsize::new(0);
     if !cfg!(debug_assertions) {

@@ -1,7 +1,9 @@
-//! Generate: synthetic events into a file, for tests and benchmarks. A seed gives the same events on every machine.
+//! Generate: writes synthetic events to a file, for tests and benchmarks. A seed gives the same
+//! events on every machine.
 //!
-//! Rows come in the order in which the events would arrive. Members follow Zipf's law; activity has nights, days and bursts; scores are few and often
-//! round, and some events are draws (two members, one score, one instant), so ties abound; some events come late, and some are negative.
+//! Rows come in the order in which the events would arrive. Members follow Zipf's law. Activity has
+//! nights, days and bursts. Ties abound: scores are few and often round, and some events are draws
+//! (two members, one score, one instant). Some events come late, and some scores are negative.
 
 mod activity;
 mod random;
@@ -19,55 +21,57 @@ use polars::prelude::{
     StringChunkedBuilder, TimeUnit, TimeZone,
 };
 
+use crate::display_path;
 use crate::file::frame_file::{FrameFile, INSTANT};
 use crate::job::Job;
-use crate::shown;
 use activity::Activity;
 use random::Random;
 use zipf::Zipf;
 
-/// How many events are held at once; in Parquet, how many a row group has.
+/// Events held at once; in Parquet, the rows of a row group.
 const CHUNK: u64 = 1 << 17;
 
 /// How late a late event may be, in milliseconds: three days.
 const LATE_MS_MAX: u64 = 3 * 24 * 3_600_000;
 
-/// One of so many events is the other side of a draw.
+/// One in this many events is the other side of a draw.
 const DRAWS: u64 = 8;
 
-/// The latest instant that a file may begin at, in Unix milliseconds: the year 9000, less its days.
+/// The latest instant at which a file may begin, in Unix milliseconds: its last day is before the
+/// year 9000.
 const START_MS_MAX: i64 = 221_000_000_000_000;
 
-/// What to generate.
+/// Options of `generate`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// How many members may occur; the most active ones have the smallest numbers.
+    /// The number of members that may occur; the most active ones have the smallest numbers.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     members: u64,
-    /// How many events.
+    /// The number of events.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
     events: u64,
-    /// The file: .csv, .ndjson or .parquet. One of that name is replaced.
+    /// The file: .csv, .ndjson or .parquet. An existing file is replaced.
     #[arg(long)]
     out: PathBuf,
-    /// What chance begins with: the same seed and arguments give the same events.
+    /// The seed: the same seed and arguments give the same events.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The first instant.
     #[arg(long, default_value = "2025-01-01T00:00:00Z")]
     start: Timestamp,
-    /// Over how many days of 24 hours the events are spread.
+    /// The number of days (of 24 hours) over which the events are spread.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3660))]
     days: u32,
-    /// The share of events that come up to three days late: they stand among later ones. 0 to 1.
+    /// The share of events that come up to three days late, among later ones: 0 to 1.
     #[arg(long, default_value_t = 0.01, value_parser = share)]
     late: f64,
-    /// The share of events with a negative score, -1 to -100; the others have 1 to 1,000. 0 to 1. A board with policy SUM that is to take them needs a negative minScore.
+    /// The share of events with a negative score, -1 to -100: 0 to 1. Other scores are 1 to 1,000.
+    /// A board with policy SUM needs a negative minScore to take them.
     #[arg(long, default_value_t = 0.0, value_parser = share)]
     negative: f64,
 }
 
-/// What was generated.
+/// The outcome of `generate`.
 #[derive(Debug)]
 pub struct Generated {
     events: u64,
@@ -76,7 +80,7 @@ pub struct Generated {
 }
 
 impl Generated {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({ "events": self.events, "file": self.file, "seconds": self.seconds })
     }
@@ -89,15 +93,15 @@ impl fmt::Display for Generated {
     }
 }
 
-/// Generates a file, unless it is told to stop before it is whole; then there is none.
+/// Generates a file. Leaves none if `is_stopped` is set before the file is whole.
 ///
 /// # Errors
-/// Where it cannot be written, or was stopped.
+/// If the file cannot be written, or the job was stopped.
 pub fn generate(arguments: &Arguments, is_stopped: &AtomicBool) -> Result<Generated> {
     let (began, job) = (Instant::now(), Job::unrecorded()?);
     let start_ms = arguments.start.as_millisecond();
     if !(0..=START_MS_MAX).contains(&start_ms) {
-        bail!("--start is {}; a time from 1970 to the year 8970 is accepted", arguments.start);
+        bail!("invalid --start {}: expected a time from 1970 to the year 8970", arguments.start);
     }
     let mut events = Events::new(arguments, start_ms);
     let mut file = FrameFile::create(&arguments.out, &schema())?;
@@ -115,7 +119,7 @@ pub fn generate(arguments: &Arguments, is_stopped: &AtomicBool) -> Result<Genera
     file.finish()?;
     Ok(Generated {
         events: arguments.events,
-        file: shown(&arguments.out),
+        file: display_path(&arguments.out),
         seconds: began.elapsed().as_secs_f64(),
     })
 }
@@ -123,7 +127,7 @@ pub fn generate(arguments: &Arguments, is_stopped: &AtomicBool) -> Result<Genera
 fn share(text: &str) -> Result<f64> {
     let share = text.parse::<f64>().ok();
     let share = share.filter(|share| (0.0..=1.0).contains(share));
-    share.with_context(|| format!("{text:?} is no share; 0 to 1 is accepted, as in 0.05"))
+    share.with_context(|| format!("invalid share {text:?}: expected 0 to 1, as in 0.05"))
 }
 
 fn schema() -> Schema {
@@ -142,7 +146,7 @@ struct Events {
     start_ms: i64,
     late: f64,
     negative: f64,
-    /// How many digits a member's number has.
+    /// The number of digits in a member's number.
     digits: usize,
     last: (i64, i64),
 }
@@ -162,7 +166,7 @@ impl Events {
         }
     }
 
-    /// The next so many events.
+    /// The next `count` events.
     fn frame(&mut self, count: u64) -> Result<DataFrame> {
         use std::fmt::Write;
         let rows = usize::try_from(count)?;

@@ -1,6 +1,8 @@
-//! Import: events from a file, into the ordinary path. Idempotent against the whole history: what it holds is skipped.
+//! Import: submits events from a file by the ordinary path. It is idempotent against the whole
+//! history: events that the history has are skipped.
 //!
-//! Everything is checked before anything is written, the ranges too: the file is folded onto the present standings in memory first.
+//! All rows are checked before any is written, ranges included: the file is first folded in memory
+//! onto the present standings.
 
 mod csv_rows;
 mod known;
@@ -28,39 +30,42 @@ use ranking::submission::{Fold, Folded, REGION, StandingsChange, Submission, Ver
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
+use crate::display_path;
 use crate::file::format::FileFormat;
 use crate::job::Job;
-use crate::shown;
 use known::known_events;
 use rows::{BadRow, Row, Rows, read_rows};
 
-/// How long one batch is tried for.
+/// How long the job tries to submit one batch.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many members' regions one SELECT asks for: SQLite has 32,766 parameters.
+/// Members whose regions one SELECT reads: SQLite takes 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
 
-/// How many bad rows are printed.
+/// Bad rows that are printed.
 const PRINTED_MAX: usize = 20;
 
-/// What to import.
+/// Options of `import`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The board's slug, for rows that have no column board.
+    /// The board's slug, for files without a column board.
     #[arg(long)]
     board: Option<String>,
-    /// The column that has the score.
+    /// The column of the score.
     #[arg(long, default_value = "score")]
     score_column: String,
-    /// Import the good rows and write the bad ones, with their lines and reasons, to this CSV file.
+    /// Import the good rows, and write the bad ones, with their lines and reasons, to this CSV
+    /// file.
     #[arg(long)]
     skip_bad: Option<PathBuf>,
-    /// The file: by its name .ndjson (an object a line), .parquet, or else CSV. It has member, score, at (RFC 3339, Unix seconds, or in Parquet a timestamp,
-    /// as UTC where it has no zone), and optionally board, event_id, region. Scores are exact: a number of more than 15 digits is accepted as text only.
+    /// The file: .ndjson (an object per line), .parquet, or CSV by any other name. Columns: member,
+    /// score, at (RFC 3339, Unix seconds, or in Parquet a timestamp, taken as UTC if it has no
+    /// zone), and optionally board, event_id, region. Scores are exact: a number of more than 15
+    /// digits must be text.
     file: PathBuf,
 }
 
-/// What an import did.
+/// The outcome of an import.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Imported {
     accepted: usize,
@@ -70,7 +75,7 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(self) -> serde_json::Value {
         serde_json::json!({ "accepted": self.accepted, "known": self.known, "bad": self.bad, "seconds": self.seconds })
     }
@@ -89,7 +94,8 @@ impl fmt::Display for Imported {
 /// Imports a file.
 ///
 /// # Errors
-/// Where the file cannot be read, a row is bad and `--skip-bad` is not given, or a store does not answer.
+/// If the file cannot be read, a row is bad and `--skip-bad` is not given, or a store does not
+/// answer.
 pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Imported> {
     let of_slug = |slug| board::living().filter(board::Column::Slug.eq(slug));
     let board = match arguments.board.as_deref().map(of_slug) {
@@ -115,7 +121,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         .iter()
         .map(|row| {
             let mut board = row.to_ranking()?;
-            // What is brought in afterwards is late by nature.
+            // Imported events are late by nature, so the lateness limit does not apply.
             board.admission.lateness_max_ms = None;
             Ok((row.slug.clone(), board))
         })
@@ -136,7 +142,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             .map(|(&index, reason)| BadRow { line: rows[index].line, reason: reason.clone() }),
     );
     bad.sort_by_key(|row| row.line);
-    tell_bad(arguments, &bad)?;
+    report_bad_rows(arguments, &bad)?;
     job.stage("importing", rows.len());
     let mut imported = Imported { known, bad: bad.len(), ..Imported::default() };
     write_regions(deployment, &rows, &refused).await?;
@@ -157,7 +163,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
                 Verdict::Accepted { .. } => imported.accepted += 1,
                 Verdict::Duplicate { .. } => imported.known += 1,
                 Verdict::Rejected(error) => bail!(
-                    "somebody wrote to this board meanwhile, and now a row is refused: {error}; import again"
+                    "another client wrote to this board during the import, and a row is refused now: {error}; import again"
                 ),
             }
         }
@@ -168,7 +174,8 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     Ok(imported)
 }
 
-/// Says in which region rows of boards that have standings by region count: the row's own, else the one that its member has.
+/// Sets the region that rows count in, on boards with standings by region: the row's own, or else
+/// that of its member.
 async fn set_segments(
     deployment: &Deployment,
     rows: &mut [Row],
@@ -199,7 +206,8 @@ async fn set_segments(
     Ok(())
 }
 
-/// Drops the rows whose event id the history holds, or an earlier row has; the same id with other content is bad. Says how many were dropped.
+/// Drops rows whose event id is in the history or in an earlier row; the same id with other content
+/// makes a bad row. Returns the number of rows dropped.
 async fn drop_known(
     deployment: &Deployment,
     rows: &mut Vec<Row>,
@@ -232,7 +240,7 @@ async fn drop_known(
     Ok(before - rows.len() - bad.len())
 }
 
-/// Indices of rows by partition, in the file's order, in batches of at most one commit.
+/// Indices of rows by partition, in file order, in batches of at most one commit.
 fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)> {
     let mut by_partition: BTreeMap<Partition, Vec<usize>> = BTreeMap::new();
     for (index, row) in rows.iter().enumerate() {
@@ -251,7 +259,8 @@ fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)
         .collect()
 }
 
-/// Folds the rows onto the present standings without writing: those that would be refused, and why.
+/// Folds the rows onto the present standings without writing. Returns the rows that would be
+/// refused, with the reason.
 async fn simulate(
     deployment: &Deployment,
     batches: &[(Partition, Vec<usize>)],
@@ -280,7 +289,7 @@ async fn simulate(
     Ok(refused)
 }
 
-/// What a batch would come to after those that wrote these keys.
+/// Folds a batch as if the batches that wrote the keys in `written` were committed.
 async fn fold_after(
     deployment: &Deployment,
     partition: Partition,
@@ -310,8 +319,8 @@ async fn fold_after(
     }
 }
 
-/// Stops at bad rows, or puts them aside.
-fn tell_bad(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
+/// Fails if there are bad rows, or writes them to the file of `--skip-bad`.
+fn report_bad_rows(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
     if bad.is_empty() {
         return Ok(());
     }
@@ -332,7 +341,7 @@ fn tell_bad(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
         );
     };
     let mut writer = csv::Writer::from_path(path)
-        .with_context(|| format!("{} cannot be written", shown(path)))?;
+        .with_context(|| format!("{} cannot be written", display_path(path)))?;
     writer.write_record([word, "reason"])?;
     for row in bad {
         writer.write_record([row.line.to_string(), row.reason.clone()])?;
@@ -340,7 +349,7 @@ fn tell_bad(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
     Ok(writer.flush()?)
 }
 
-/// Members' regions, as the file's last row on each says; a member is made where it is new.
+/// Writes the region of each member from its last row in the file, and creates new members.
 async fn write_regions(
     deployment: &Deployment,
     rows: &[Row],

@@ -1,4 +1,4 @@
-//! A job: its row in SQL where it changes something, its progress bar on a terminal, its outcome.
+//! A job: its row in SQL if it changes something, its progress bar on a terminal, its outcome.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,38 +10,39 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sea_orm::DatabaseConnection;
 use tokio::time::sleep;
 
-/// How often it is looked whether a job that is waited for has ended.
+/// How often a waiting job checks whether the other one has ended.
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How much of what is left of a part each of its stages is taken to be: nobody knows how many there will be.
+/// The share of a part's remaining work that each stage is assumed to be, as the number of stages
+/// is not known ahead.
 const STAGE_SHARE: f64 = 0.25;
 
-/// Whether no progress bar is wanted.
+/// True if progress bars are hidden.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
-/// A job that is running.
+/// A running job.
 pub struct Job {
-    /// Its row.
+    /// Its row, if it has one.
     record: Option<Running>,
     bar: ProgressBar,
     progress: Mutex<Progress>,
 }
 
-/// How far a job is, as far as one can tell: it goes through equal parts, and through stages in each.
+/// An estimate of progress: a job goes through equal parts, and through stages in each.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     part: usize,
     parts: usize,
-    /// Of this part, how much lies before the stage.
+    /// The share of this part that lies before the stage.
     before: f64,
-    /// Whether the part has begun its first stage.
+    /// True if the part has begun its first stage.
     is_begun: bool,
     done: usize,
     steps: usize,
 }
 
-/// From here on, no job of this process shows a progress bar.
-pub fn be_quiet() {
+/// Hides the progress bars of this process from here on.
+pub fn hide_progress() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
 
@@ -49,25 +50,25 @@ impl Job {
     /// Begins a job of a kind, such as REBUILD, on a board or on all.
     ///
     /// # Errors
-    /// Where one is running, naming it; what SQL says.
+    /// If a job that excludes it is running; the message names it.
     pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Result<Self> {
         match job::begin(db, kind, board_no).await? {
             Begun::Running(running) => Self::new(Some(running)),
             Begun::Taken(other) => bail!(
-                "another job is at it: {other}; run this again when it has ended, and if its process is gone, a minute later at most"
+                "another job is running: {other}; run this again when it has ended (at most a minute after its process is gone)"
             ),
         }
     }
 
-    /// As [`Self::begin`], but where one of that kind is running, for it to end first.
+    /// As [`Self::begin`], but waits for a running job of that kind to end.
     pub async fn begin_in_turn(db: &DatabaseConnection, kind: &str) -> Result<Self> {
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             match job::begin(db, kind, None).await? {
                 Begun::Running(running) => return Self::new(Some(running)),
-                Begun::Taken(other) if !is_told => {
-                    eprintln!("another job is at it: {other}; this one waits");
-                    is_told = true;
+                Begun::Taken(other) if !is_reported => {
+                    eprintln!("another job is running: {other}; waiting for it to end");
+                    is_reported = true;
                 }
                 Begun::Taken(_) => {}
             }
@@ -75,10 +76,7 @@ impl Job {
         }
     }
 
-    /// Begins a job that changes nothing, and leaves no row.
-    ///
-    /// # Errors
-    /// None but a broken template.
+    /// Begins a job that changes nothing and has no row.
     pub fn unrecorded() -> Result<Self> {
         Self::new(None)
     }
@@ -95,13 +93,13 @@ impl Job {
         Ok(Self { record, bar, progress: Mutex::new(Progress::new()) })
     }
 
-    /// Says that it begins one of so many equal parts, from 0: the stages that follow belong to that.
+    /// Begins one of `parts` equal parts, counted from 0. The stages that follow belong to it.
     pub fn part(&self, part: usize, parts: usize) {
         self.progress().begin_part(part, parts);
-        self.tell();
+        self.record_progress();
     }
 
-    /// Says what it is at, and how many steps that has; 0 where nobody knows.
+    /// Begins a stage of some number of steps; 0 if the number is unknown.
     pub fn stage(&self, what: &str, steps: usize) {
         self.bar.set_message(what.to_owned());
         self.bar.set_length(steps as u64);
@@ -111,20 +109,20 @@ impl Job {
         if let Some(record) = &self.record {
             record.at_stage(what.to_owned());
         }
-        self.tell();
+        self.record_progress();
     }
 
-    /// Some steps are done.
+    /// Counts steps as done.
     pub fn advance(&self, steps: usize) {
         self.bar.inc(steps as u64);
         self.progress().done += steps;
-        self.tell();
+        self.record_progress();
     }
 
-    /// Ends the job with what came of it, and gives that back.
+    /// Ends the job, records the outcome and returns it.
     ///
     /// # Errors
-    /// That of the outcome; else what SQL says.
+    /// Those of the outcome, or else of SQL.
     pub async fn end<T: std::fmt::Display>(&self, outcome: Result<T>) -> Result<T> {
         self.bar.finish_and_clear();
         let Some(record) = &self.record else {
@@ -144,7 +142,7 @@ impl Job {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self) {
+    fn record_progress(&self) {
         if let Some(record) = &self.record {
             let now = self.progress().share();
             record.progressed(now);
@@ -199,7 +197,7 @@ mod tests {
             for steps in [0, 10, 4, 0] {
                 progress.begin_stage(steps);
                 check(&progress);
-                // More than was said, too.
+                // More steps than announced, too.
                 for _ in 0..6 {
                     progress.done += 2;
                     check(&progress);

@@ -32,28 +32,28 @@ mod restore;
 mod side_by_side;
 mod what_if;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Parser, Subcommand};
-use engine::deployment::{Deployment, Settings, parse_arguments, refuse_unknown_variables};
+use clap::{Args, Parser, Subcommand};
+use engine::deployment::Deployment;
+use engine::process::StopSignals;
+use engine::settings::stores::Missing;
+use engine::settings::{LogSettings, Settings};
 use entity::board;
 use futures::FutureExt;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
-use tracing_subscriber::EnvFilter;
 
 use crate::job::Job;
 
-/// How long what others keep from being done is tried for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest that a job tries again what others keep it from.
+const TRANSIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long to wait before it is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -62,76 +62,141 @@ const PAUSE: Duration = Duration::from_millis(200);
 const DIFFERENCES: u8 = 3;
 
 /// Batch jobs over Laurel's history. Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found.
-#[derive(Parser)]
-#[command(name = "analytics", version)]
+#[derive(Debug, Parser)]
+#[command(name = "laurel-analytics", bin_name = "laurel", version, propagate_version = true)]
 struct Arguments {
-    #[command(flatten)]
-    settings: Settings,
-    /// What is logged, to standard error: error, warn, info, debug, trace, or a filter.
-    #[arg(long, env = "LAUREL_LOG", default_value = "warn", global = true)]
-    log: String,
-    /// Print the outcome as JSON.
-    #[arg(long, global = true)]
-    json: bool,
-    /// Stop when standard input ends: the API's background work starts this program so, and may be killed.
-    #[arg(long, global = true, hide = true)]
-    stop_with_stdin: bool,
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes standings anew from the history, in Redis and in SQL.
-    Rebuild {
-        /// The board's slug.
-        #[arg(long)]
-        board: String,
-        /// One window only; every window by default.
-        #[arg(long, conflicts_with = "shards")]
-        window: Option<Window>,
-        /// Moves the board to another number of shards while people play: a power of two up to the number of partitions.
-        #[arg(long, conflicts_with = "exclusive")]
-        shards: Option<u16>,
-        /// Redis serves nobody else meanwhile: standings of any size are loaded by one command, which takes less than a second for a million entries.
-        #[arg(long)]
-        exclusive: bool,
-    },
-    /// Compares the history with the standings in SQL and in Redis, and repairs them. Exit status 3 where they differ, or still do after --repair.
-    Diff(diff::Arguments),
-    /// Moves rolling windows on to the present and prepares the period after it. The API's background work does it by itself.
-    Roll,
-    /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The API does it by itself.
-    Seal,
-    /// Makes Redis from SQL and the archive: partitions that are not level with SQL are loaded from it. The API does it by itself.
-    Restore {
-        /// The board's slug: all its standings are made anew from its history.
-        #[arg(long)]
-        board: Option<String>,
-        /// Redis serves nobody else meanwhile: standings of any size are loaded by one command, which takes less than a second for a million entries.
-        #[arg(long)]
-        exclusive: bool,
-    },
+    /// Rebuilds the standings of a board from its history, in Redis and in SQL; or moves the board to another number of shards.
+    Rebuild(On<RebuildArguments>),
+    /// Compares the history with the standings in SQL and in Redis, and repairs them. Exit status 3 if they differ, or still do after --repair.
+    Diff(On<diff::Arguments>),
+    /// Moves rolling windows on to the present and prepares the period after it. The server's background work does it by itself.
+    Roll(On<NoArguments>),
+    /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The server does it by itself.
+    Seal(On<NoArguments>),
+    /// Loads the partitions of Redis that are not level with SQL, from SQL and the archive. The server does it by itself.
+    Restore(On<RestoreArguments>),
     /// Moves old events from SQL to Parquet files, verified before their rows go.
-    Archive(archive::Arguments),
+    Archive(On<archive::Arguments>),
     /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and optionally board, event_id, region.
-    Import(import::Arguments),
-    /// Writes a whole standings, in rank order, to a CSV, NDJSON or Parquet file.
-    Export(export::Arguments),
-    /// Says what a standings would be under other rules, from the same history, and who would move. It changes nothing.
-    WhatIf(what_if::Arguments),
-    /// Writes a page about a board: how scores are spread, growth and activity, how the top moved, ties, the share of the top 1 %.
-    Report(report::Arguments),
+    Import(On<import::Arguments>),
+    /// Writes all entries of the standings of a board, in rank order, to a CSV, NDJSON or Parquet file.
+    Export(On<export::Arguments>),
+    /// Computes the standings of a board under other rules, from the same history, and the members that would move. It changes nothing.
+    WhatIf(On<what_if::Arguments>),
+    /// Writes a page about a board: the spread of scores, growth, activity, moves at the top, ties, the share of the top 1 %.
+    Report(On<report::Arguments>),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
-    Generate(generate::Arguments),
+    Generate(GenerateArguments),
+}
+
+/// A job's own arguments, and those of every job that opens the stores.
+#[derive(Debug, Args)]
+struct On<A: Args> {
+    #[command(flatten)]
+    own: A,
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    stores: Box<StoreArguments>,
+}
+
+#[derive(Debug, Args)]
+struct NoArguments {}
+
+#[derive(Debug, Args)]
+struct OutputArguments {
+    /// Prints the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Stops when standard input ends: the server starts this program so, and may be killed.
+    #[arg(long, hide = true)]
+    stop_with_stdin: bool,
+}
+
+#[derive(Debug, Args)]
+struct StoreArguments {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    log: LogSettings,
+}
+
+#[derive(Debug, Args)]
+struct RebuildArguments {
+    /// The board's slug.
+    #[arg(long)]
+    board: String,
+    /// The one window to rebuild; by default every window.
+    #[arg(long, conflicts_with = "shards")]
+    window: Option<Window>,
+    /// Moves the board to another number of shards while people play: a power of two up to the number of partitions.
+    #[arg(long, conflicts_with = "exclusive")]
+    shards: Option<u16>,
+    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other client.
+    #[arg(long)]
+    exclusive: bool,
+}
+
+#[derive(Debug, Args)]
+struct RestoreArguments {
+    /// The slug of a board: all its standings are rebuilt from its history.
+    #[arg(long)]
+    board: Option<String>,
+    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other client.
+    #[arg(long)]
+    exclusive: bool,
+}
+
+#[derive(Debug, Args)]
+struct GenerateArguments {
+    #[command(flatten)]
+    own: generate::Arguments,
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    log: LogSettings,
 }
 
 impl Command {
-    /// Whether Redis serves nobody else meanwhile.
+    /// The arguments that every job has; the stores are none for a job that needs none.
+    fn common(&self) -> (&OutputArguments, &LogSettings, Option<&StoreArguments>) {
+        fn on<A: Args>(on: &On<A>) -> (&OutputArguments, &LogSettings, Option<&StoreArguments>) {
+            (&on.output, &on.stores.log, Some(&on.stores))
+        }
+        match self {
+            Self::Rebuild(job) => on(job),
+            Self::Diff(job) => on(job),
+            Self::Roll(job) | Self::Seal(job) => on(job),
+            Self::Restore(job) => on(job),
+            Self::Archive(job) => on(job),
+            Self::Import(job) => on(job),
+            Self::Export(job) => on(job),
+            Self::WhatIf(job) => on(job),
+            Self::Report(job) => on(job),
+            Self::Generate(job) => (&job.output, &job.log, None),
+        }
+    }
+
+    /// Whether Redis answers no other client meanwhile.
     fn is_exclusive(&self) -> bool {
         match self {
-            Self::Rebuild { exclusive, .. } | Self::Restore { exclusive, .. } => *exclusive,
+            Self::Rebuild(job) => job.own.exclusive,
+            Self::Restore(job) => job.own.exclusive,
             _ => false,
+        }
+    }
+
+    /// An import makes a deployment where there is none: it may be the first thing that a newcomer does.
+    fn if_missing(&self) -> Missing {
+        match self {
+            Self::Import(_) => Missing::Create,
+            _ => Missing::Refuse,
         }
     }
 }
@@ -140,14 +205,14 @@ impl Command {
 const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
-    let arguments = parse_arguments::<Arguments>();
+    let arguments: Arguments = engine::settings::parse().arguments;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(STACK_BYTES)
         .build();
     let outcome = runtime
         .context("no threads can be started")
-        .and_then(|runtime| runtime.block_on(run(arguments)));
+        .and_then(|runtime| runtime.block_on(run(arguments.command)));
     match outcome {
         Ok(code) => code,
         Err(error) => {
@@ -157,37 +222,24 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(arguments: Arguments) -> Result<ExitCode> {
-    refuse_unknown_variables(&[
-        "LAUREL_LOG",
-        "LAUREL_LOG_FORMAT",
-        "LAUREL_LISTEN",
-        "LAUREL_PUBLIC_READS",
-        "LAUREL_DIFF_AT",
-        "LAUREL_ANALYTICS",
-    ])?;
-    let Ok(filter) = EnvFilter::try_new(&arguments.log) else {
-        bail!("LAUREL_LOG: {:?} is no filter; info is accepted", arguments.log)
+async fn run(command: Command) -> Result<ExitCode> {
+    let (output, log, stores) = command.common();
+    log.start("warn")?;
+    if output.json {
+        job::hide_progress();
+    }
+    let (json, stop) = (output.json, Stop::new(output.stop_with_stdin)?);
+    let Some(stores) = stores else {
+        let Command::Generate(generate) = command else { unreachable!("it needs stores") };
+        return generate_until(stop, generate.own, json).await;
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
-    if arguments.json {
-        job::be_quiet();
-    }
-    let stop = Stop::new(arguments.stop_with_stdin)?;
-    if let Command::Generate(generated) = arguments.command {
-        return generate_until(stop, generated, arguments.json).await;
-    }
-    let db = arguments
-        .settings
-        .connect_sql()
+    let settings = &stores.settings;
+    let db = settings
+        .connect_sql(command.if_missing())
         .await
-        .context("the database cannot be opened (LAUREL_DATABASE_URL)")?;
-    let deployment = arguments.settings.open(db).await.context("the stores cannot be opened")?;
-    let outcome = work_until(stop, &deployment, arguments.command, arguments.json).await;
+        .context("the database cannot be opened")?;
+    let deployment = settings.open(db).await.context("the stores cannot be opened")?;
+    let outcome = work_until(stop, &deployment, command, json).await;
     deployment.close().await;
     outcome
 }
@@ -212,7 +264,7 @@ async fn generate_until(
             bail!(why)
         }
     };
-    tell(json, &generated.to_json(), &generated.to_string());
+    print_outcome(json, &generated.to_json(), &generated.to_string());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -245,11 +297,10 @@ async fn work_until(
     bail!("{why}; nothing is half done, run it again")
 }
 
-/// What makes this program stop early.
+/// The reasons for this program to stop early.
 struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-    /// Sent to, or dropped without it, once standard input has ended, where that counts.
+    signals: StopSignals,
+    /// Resolves once standard input has ended, where that counts.
     stdin: Option<oneshot::Receiver<()>>,
 }
 
@@ -257,21 +308,17 @@ impl Stop {
     fn new(with_stdin: bool) -> Result<Self> {
         let stdin = with_stdin.then(|| {
             let (ended, is_ended) = oneshot::channel();
-            // A thread that nobody waits for: tokio would, when the program ends.
+            // A thread of its own: tokio would wait for the read when the program ends.
             std::thread::spawn(move || {
                 let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
                 let _ = ended.send(());
             });
             is_ended
         });
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            stdin,
-        })
+        Ok(Self { signals: StopSignals::catch()?, stdin })
     }
 
-    /// Waits until it is told to, and says by whom.
+    /// Waits for the next reason, and names it.
     async fn wait(&mut self) -> &'static str {
         let stdin_ends = async {
             match self.stdin.take() {
@@ -280,8 +327,7 @@ impl Stop {
             }
         };
         tokio::select! {
-            _ = self.interrupt.recv() => "stopped by the user",
-            _ = self.terminate.recv() => "stopped by a signal",
+            why = self.signals.wait() => why,
             () = stdin_ends => "stopped with the server",
         }
     }
@@ -292,74 +338,73 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         deployment.store.load_exclusively();
     }
     match command {
-        Command::Rebuild { board, shards: Some(shards), .. } => {
-            let board = find_board(deployment, &board).await?;
-            let moved = reshard::reshard(deployment, &board, shards).await?;
-            tell(json, &reshard::to_json(&moved), &moved.to_string());
+        Command::Rebuild(job) => {
+            let board = find_board(deployment, &job.own.board).await?;
+            if let Some(shards) = job.own.shards {
+                let moved = reshard::reshard(deployment, &board, shards).await?;
+                print_outcome(json, &reshard::to_json(&moved), &moved.to_string());
+            } else {
+                let rebuilt = rebuild::rebuild(deployment, &board, job.own.window).boxed().await?;
+                print_outcome(json, &rebuilt.to_json(), &rebuilt.to_string());
+            }
         }
-        Command::Rebuild { board, window, .. } => {
-            let board = find_board(deployment, &board).await?;
-            let rebuilt = rebuild::rebuild(deployment, &board, window).boxed().await?;
-            tell(json, &rebuilt.to_json(), &rebuilt.to_string());
-        }
-        Command::Diff(arguments) => {
-            let found = diff::diff(deployment, &arguments).boxed().await?;
-            tell(json, &found.to_json(), &found.to_string());
+        Command::Diff(job) => {
+            let found = diff::diff(deployment, &job.own).boxed().await?;
+            print_outcome(json, &found.to_json(), &found.to_string());
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));
             }
         }
-        Command::Roll => {
+        Command::Roll(_) => {
             let job = Job::begin_in_turn(&deployment.db, "ROLL").await?;
             let now_ms = deployment.clock.now_ms();
-            let rolled = patiently(|| engine::roll::roll(deployment, now_ms)).await;
+            let rolled = retry_while_transient(|| engine::roll::roll(deployment, now_ms)).await;
             let text =
                 |boards| format!("the rolling windows of {boards} boards are at the present");
             let done = job.end(rolled.map(text).map_err(Into::into)).await?;
-            tell(json, &serde_json::json!({ "done": done }), &done);
+            print_outcome(json, &serde_json::json!({ "done": done }), &done);
         }
-        Command::Seal => {
+        Command::Seal(_) => {
             let job = Job::begin_in_turn(&deployment.db, "SEAL").await?;
             let now_ms = deployment.clock.now_ms();
-            let sealed = patiently(|| engine::seal::seal(deployment, now_ms)).await;
+            let sealed = retry_while_transient(|| engine::seal::seal(deployment, now_ms)).await;
             let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
-            tell(
-                json,
-                &serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries }),
-                &sealed.to_string(),
-            );
+            let figures = serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries });
+            print_outcome(json, &figures, &sealed.to_string());
         }
-        Command::Restore { board: None, .. } => {
-            let restored = restore::restore(deployment).await?;
-            tell(json, &restored.to_json(), &restored.to_string());
+        Command::Restore(job) => match job.own.board {
+            None => {
+                let restored = restore::restore(deployment).await?;
+                print_outcome(json, &restored.to_json(), &restored.to_string());
+            }
+            Some(slug) => {
+                let board = find_board(deployment, &slug).await?;
+                let rebuilt = restore::restore_board(deployment, &board).boxed().await?;
+                print_outcome(json, &rebuilt.to_json(), &rebuilt.to_string());
+            }
+        },
+        Command::Archive(job) => {
+            let archived = archive::archive(deployment, &job.own).await?;
+            print_outcome(json, &archived.to_json(), &archived.to_string());
         }
-        Command::Restore { board: Some(slug), .. } => {
-            let board = find_board(deployment, &slug).await?;
-            let rebuilt = restore::restore_board(deployment, &board).boxed().await?;
-            tell(json, &rebuilt.to_json(), &rebuilt.to_string());
+        Command::Import(job) => {
+            let imported = import::import(deployment, &job.own).await?;
+            print_outcome(json, &imported.to_json(), &imported.to_string());
         }
-        Command::Archive(arguments) => {
-            let archived = archive::archive(deployment, &arguments).await?;
-            tell(json, &archived.to_json(), &archived.to_string());
+        Command::Export(job) => {
+            let board = find_board(deployment, &job.own.choice.board).await?;
+            let exported = export::export(deployment, &board, &job.own).await?;
+            print_outcome(json, &exported.to_json(), &exported.to_string());
         }
-        Command::Import(arguments) => {
-            let imported = import::import(deployment, &arguments).await?;
-            tell(json, &imported.to_json(), &imported.to_string());
+        Command::WhatIf(job) => {
+            let board = find_board(deployment, &job.own.choice.board).await?;
+            let found = what_if::what_if(deployment, &board, &job.own).await?;
+            print_outcome(json, &found.to_json(), &found.to_string());
         }
-        Command::Export(arguments) => {
-            let board = find_board(deployment, &arguments.choice.board).await?;
-            let exported = export::export(deployment, &board, &arguments).await?;
-            tell(json, &exported.to_json(), &exported.to_string());
-        }
-        Command::WhatIf(arguments) => {
-            let board = find_board(deployment, &arguments.choice.board).await?;
-            let found = what_if::what_if(deployment, &board, &arguments).await?;
-            tell(json, &found.to_json(), &found.to_string());
-        }
-        Command::Report(arguments) => {
-            let board = find_board(deployment, &arguments.board).await?;
-            let reported = report::report(deployment, &board, &arguments).await?;
-            tell(json, &reported.to_json(), &reported.to_string());
+        Command::Report(job) => {
+            let board = find_board(deployment, &job.own.board).await?;
+            let reported = report::report(deployment, &board, &job.own).await?;
+            print_outcome(json, &reported.to_json(), &reported.to_string());
         }
         Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
     }
@@ -367,11 +412,11 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
 }
 
 /// Does what may be done again, until it is done: others may be at the same, or at work on the same boards.
-async fn patiently<T, F>(again: impl Fn() -> F) -> entity::Result<T>
+async fn retry_while_transient<T, F>(again: impl Fn() -> F) -> entity::Result<T>
 where
     F: Future<Output = entity::Result<T>>,
 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TRANSIENT_TIMEOUT;
     loop {
         match again().await {
             Err(error) if error.is_for_now() && Instant::now() < deadline => sleep(PAUSE).await,
@@ -390,10 +435,10 @@ async fn find_boards(deployment: &Deployment, slug: Option<&str>) -> Result<Vec<
 
 async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model> {
     let row = board::living().filter(board::Column::Slug.eq(slug)).one(&deployment.db).await?;
-    row.with_context(|| format!("there is no board {slug:?}"))
+    row.with_context(|| format!("unknown board {slug:?}: expected the slug of a board"))
 }
 
-fn tell(json: bool, value: &serde_json::Value, text: &str) {
+fn print_outcome(json: bool, value: &serde_json::Value, text: &str) {
     if json {
         println!("{value}");
     } else {
@@ -402,6 +447,6 @@ fn tell(json: bool, value: &serde_json::Value, text: &str) {
 }
 
 /// A path as an argument shows it.
-fn shown(path: &std::path::Path) -> String {
+fn display_path(path: &std::path::Path) -> String {
     path.display().to_string()
 }

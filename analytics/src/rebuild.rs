@@ -1,6 +1,9 @@
-//! Rebuild: a board's standings made anew from its history while people play, partition by partition. The history up to SQL's cursor is folded by
-//! polars and staged; what came later is folded onto that and put in place with it, as [`Staged`] has it. Memory is bounded by the largest
-//! partition's share, and one partition is folded while another one is loaded.
+//! Rebuild: makes a board's standings again from its history while writers are active, partition by
+//! partition.
+//!
+//! Polars folds the history up to SQL's cursor into a stage. Later commits are folded onto the
+//! stage and put in place with it, as [`Staged`] describes. Memory is bounded by the largest
+//! partition's share. One partition is folded while another is loaded.
 
 mod rows;
 
@@ -32,34 +35,36 @@ use crate::frame::sorted::Sorted;
 use crate::job::Job;
 use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
-/// How often a partition is begun again: Redis restarted, a rolling window's period began, a store was away for a moment.
+/// Attempts at a partition: Redis may restart, a rolling window's period may begin, or a store may
+/// be away for a moment.
 const ATTEMPTS_MAX: usize = 8;
 
-/// How long a store that is away is given before it is asked again.
+/// How long to wait before a store that is away is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How many standings are loaded at once.
+/// Standings that are loaded at once.
 const LOADS_AT_ONCE: usize = 8;
 
-/// How many standings one commit puts in place.
+/// Standings that one commit puts in place.
 const STANDINGS_MAX: usize = 500;
 
-/// How often others may be first for as long as a commit is tried, before a partition is begun again.
+/// How often a commit may time out because other writers are first each time, before the partition
+/// starts over.
 const BEATEN_MAX: usize = 5;
 
-/// What a rebuild did. Partitions are under way side by side: the seconds of a step are its share of all, what each partition took for it divided by how
-/// many were under way at once.
+/// The outcome of a rebuild. Partitions run side by side. The seconds of a step are its share of
+/// the whole: the sum over all partitions, divided by the number of partitions that run at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rebuilt {
-    /// Events behind it.
+    /// Events that were folded.
     events: usize,
     standings: usize,
     entries: usize,
-    /// Events that came meanwhile.
+    /// Events that came during the rebuild.
     later: usize,
-    /// How often somebody else's commit came before ours.
+    /// How often another writer's commit came first.
     beaten: usize,
-    /// Members whose rows of `standing` were not as history says.
+    /// Members whose rows of `standing` differed from the history.
     mended: usize,
     reading_s: f64,
     folding_s: f64,
@@ -69,7 +74,7 @@ pub struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(self) -> serde_json::Value {
         let Self { events, standings, entries, later, beaten, mended, .. } = self;
         serde_json::json!({
@@ -101,10 +106,10 @@ impl fmt::Display for Rebuilt {
         let Self { events, standings, entries, later, mended, seconds, .. } = self;
         write!(
             f,
-            "rebuilt {entries} entries of {standings} standings from {events} events, and {later} that came meanwhile, in {seconds:.1} s"
+            "rebuilt {entries} entries of {standings} standings from {events} events, and {later} that came during the rebuild, in {seconds:.1} s"
         )?;
         if *mended > 0 {
-            write!(f, "; mended the rows of {mended} members in SQL")?;
+            write!(f, "; repaired the rows of {mended} members in SQL")?;
         }
         Ok(())
     }
@@ -113,7 +118,7 @@ impl fmt::Display for Rebuilt {
 /// Rebuilds a board, or one window of it.
 ///
 /// # Errors
-/// Where the board has no such window, or a store does not answer.
+/// If the board has no such window, or a store does not answer.
 pub async fn rebuild(
     deployment: &Deployment,
     row: &board::Model,
@@ -122,10 +127,7 @@ pub async fn rebuild(
     rebuild_as(deployment, "REBUILD", row, window).await
 }
 
-/// As [`rebuild`], as a job of a kind.
-///
-/// # Errors
-/// As [`rebuild`].
+/// As [`rebuild`], recorded as a job of `kind`.
 pub async fn rebuild_as(
     deployment: &Deployment,
     kind: &str,
@@ -138,7 +140,7 @@ pub async fn rebuild_as(
     job.end(outcome).await
 }
 
-/// The board as its row says now, and the windows that are meant.
+/// The board as its row is now, and the windows to rebuild.
 async fn present(
     deployment: &Deployment,
     no: i64,
@@ -148,7 +150,7 @@ async fn present(
     let board = row.to_ranking()?;
     let windows = match window {
         Some(window) if board.rules.is_shown(window) => {
-            // What it is made of with it: it is carried on from there.
+            // The base window too, since the roller carries the rolling window on from it.
             let base = window.rolling().map(|rolling| rolling.base());
             [window].into_iter().chain(base).collect()
         }
@@ -180,7 +182,7 @@ async fn all_partitions(
         }
     };
     let at_once = failpoint::batch_size(PARTITIONS_AT_ONCE).min(partitions.len());
-    // One that fails does not cut another one short, which would leave its stages.
+    // A partition that fails does not abort the others, which would leave their stages behind.
     let outcomes: Vec<Result<Rebuilt>> = side_by_side(partitions, at_once, one).collect().await;
     let mut rebuilt = Rebuilt::default();
     for outcome in outcomes {
@@ -213,10 +215,10 @@ async fn one_partition(
                 return Ok(rebuilt);
             }
             Ok(None) if is_last => bail!(
-                "Redis or a rolling window was another one each time that partition {partition} was staged; try again"
+                "Redis restarted or a rolling window moved on each time that partition {partition} was staged; try again"
             ),
             Ok(None) => {}
-            Err(error) if is_last || !is_for_now(&error) => return Err(error),
+            Err(error) if is_last || !is_transient(&error) => return Err(error),
             Err(_) => {
                 sleep(AGAIN).await;
                 deployment.revive_redis().await;
@@ -226,8 +228,9 @@ async fn one_partition(
     unreachable!("the last attempt returns")
 }
 
-/// Whether trying again may help: a store is away, a partition waits for recovery, or the board was changed.
-fn is_for_now(error: &anyhow::Error) -> bool {
+/// True if another attempt may help: a store is away, a partition waits for recovery, or the board
+/// changed.
+fn is_transient(error: &anyhow::Error) -> bool {
     use ranking::Error::{BoardGone, NotLevel, Unavailable};
     error.chain().any(|cause| {
         if let Some(error) = cause.downcast_ref::<entity::Error>() {
@@ -241,7 +244,7 @@ fn is_for_now(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Makes one partition's standings anew; `None` where it has to be begun again.
+/// Rebuilds one partition; `None` if it must start over.
 async fn try_partition(
     deployment: &Deployment,
     no: i64,
@@ -286,7 +289,7 @@ async fn stage_and_put(
     while let Some(folding) = next {
         let (sorted, folding_s) = folding.await??;
         rebuilt.folding_s += folding_s;
-        // While this one is loaded.
+        // The next window is folded while this one is loaded.
         next = windows.next().map(fold);
         let began = Instant::now();
         load(staged, &sorted, &mut rebuilt, job).await?;
@@ -307,7 +310,7 @@ async fn stage_and_put(
             Ok(Step::GoesOn) => failpoint::hit("standings-put"),
             Ok(Step::Done) => break,
             Ok(Step::Stale) => return Ok(None),
-            // What is staged is as good as before.
+            // The stage is still good.
             Err(entity::Error::Ranking(ranking::Error::Unavailable(_))) if beaten < BEATEN_MAX => {
                 beaten += 1;
             }
@@ -323,7 +326,7 @@ async fn stage_and_put(
     Ok(Some(rebuilt))
 }
 
-/// Folds a window where that keeps nobody waiting; says how many seconds it took.
+/// Folds a window on a blocking thread. Returns the seconds that it took, too.
 fn fold_aside(
     board: &Board,
     history: &Arc<History>,
@@ -340,7 +343,7 @@ fn fold_aside(
     })
 }
 
-/// Loads a window's standings to the stage, several at once.
+/// Loads a window's standings into the stage, several at once.
 async fn load(
     staged: &mut Staged<'_>,
     sorted: &Sorted,

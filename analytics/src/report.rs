@@ -1,5 +1,6 @@
-//! Report: one page about a board, to be opened in any browser: who leads, how scores are spread, how it grew, how the top moved, what is tied, and how
-//! much the top 1 % has. It is self-contained: pictures are SVG, and nothing is loaded from anywhere.
+//! Report: writes a page about a board: its leaders, how scores are spread, how it grew, how the
+//! top moved, ties, and the share of the top 1 %. The page is self-contained: pictures are SVG, and
+//! it loads nothing.
 
 mod charts;
 mod figures;
@@ -18,26 +19,26 @@ use polars::prelude::{col, lit};
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 
+use crate::display_path;
 use crate::file::out_file::OutFile;
 use crate::frame::counted::in_parts;
 use crate::frame::fold;
 use crate::frame::history;
 use crate::job::Job;
-use crate::shown;
 use figures::Figures;
 
-/// What to report.
+/// Options of `report`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The board's slug.
     #[arg(long)]
     pub board: String,
-    /// The HTML file. One of that name is replaced.
+    /// The HTML file. An existing file is replaced.
     #[arg(long)]
     out: PathBuf,
 }
 
-/// What was reported.
+/// The outcome of a report.
 #[derive(Debug)]
 pub struct Reported {
     figures: Figures,
@@ -46,7 +47,7 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({ "figures": self.figures, "file": self.file, "seconds": self.seconds })
     }
@@ -65,7 +66,7 @@ impl fmt::Display for Reported {
 /// Writes a report.
 ///
 /// # Errors
-/// Where the board has no entries, a store does not answer, or the file cannot be written.
+/// If the board has no entries, a store does not answer, or the file cannot be written.
 pub async fn report(
     deployment: &Deployment,
     row: &board::Model,
@@ -87,5 +88,9 @@ pub async fn report(
     let out = OutFile::create(&arguments.out)?;
     out.file()?.write_all(page.as_bytes())?;
     out.finish()?;
-    Ok(Reported { figures, file: shown(&arguments.out), seconds: began.elapsed().as_secs_f64() })
+    Ok(Reported {
+        figures,
+        file: display_path(&arguments.out),
+        seconds: began.elapsed().as_secs_f64(),
+    })
 }

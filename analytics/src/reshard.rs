@@ -1,4 +1,4 @@
-//! Another number of shards for a board, as a job; how it is done is said in [`engine::reshard`].
+//! Moves a board to another number of shards, as a job; [`engine::reshard`] describes the steps.
 
 use anyhow::Result;
 use engine::deployment::Deployment;
@@ -11,7 +11,7 @@ use crate::job::Job;
 /// Moves a board to another number of shards.
 ///
 /// # Errors
-/// Where the number is none that it can have, or it cannot be moved; what the stores say.
+/// If the board cannot have that number, or cannot be moved.
 pub async fn reshard(
     deployment: &Deployment,
     row: &board::Model,
@@ -26,7 +26,7 @@ pub async fn reshard(
     job.end(moved.map_err(Into::into)).await
 }
 
-/// Its figures.
+/// The figures, for `--json`.
 pub fn to_json(moved: &Resharded) -> serde_json::Value {
     let Resharded { from, to, standings, held_ms, unread_ms, seconds } = moved;
     serde_json::json!({ "from": from, "to": to, "standings": standings, "held_ms": held_ms, "unread_ms": unread_ms, "seconds": seconds })

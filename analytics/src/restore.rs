@@ -1,4 +1,5 @@
-//! Restore: Redis made from SQL and the archive. A partition that is level stays as it is; one that is not is loaded by the loader that the API uses.
+//! Restore: makes Redis from SQL and the archive. A level partition stays; others are
+//! loaded by the loader that the API uses.
 
 use std::fmt;
 use std::pin::pin;
@@ -14,7 +15,7 @@ use crate::job::Job;
 use crate::rebuild;
 use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
-/// What a restore did.
+/// The outcome of a restore.
 #[derive(Debug, Clone, Copy)]
 pub struct Restored {
     partitions: usize,
@@ -22,7 +23,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(self) -> serde_json::Value {
         serde_json::json!({ "partitions": self.partitions, "seconds": self.seconds })
     }
@@ -41,7 +42,7 @@ pub async fn restore(deployment: &Deployment) -> Result<Restored> {
     job.end(outcome).await
 }
 
-/// Makes every partition that a board lies in level, and then all its standings anew from its history.
+/// Makes every partition of a board level, then rebuilds all its standings from its history.
 ///
 /// # Errors
 /// As [`rebuild::rebuild`].

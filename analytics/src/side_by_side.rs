@@ -1,16 +1,19 @@
-//! Several partitions at once, each by a task of its own: what is computed for one keeps no other one waiting.
+//! Works on several partitions at once, each in its own task, so that computation for one does not
+//! hold up the others.
 
 use anyhow::{Error, Result};
 use futures::{Stream, StreamExt, stream};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How many partitions are under way at once: one is folded while another is loaded or read from Redis, and rows of SQL are read for a third.
+/// Partitions under way at once: one is folded while another is loaded or read from Redis, and
+/// SQL's rows are read for a third.
 pub const PARTITIONS_AT_ONCE: usize = 3;
 
-/// Does something for each of some, for so many at once, and gives what came of it in their order. They end when nobody waits for them any more.
+/// Does `work` for each item, `at_once` at a time, and yields the results in order. Dropping the
+/// stream aborts the tasks.
 ///
 /// # Errors
-/// In the stream: those of the work, and where it panicked.
+/// In the stream: those of the work, and its panics.
 pub fn side_by_side<T, O, E, F>(
     each: impl IntoIterator<Item = T>,
     at_once: usize,

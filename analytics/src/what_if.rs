@@ -1,4 +1,5 @@
-//! What if: the standings that a board's history gives under other rules, beside those under its own, and who would move. It writes nothing.
+//! What if: folds a board's history under other rules, and shows the standings beside those under
+//! its own, with the members who would move. It writes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +23,7 @@ use crate::frame::history;
 use crate::frame::sorted::Entry;
 use crate::job::Job;
 
-/// What to try.
+/// Options of `what-if`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -36,34 +37,34 @@ pub struct Arguments {
     /// Another direction: HIGH_FIRST or LOW_FIRST.
     #[arg(long, value_parser = Direction::from_name)]
     direction: Option<Direction>,
-    /// Another lowest score: what the history adds up to may leave the board's range.
+    /// Another lowest score, since the history may leave the board's range under other rules.
     #[arg(long, allow_hyphen_values = true)]
     min_score: Option<String>,
     /// Another highest score.
     #[arg(long, allow_hyphen_values = true)]
     max_score: Option<String>,
-    /// How many are listed: of the new top, and of those who would move farthest.
+    /// The number of members to list: of the new top, and of those who would move farthest.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=1000))]
     first: u16,
 }
 
-/// A member's place under both rules.
+/// A member's ranks under both rules.
 #[derive(Debug)]
 struct Place {
     member: MemberId,
-    /// Its rank (ordinal) and its score, under the board's rules.
+    /// Rank (ordinal) and score under the board's rules.
     before: Option<(usize, String)>,
-    /// The same under the others.
+    /// The same under the other rules.
     after: Option<(usize, String)>,
 }
 
-/// What would be.
+/// The outcome of `what-if`.
 #[derive(Debug)]
 pub struct Found {
     board: String,
     window: String,
     period: String,
-    /// Policy, tie-break, direction.
+    /// Policy, tie-break and direction: the board's, then the others.
     rules: [[&'static str; 3]; 2],
     events: usize,
     entries: usize,
@@ -75,7 +76,8 @@ pub struct Found {
 /// Folds the history twice.
 ///
 /// # Errors
-/// Where the board has no such standings, or no board could have such rules; where the history leaves the range under them; what the stores say.
+/// If the board has no such standings, no board could have such rules, or the history leaves their
+/// range.
 pub async fn what_if(
     deployment: &Deployment,
     row: &board::Model,
@@ -121,7 +123,7 @@ pub async fn what_if(
     };
     let mut movers: Vec<&MemberId> = after.iter().map(|entry| &entry.member).collect();
     movers.retain(|member| distance(member) != Some(0));
-    // Stable: of those who move as far, the better one comes first.
+    // A stable sort: among equal distances the better rank comes first.
     movers.sort_by_key(|member| Reverse(distance(member)));
     let first = usize::from(arguments.first);
     Ok(Found {
@@ -138,7 +140,7 @@ pub async fn what_if(
     })
 }
 
-/// The board's rules with what is asked for in their place. The tick stays where it can.
+/// The board's rules, replaced by those of the arguments. The tick stays if it can.
 fn other_rules(rules: &Rules, arguments: &Arguments) -> Result<Rules> {
     let tie_break = arguments.tie_break.unwrap_or(rules.tie_break);
     let bound = |asked: &Option<String>, present: i64| match asked {
@@ -163,12 +165,12 @@ fn other_rules(rules: &Rules, arguments: &Arguments) -> Result<Rules> {
     })?)
 }
 
-/// A board with those rules of which nothing is sealed: the fold makes past periods too.
+/// A board with these rules and nothing sealed, so that the fold makes past periods too.
 fn under(board: &Board, rules: Rules) -> Board {
     Board { rules: Arc::new(rules), added: Arc::new(BTreeMap::new()), ..board.clone() }
 }
 
-/// The events that may count in a standings, and all removals.
+/// The events that may count in the chosen standings, and all removals.
 fn of_standings(events: &Counted, choice: &Choice, period: &Period) -> Counted {
     let at_ms = || col("at_ms");
     let mut counts = col("segment").eq(lit(choice.segment.as_str()));
@@ -180,7 +182,7 @@ fn of_standings(events: &Counted, choice: &Choice, period: &Period) -> Counted {
 }
 
 impl Found {
-    /// Its figures.
+    /// The figures, for `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         let rules = |[policy, tie_break, direction]: [&str; 3]| serde_json::json!({ "policy": policy, "tieBreak": tie_break, "direction": direction });
         let rank = |place: &Option<(usize, String)>| {

@@ -1,4 +1,5 @@
-//! Access tokens: who is asking, and what they may do. Of a secret only its SHA-256 is kept.
+//! Access tokens: the principal behind a request, and its scope. SQL keeps only the SHA-256 of a
+//! token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +11,41 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
 
-/// How long a token that was checked is taken as good without asking SQL again: a revoked one works that much longer.
+/// How long a checked token stays valid without another SELECT. A revoked token works that much
+/// longer.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// How many tokens are remembered.
+/// The most checked tokens kept in memory.
 const TOKENS_MAX: u64 = 10_000;
 
-/// What a token allows; each scope includes those before it.
+/// The scope of an access token. Each scope includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Scope {
-    /// Reads, of private boards too.
+    /// Reads everything, private boards too.
     Read,
-    /// Submitting scores.
+    /// Submits scores and changes friendships.
     Submit,
     /// Everything.
     Admin,
 }
 
-/// Who is asking.
+/// The identity behind a request.
 #[derive(Debug, Clone)]
 pub struct Principal {
-    /// What they may do.
+    /// The scope of the token.
     pub scope: Scope,
-    /// The member they speak for; `None` for a token of a service.
+    /// The member that the token is bound to; `None` for a service's token.
     pub member: Option<String>,
 }
 
-/// Checks tokens.
+/// Checks access tokens, and remembers recent results.
 #[derive(Debug, Clone)]
 pub struct Access {
     checked: Cache<String, Arc<Principal>>,
 }
 
 impl Scope {
-    /// Its name, on the command line and in SQL.
+    /// The name, on the command line and in SQL.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,7 +59,7 @@ impl Scope {
         [Self::Read, Self::Submit, Self::Admin].into_iter().find(|scope| scope.name() == name)
     }
 
-    /// It and the scopes it includes.
+    /// The names of this scope and of those it includes.
     #[must_use]
     pub fn included(self) -> Vec<String> {
         let scopes = [Self::Read, Self::Submit, Self::Admin];
@@ -70,21 +72,22 @@ impl Scope {
 }
 
 impl Access {
-    /// Has checked none yet.
+    /// Starts with no results.
     #[must_use]
     pub fn new() -> Self {
         Self { checked: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(REMEMBERED).build() }
     }
 
-    /// Who a bearer token speaks for.
+    /// Finds the principal of a bearer token, from memory or with one SELECT.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` where it is unknown, revoked or past its end; `UNAVAILABLE` where SQL does not answer.
+    /// `UNAUTHENTICATED` if the token is unknown, revoked or expired; `UNAVAILABLE` if SQL does not
+    /// answer.
     pub async fn check(&self, db: &DatabaseConnection, token: &str) -> Result<Arc<Principal>> {
         let refused = || {
             Error::new(
                 ErrorCode::Unauthenticated,
-                "this access token is unknown, revoked or past its end",
+                "this access token is unknown, revoked or expired",
             )
         };
         let hash = hash_of(token);
@@ -109,7 +112,7 @@ impl Access {
     }
 }
 
-/// Makes a token; it cannot be shown again.
+/// Creates a token and returns its text, which cannot be shown again.
 pub async fn create(
     db: &DatabaseConnection,
     scope: Scope,
@@ -132,7 +135,7 @@ pub async fn create(
     Ok(token)
 }
 
-/// Revokes a token by its id; whether there was one.
+/// Revokes a token by its id. Returns false if there is no such token.
 pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
     let row = access_token::ActiveModel {
         id: Set(id.to_owned()),
@@ -146,7 +149,7 @@ pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
     }
 }
 
-/// Every token there is, oldest first, without its secret.
+/// All tokens, oldest first, without their secrets.
 pub async fn list(db: &DatabaseConnection) -> Result<Vec<access_token::Model>> {
     Ok(access_token::Entity::find().order_by_asc(access_token::Column::CreatedAtMs).all(db).await?)
 }

@@ -1,4 +1,4 @@
-//! What every request shares: the stores, what is known of boards and tokens, the committers.
+//! The state that all requests share: stores, caches, access tokens and committers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,43 +14,44 @@ use crate::access::Access;
 use crate::cache::boards::Boards;
 use crate::cache::friends::Friends;
 use crate::cache::recent_members::RecentMembers;
-use crate::cache::shared::{CacheSettings, Hot};
+use crate::cache::shared::Hot;
 use crate::error::{Error, Result};
 use crate::read::reader::{HotPages, page_bytes};
 use crate::submit::committer::Committers;
+use engine::settings::CacheSettings;
 
 /// How long a read waits for a partition to become level again.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many members' regions are remembered for when SQL is away.
+/// The most members whose regions are kept for when SQL is unavailable.
 const LAST_REGIONS_MAX: u64 = 100_000;
 
-/// The API's state.
+/// The state of the API.
 pub struct App {
     /// The stores.
     pub deployment: Deployment,
-    /// The boards known so far.
+    /// The cache of boards.
     pub boards: Boards,
-    /// The lists of friends known so far.
+    /// The cache of lists of friends.
     pub friends: Friends,
-    /// The tokens checked lately.
+    /// The access tokens.
     pub access: Access,
-    /// First pages of standings, read a moment ago.
+    /// The cache of first pages of standings.
     pub pages: HotPages,
-    /// How old what is kept of pages and answers may be.
+    /// The greatest age of a cached page or answer.
     pub cache_age: Duration,
-    /// The way in for scores.
+    /// The committers of scores, one per partition.
     pub committers: Committers,
-    /// Whether boards that are public may be read without a token.
+    /// True if public boards may be read without a token.
     pub public_reads: bool,
-    /// Members who were accepted here a moment ago.
+    /// Members whose scores this process accepted a moment ago.
     pub recent_members: RecentMembers,
-    /// The regions that members had when they were last asked for: what is used while SQL is away.
+    /// Members' last known regions, used while SQL is unavailable.
     pub last_regions: Cache<String, Option<String>>,
 }
 
 impl App {
-    /// Puts it together.
+    /// Builds the state, with empty caches.
     #[must_use]
     pub fn new(
         deployment: Deployment,
@@ -75,7 +76,8 @@ impl App {
         }
     }
 
-    /// Moves a board's rolling windows on to the present.
+    /// Rolls a board's windows to the present. After a transient error it pauses and returns, as
+    /// the caller tries again.
     async fn roll(&self, board: BoardNo) -> Result<()> {
         let Deployment { db, clock, .. } = &self.deployment;
         let boards = entity::board::some(db, [board].into()).await?;
@@ -92,11 +94,13 @@ impl App {
         }
     }
 
-    /// Reads from Redis. Where a partition is not level, brings it level first, or waits until whoever is at it is done; the same where a rolling
-    /// window has not got to the present.
+    /// Reads from Redis, and retries until the read succeeds. If a partition is not level, this
+    /// recovers it, or waits while another process does. If a rolling window lags behind the
+    /// present, this rolls its board.
     ///
     /// # Errors
-    /// Where what is read is elsewhere; what the read says; `UNAVAILABLE` where a partition does not become level in time.
+    /// `Sealed` or `Moved` if the standings are not there. `Failed` with the error of the read:
+    /// `UNAVAILABLE` if the partition does not become level in time.
     pub async fn read_level<'a, T>(
         &'a self,
         read: impl Fn(&'a Store) -> BoxFuture<'a, ranking::Result<T>> + Send,
@@ -135,14 +139,14 @@ impl App {
     }
 }
 
-/// Why nothing was read from Redis.
+/// The reason why a read from Redis gave nothing.
 #[derive(Debug)]
 pub enum Unread {
-    /// The period, and all that start before this instant in Unix milliseconds, have left Redis.
+    /// The period has left Redis, as have all that start before this instant, in Unix milliseconds.
     Sealed(i64),
-    /// The board moved to another number of shards since its row was read, or is about to.
+    /// The board has moved to another number of shards since its row was read, or is about to.
     Moved(ranking::Error),
-    /// It failed.
+    /// The read failed.
     Failed(Error),
 }
 
@@ -152,5 +156,5 @@ impl<E: Into<Error>> From<E> for Unread {
     }
 }
 
-/// The state, shared.
+/// The state, as request handlers share it.
 pub type SharedApp = Arc<App>;

@@ -1,4 +1,4 @@
-//! What a process keeps in memory for a moment: pages, answers, boards, friends, members.
+//! In-process caches: pages, answers, boards, friends, members.
 
 pub(crate) mod boards;
 pub(crate) mod friends;

@@ -1,4 +1,121 @@
 //! The commands of the program.
 
-pub(crate) mod demo;
-pub(crate) mod serve;
+pub mod batch;
+mod demo;
+mod migrate;
+mod serve;
+mod token;
+mod worker;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use engine::settings::stores::Missing;
+use engine::settings::{
+    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, Settings, SqlSettings,
+};
+
+use crate::graphql;
+
+/// Laurel, a leaderboard service.
+#[derive(Debug, Parser)]
+#[command(
+    name = "laurel",
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("LAUREL_COMMIT"), ")"),
+    propagate_version = true,
+    after_help = "The batch jobs, from import to generate, are done by laurel-analytics, which lies beside this program."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serves GraphQL, and does the background work.
+    Serve(Box<ServeArguments>),
+    /// Does the background work alone: the log into SQL, recovery, upkeep, the daily diff.
+    Worker(Box<WorkerArguments>),
+    /// Creates the demo boards and loads their events, unless they are there.
+    Demo(Box<StoreArguments>),
+    /// Makes, revokes and lists access tokens.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Moves the SQL schema; serve, demo and import bring it up to date by themselves.
+    #[command(subcommand)]
+    Migrate(migrate::MigrateCommand),
+    /// Prints the GraphQL schema.
+    Schema,
+    #[command(flatten)]
+    Batch(batch::BatchCommand),
+}
+
+#[derive(Debug, Args)]
+struct ServeArguments {
+    #[command(flatten)]
+    http: HttpSettings,
+    #[command(flatten)]
+    caches: CacheSettings,
+    #[command(flatten)]
+    daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    stores: StoreArguments,
+}
+
+#[derive(Debug, Args)]
+struct WorkerArguments {
+    #[command(flatten)]
+    daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    stores: StoreArguments,
+}
+
+/// A command that opens all stores.
+#[derive(Debug, Args)]
+struct StoreArguments {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    log: LogSettings,
+}
+
+/// A command that needs SQL alone.
+#[derive(Debug, Args)]
+struct SqlArguments {
+    #[command(flatten)]
+    sql: SqlSettings,
+    #[command(flatten)]
+    log: LogSettings,
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// The command's; the process then ends with status 1.
+pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
+    match parsed.arguments.command {
+        Command::Serve(arguments) => serve::serve(*arguments, parsed.environment).await,
+        Command::Worker(arguments) => worker::work(*arguments, parsed.environment).await,
+        Command::Demo(arguments) => demo::run(*arguments).await,
+        Command::Token(command) => token::run(command).await,
+        Command::Migrate(command) => migrate::run(command).await,
+        Command::Schema => {
+            print!("{}", graphql::sdl());
+            Ok(())
+        }
+        Command::Batch(command) => batch::run(command),
+    }
+}
+
+impl StoreArguments {
+    /// Starts the log and connects to SQL.
+    async fn connect(&self, missing: Missing) -> Result<sea_orm::DatabaseConnection> {
+        self.log.start("info")?;
+        self.settings.connect_sql(missing).await.context("the database cannot be opened")
+    }
+
+    /// Starts the log and opens the stores.
+    async fn open(&self, missing: Missing) -> Result<engine::deployment::Deployment> {
+        let db = self.connect(missing).await?;
+        self.settings.open(db).await.context("the stores cannot be opened")
+    }
+}

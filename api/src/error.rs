@@ -1,55 +1,58 @@
-//! What a client is told: one code and one sentence. Causes are logged here, once, and never sent.
+//! Errors as clients see them: one code and one sentence. Causes are logged here, once, and never
+//! sent.
 
 use async_graphql::Enum;
 
-/// What went wrong, for programs: `extensions.code` of an error, and the code of a refused score.
+/// The kind of an error, for programs: `extensions.code` of an error, and the code of a rejected
+/// score.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCode {
-    /// Something in the request is not accepted; the message says what would be.
+    /// Something in the request is invalid; the message says what is expected.
     BadUserInput,
-    /// A score, or what it would add up to, leaves the board's range.
+    /// The score, or what it would add up to, is outside the range of the board.
     ScoreOutOfRange,
-    /// There is no such thing.
+    /// The request names something that does not exist.
     NotFound,
-    /// There is one already.
+    /// The request creates something that already exists.
     AlreadyExists,
     /// The request needs a valid access token.
     Unauthenticated,
     /// The access token does not allow this.
     Forbidden,
-    /// A limit was passed; the message names it.
+    /// The request exceeds a limit; the message names it.
     LimitExceeded,
-    /// The server does not know, or no longer knows, the query of this hash; send it along once.
+    /// The server does not know the query of this hash, or no longer does; send the query along
+    /// once.
     PersistedQueryNotFound,
     /// Too many requests; slow down.
     RateLimited,
-    /// A store is away or busy for now; try again later.
+    /// A store is unavailable or busy; try again later.
     Unavailable,
-    /// No answer in time; whether it was done is not known.
+    /// No answer in time, so the outcome is unknown.
     Timeout,
-    /// A fault of the server; it is in its log.
+    /// A fault of the server; its log has the cause.
     Internal,
 }
 
-/// The error of every fallible function of this crate that answers a client. async-graphql keeps it as the source of its own,
-/// where the answer's writer finds the code.
+/// The error of every function of this crate that answers a client. async-graphql keeps it as the
+/// source of its own error, where the response writer finds the code.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// For programs.
+    /// The code, for programs.
     pub code: ErrorCode,
-    /// For people.
+    /// The message, for people.
     pub message: String,
 }
 
-/// The result of every fallible function of this crate that answers a client.
+/// The result of every function of this crate that answers a client.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is said of a board that moves to another number of shards for longer than a request waits.
+/// The message if a board takes longer to move to another number of shards than a request waits.
 const HELD: &str = "this board is moving to another number of shards; try again in a few seconds";
 
 impl Error {
-    /// An error of that code.
+    /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -61,17 +64,17 @@ impl Error {
 
     fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");
-        Self::new(ErrorCode::Internal, "something is wrong on the server; its log has the cause")
+        Self::new(ErrorCode::Internal, "internal error; the server's log has the cause")
     }
 
     fn unavailable(cause: &dyn std::fmt::Display) -> Self {
-        tracing::warn!(%cause, "a store is not available");
-        Self::new(ErrorCode::Unavailable, "a store does not answer for now; try again later")
+        tracing::warn!(%cause, "a store is unavailable");
+        Self::new(ErrorCode::Unavailable, "a store does not answer; try again later")
     }
 }
 
 impl ErrorCode {
-    /// Its name in the schema.
+    /// The name in the schema.
     #[must_use]
     pub fn name(self) -> &'static str {
         <Self as async_graphql::resolver_utils::EnumType>::items()
@@ -106,7 +109,7 @@ impl From<entity::Error> for Error {
             entity::Error::Ranking(error) => error.into(),
             entity::Error::Unknown => Self::new(
                 ErrorCode::Timeout,
-                "no answer in time: whether it was done is not known; scores are safe to send again with the same eventId",
+                "no answer in time, so the outcome is unknown; scores are safe to send again with the same eventId",
             ),
             error if error.is_for_now() => Self::unavailable(&error),
             error => Self::internal(&error),

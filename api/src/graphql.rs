@@ -1,4 +1,4 @@
-//! The GraphQL schema: one file a noun.
+//! The GraphQL schema, one file per noun.
 
 pub mod board;
 pub mod event;
@@ -18,22 +18,22 @@ use crate::app::SharedApp;
 use mutation::Mutation;
 use query::Query;
 
-/// How deep a query may nest; the standard introspection query has 15 levels.
+/// The most levels that a query may nest; the standard introspection query has 15.
 const DEPTH_MAX: usize = 20;
 
-/// How many directives a field may carry.
+/// The most directives that a field may carry.
 const DIRECTIVES_MAX: usize = 10;
 
 /// Laurel's schema.
 pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
 
-/// The schema, without an application behind it: what `api schema` prints.
+/// The schema as text, as `laurel schema` prints it.
 #[must_use]
 pub fn sdl() -> String {
     Schema::build(Query, Mutation, EmptySubscription).finish().sdl()
 }
 
-/// The schema, ready to answer.
+/// The executable schema.
 #[must_use]
 pub fn schema(app: SharedApp) -> LaurelSchema {
     Schema::build(Query, Mutation, EmptySubscription)

@@ -1,7 +1,7 @@
-//! GraphQL over HTTP, and the addresses beside it.
+//! GraphQL over HTTP, and the other routes of the server.
 //!
-//! As the GraphQL-over-HTTP specification has it. Mutations by POST with a JSON body only: a form or a link on another page
-//! cannot send one.
+//! It follows the GraphQL-over-HTTP specification. Mutations need POST with a JSON body, which a
+//! form or a link on another page cannot send.
 
 pub(crate) mod preference;
 pub(crate) mod tag;
@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::app::SharedApp;
-use crate::cache::shared::{CacheSettings, GoodUntil};
+use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
@@ -39,37 +39,38 @@ use crate::loader::Loaders;
 use crate::metrics;
 use crate::metrics::METRICS;
 use answers::{Answers, Question};
+use engine::settings::CacheSettings;
 use parameters::{Parameters, require_variables};
 use persisted::PersistedQueries;
 use response::{Answer, MediaType, refuse, reject, server_error};
 
-/// The largest body of a request, in bytes: 1,000 scores take about a tenth of it.
+/// The largest body of a request, in bytes. 1,000 scores take about a tenth of it.
 const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// The longest query, in bytes; its variables come on top.
+/// The longest query, in bytes, without its variables.
 const QUERY_BYTES_MAX: usize = 512 << 10;
 
 /// The longest query whose parsed document is kept, in bytes.
 const DOCUMENT_KEPT_BYTES_MAX: usize = 4 << 10;
 
-/// How many parsed documents are kept.
+/// The most parsed documents that are kept.
 const DOCUMENTS_MAX: u64 = 500;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Clone)]
 struct Service {
     app: SharedApp,
     schema: LaurelSchema,
     answers: Arc<Answers>,
     persisted_queries: Arc<PersistedQueries>,
-    /// Parsed documents by their text.
+    /// Parsed documents, by the text of their query.
     documents: Cache<String, Arc<ExecutableDocument>>,
 }
 
-/// Every address of the server.
+/// The routes of the server.
 pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> Router {
     let service = Service {
         answers: Arc::new(Answers::new(&app.deployment.store, caches)),
@@ -89,7 +90,7 @@ pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> R
         .with_state(service)
 }
 
-/// Whether requests can be answered: SQL and Redis answer, and every partition is level.
+/// Answers 200 if SQL and Redis answer and every partition is level, else 503.
 async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
     let deployment = &service.app.deployment;
     if let Err(error) = deployment.db.ping().await {
@@ -103,7 +104,7 @@ async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
     }
 }
 
-/// What is counted and measured, for Prometheus.
+/// The metrics, for Prometheus.
 async fn measured(State(service): State<Service>) -> impl IntoResponse {
     let described =
         [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")];
@@ -138,13 +139,13 @@ async fn query_by_post(
     };
     if !is_json(&headers) {
         let error =
-            Error::bad_input("a body of Content-Type: application/json is accepted, in UTF-8");
+            Error::bad_input("invalid Content-Type: expected application/json, in UTF-8");
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
     let Ok(body) = body else {
         let error = Error::new(
             ErrorCode::LimitExceeded,
-            format!("the body could not be read; at most {BODY_BYTES_MAX} bytes are accepted"),
+            format!("the body could not be read: expected at most {BODY_BYTES_MAX} bytes"),
         );
         return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
     };
@@ -156,12 +157,13 @@ async fn query_by_post(
 
 fn not_acceptable() -> HttpResponse {
     let error = Error::bad_input(
-        "answers are application/graphql-response+json or application/json; the header Accept wants neither",
+        "invalid Accept: expected application/graphql-response+json or application/json",
     );
     refuse(MediaType::Json, StatusCode::NOT_ACCEPTABLE, &error)
 }
 
-/// Whether the body says that it is JSON. A form or a script of another site cannot say so without asking first.
+/// True if the headers declare a JSON body in UTF-8. A form or a script of another site cannot send
+/// them without a preflight request.
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE);
     let mut parts = content_type
@@ -225,7 +227,7 @@ async fn execute(
     }
     let kind = kind(&document, operation_name);
     if method == Method::Get && kind == OperationType::Mutation {
-        let error = Error::bad_input("a mutation is accepted by POST only");
+        let error = Error::bad_input("invalid method: expected POST for a mutation");
         let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
         let allowed = HeaderValue::from_static("POST");
         answer.headers_mut().insert(header::ALLOW, allowed);
@@ -267,17 +269,18 @@ async fn execute(
     }
 }
 
-/// Executes in a task of its own: a client that hangs up must not cancel a look-up or an execution that others wait for.
+/// Executes in a task of its own, as a client that hangs up must not cancel a look-up or an
+/// execution that other requests wait for.
 async fn within_time(
     execution: impl Future<Output = Answer> + Send + 'static,
 ) -> Result<Answer, (StatusCode, Error)> {
     match tokio::time::timeout(REQUEST_TIMEOUT, tokio::spawn(execution)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
-            tracing::error!(%error, "a request ended badly");
+            tracing::error!(%error, "the task of a request failed");
             let error = Error::new(
                 ErrorCode::Internal,
-                "something is wrong on the server; its log has the cause",
+                "internal error; the server's log has the cause",
             );
             Err((StatusCode::INTERNAL_SERVER_ERROR, error))
         }
@@ -299,21 +302,22 @@ async fn run(
     let operation_name = request.operation_name.clone();
     let mut response = service.schema.execute(request).await;
     if kind == OperationType::Mutation {
-        // Before whoever wrote hears of it: what was fetched before shows it no more.
+        // From here on no cache serves values fetched before the write; only then may the client
+        // learn of it.
         service.app.deployment.store.note_own_write();
     }
     field_order::restore(&mut response.data, &document, operation_name.as_deref());
     Answer::new(response)
 }
 
-/// The parsed document of a request that may run: neither too long, nor too deep, nor too costly.
+/// The parsed document of a request, if it is neither too long, nor too deep, nor too costly.
 fn document(
     documents: &Cache<String, Arc<ExecutableDocument>>,
     request: &mut Request,
 ) -> Result<Arc<ExecutableDocument>, ServerError> {
     if request.query.len() > QUERY_BYTES_MAX {
         return Err(limit_exceeded(format!(
-            "the query has {} bytes; at most {QUERY_BYTES_MAX} are accepted",
+            "the query has {} bytes: expected at most {QUERY_BYTES_MAX}",
             request.query.len()
         )));
     }
@@ -333,7 +337,7 @@ fn document(
             Ok(document)
         }
         Err(error) if error.message.contains("recursion limit") => Err(limit_exceeded(
-            "the query is nested deeper than the parser follows; 50 levels are accepted",
+            "the query is nested too deeply for the parser: expected at most 50 levels",
         )),
         Err(error) => Err(error),
     }
@@ -343,7 +347,7 @@ fn limit_exceeded(message: impl Into<String>) -> ServerError {
     server_error(Error::new(ErrorCode::LimitExceeded, message))
 }
 
-/// What the operation that is meant does; where several may be, a mutation if one of them is.
+/// The type of the selected operation; if several match, a mutation if one of them is.
 fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> OperationType {
     let mut meant = document.operations.iter().filter(|(name, _)| {
         operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
@@ -362,7 +366,7 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
             let token = token.ok_or_else(|| {
                 Error::new(
                     ErrorCode::Unauthenticated,
-                    "the header is accepted as \"Authorization: Bearer <token>\"",
+                    "invalid Authorization: expected \"Bearer <token>\"",
                 )
             })?;
             Some(app.access.check(&app.deployment.db, token.trim()).await?)

@@ -1,8 +1,9 @@
-//! Look-ups of one request, gathered: all members' entries asked for anywhere in it cost one `ZMSCORE` a standings and shard,
-//! then one pipeline of counts; all members' rows one SELECT.
+//! Batched look-ups of one request. All entries of members that it asks for cost one `ZMSCORE` per
+//! standings and shard, then one pipeline of counts. All rows of members cost one SELECT.
 //!
-//! A look-up waits until no read is under way in the request that may lead to more of them (a member's row, a page):
-//! without that, paths of different depth would come in batches of their own.
+//! A look-up waits while a read is under way in the request that may lead to more look-ups, such as
+//! a row of a member or a page. Without that, paths of different depth would come in batches of
+//! their own.
 
 mod boards;
 
@@ -29,36 +30,37 @@ use boards::{BoardBatch, Numbered};
 /// The most keys of one batch. A request's own limits are tighter.
 const BATCH_MAX: usize = 100_000;
 
-/// How often a look-up lets others go first: once to be registered, once more for those that a read just woke.
+/// How often a look-up yields first: once for others to register, once more for those that a read
+/// has just woken.
 const YIELD_COUNT: usize = 2;
 
-/// How many member rows one SELECT asks for: SQLite has 32,766 parameters.
+/// The most rows that one SELECT asks for, as SQLite has 32,766 parameters.
 const ROWS_MAX: usize = 10_000;
 
-/// A member in a standings, as a loader's key; equal by what it names.
+/// A member in standings, as the key of a loader. Two are equal if they name the same.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Where.
+    /// The standings.
     pub standings: Arc<Standings>,
-    /// Who.
+    /// The member.
     pub member: MemberId,
 }
 
-/// What a member has in a standings.
+/// An entry in standings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Its key.
+    /// The rank key.
     pub key: RankKey,
-    /// How many entries come before it.
+    /// The number of entries before it.
     pub position: u64,
 }
 
-/// A key in a standings, or its end, as a loader's key: how many entries come before it.
+/// A rank key in standings, or their end, as the key of a loader that counts the entries before it.
 #[derive(Debug, Clone)]
 pub struct Bound {
-    /// Where.
+    /// The standings.
     pub standings: Arc<Standings>,
-    /// Entries with smaller keys are counted; `None` counts all.
+    /// The key; entries with smaller keys are counted. `None` counts all.
     pub key: Option<RankKey>,
 }
 
@@ -80,7 +82,7 @@ struct Reads {
     none_left: Notify,
 }
 
-/// While it lives, look-ups of the request wait.
+/// A guard: while it lives, look-ups of the request wait.
 pub struct Reading(Arc<Reads>);
 
 impl Drop for Reading {
@@ -113,20 +115,20 @@ impl Loaders {
         }
     }
 
-    /// Says that a read is under way that may lead to look-ups.
+    /// Announces a read that may lead to look-ups.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.reads.count.fetch_add(1, Ordering::AcqRel);
         Reading(self.reads.clone())
     }
 
-    /// What a member has in a standings; `None` where it is not there.
+    /// A member's entry in standings; `None` if it has none.
     pub async fn entry(&self, place: Place) -> Result<Option<Found>> {
         self.wait_for_reads().await;
         self.entries.try_load(place).await.map_err(|error| no_answer(&error))?
     }
 
-    /// What members have in a standings, in the order asked.
+    /// The entries of members in standings, in the order of `members`.
     pub async fn entries(
         &self,
         standings: &Arc<Standings>,
@@ -142,27 +144,28 @@ impl Loaders {
         places.iter().map(|place| found.get(place).cloned().unwrap_or(Ok(None))).collect()
     }
 
-    /// How many entries come before a bound.
+    /// The number of entries before a bound.
     pub async fn count(&self, bound: Bound) -> Result<u64> {
         self.wait_for_reads().await;
         self.counts.try_load(bound).await.map_err(|error| no_answer(&error))?
     }
 
-    /// How many distinct scores are better than that of a bound's key.
+    /// The number of distinct scores that are better than that of the key of a bound.
     ///
     /// # Errors
-    /// `LIMIT_EXCEEDED` for [`DENSE_SCORES_MAX`](crate::read::dense::DENSE_SCORES_MAX) or more; what the stores say.
+    /// `LIMIT_EXCEEDED` if they are [`DENSE_SCORES_MAX`](crate::read::dense::DENSE_SCORES_MAX) or
+    /// more.
     pub async fn better_scores(&self, bound: Bound) -> Result<u64> {
         self.wait_for_reads().await;
         self.better_scores.try_load(bound).await.map_err(|error| no_answer(&error))?
     }
 
-    /// A member's row; `None` where SQL has none.
+    /// A member's row; `None` if SQL has none.
     pub async fn member(&self, key: &str) -> Result<Option<member::Model>> {
         self.members.try_load(key.to_owned()).await.map_err(|error| no_answer(&error))?
     }
 
-    /// Members' rows, by key; those that SQL does not have are absent.
+    /// The rows of members, by key; members without one are absent.
     pub async fn members(&self, keys: Vec<String>) -> Result<HashMap<String, member::Model>> {
         let found = self.members.try_load_many(keys).await.map_err(|error| no_answer(&error))?;
         found
@@ -171,12 +174,12 @@ impl Loaders {
             .collect()
     }
 
-    /// The board of a number, also one that was deleted; `None` where there never was one.
+    /// The board of a number, even if it was deleted; `None` if there never was one.
     pub async fn board(&self, no: i64) -> Result<Option<Arc<KnownBoard>>> {
         self.boards.try_load(no).await.map_err(|error| no_answer(&error))?
     }
 
-    /// The boards of numbers, also those that were deleted; absent where there never was one.
+    /// The boards of numbers, even if they were deleted; absent if there never was one.
     pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<KnownBoard>>> {
         let found = self.boards.try_load_many(numbers).await.map_err(|error| no_answer(&error))?;
         found
@@ -185,7 +188,7 @@ impl Loaders {
             .collect()
     }
 
-    /// Forgets what was looked up: something was written.
+    /// Forgets all results, as the request has written something.
     pub async fn clear(&self) {
         self.entries.clear_all().await;
         self.counts.clear_all().await;
@@ -194,7 +197,7 @@ impl Loaders {
     }
 
     async fn wait_for_reads(&self) {
-        // Siblings may be about to begin a read.
+        // Sibling fields may be about to begin a read.
         tokio::task::yield_now().await;
         loop {
             let none_left = self.reads.none_left.notified();
@@ -229,7 +232,7 @@ impl BatchFn<Place, Result<Option<Found>>> for EntryBatch {
     }
 }
 
-/// One round trip, two where there are several shards.
+/// Finds entries in one round trip, or two if there are several shards.
 async fn find(
     app: &SharedApp,
     standings: &Standings,
@@ -327,7 +330,7 @@ impl BatchFn<String, Result<Option<member::Model>>> for MemberBatch {
 
 fn no_answer(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a loader gave no answer");
-    Error::new(ErrorCode::Internal, "something is wrong on the server; its log has the cause")
+    Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
 }
 
 impl PartialEq for Place {

@@ -1,8 +1,9 @@
-//! `/metrics`: what this process counts, and what the stores say, as text for Prometheus (OpenMetrics).
+//! `/metrics`: the counters of this process and the state of the stores, as text for Prometheus
+//! (OpenMetrics).
 //!
-//! Whoever does something counts it by adding to a number that is there already; nothing is looked up or allocated on the way. What the stores
-//! say is asked for when somebody reads, at most every few seconds. Labels have few values: outcomes, kinds, codes and partitions, never
-//! boards or members.
+//! Code that counts adds to an existing number; it looks nothing up and allocates nothing. The
+//! stores are asked when a client reads the metrics, at most every few seconds. Labels have few
+//! values: outcomes, kinds, codes and partitions, never boards or members.
 
 mod stores;
 
@@ -22,61 +23,61 @@ use prometheus_client::registry::Registry;
 use crate::error::ErrorCode;
 use stores::Stores;
 
-/// What this process counts.
+/// The metrics of this process.
 pub static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
 
-/// The media type of what [`text`] gives.
+/// The media type of [`text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A label.
 type Label = [(&'static str, &'static str); 1];
 
-/// What this process counts. All of it is registered once, by name.
+/// The metrics of this process, all registered once, by name.
 pub struct Metrics {
     registry: Registry,
     stores: Stores,
     schedule: Family<Label, Gauge>,
-    /// Scores that were submitted, by what became of them.
+    /// Submitted scores, by outcome.
     pub submissions: Submissions,
-    /// How many scores a commit of this process had.
+    /// The number of scores in a commit of this process.
     pub commit_scores: Histogram,
-    /// How long a commit took from being taken up to being answered, in seconds.
+    /// How long a commit took, from when its committer took it up to its answer, in seconds.
     pub commit_seconds: Histogram,
     /// How long the execution of queries took, in seconds.
     pub query_seconds: Histogram,
     /// How long the execution of mutations took, in seconds.
     pub mutation_seconds: Histogram,
-    /// Look-ups of whole answers.
+    /// Look-ups in the cache of whole answers.
     pub answers: Lookups,
-    /// Look-ups of first pages of standings.
+    /// Look-ups in the cache of first pages of standings.
     pub pages: Lookups,
     errors: HashMap<&'static str, Counter>,
 }
 
-/// Scores that were submitted, by what became of them.
+/// Submitted scores, by outcome.
 pub struct Submissions {
-    /// They count.
+    /// Scores that count.
     pub accepted: Counter,
-    /// They counted before.
+    /// Scores that had counted before.
     pub duplicate: Counter,
-    /// They were refused.
+    /// Scores that were refused.
     pub rejected: Counter,
-    /// They were not taken for now: nothing was written.
+    /// Scores that were refused because a store was unavailable or busy; nothing was written.
     pub unavailable: Counter,
-    /// No answer in time.
+    /// Scores without an answer in time.
     pub unknown: Counter,
 }
 
 /// Look-ups in a cache.
 pub struct Lookups {
-    /// What was there.
+    /// Values that the cache had.
     pub hits: Counter,
-    /// What had to be fetched.
+    /// Values that had to be fetched.
     pub misses: Counter,
 }
 
 impl Lookups {
-    /// Counts one.
+    /// Counts a look-up.
     pub fn count(&self, is_hit: bool) {
         if is_hit {
             self.hits.inc();
@@ -86,14 +87,14 @@ impl Lookups {
     }
 }
 
-/// Whether this process sees to the daily diff.
+/// The state of the daily diff in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schedule {
-    /// It does.
+    /// The process runs it.
     On,
-    /// It was told not to.
+    /// It is switched off.
     Off,
-    /// It would, but there is no program to do it.
+    /// It is switched on, but the program that does it is missing.
     NoProgram,
 }
 
@@ -104,16 +105,16 @@ impl Metrics {
         let schedule = Family::default();
         registry.register(
             "integrity_schedule",
-            "Whether this process sees to the daily diff: 1 for the state it is in",
+            "State of the daily diff in this process: 1 for the present state",
             schedule.clone(),
         );
         let submissions =
-            counters(&mut registry, "submissions", "Scores submitted, by what became of them");
+            counters(&mut registry, "submissions", "Submitted scores, by outcome");
         let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
         let lookups = Family::<[(&'static str, &'static str); 2], Counter>::default();
         registry.register(
             "cache_lookups",
-            "Look-ups of whole answers and of first pages",
+            "Look-ups in the caches of whole answers and of first pages",
             lookups.clone(),
         );
         let of_cache = |cache| {
@@ -124,7 +125,7 @@ impl Metrics {
         let executions = Family::<Label, Histogram>::new_with_constructor(seconds);
         registry.register(
             "graphql_seconds",
-            "How long GraphQL requests were executed, in seconds",
+            "Execution time of GraphQL requests, in seconds",
             executions.clone(),
         );
         let errors = counters(&mut registry, "graphql_errors", "Errors in answers, by code");
@@ -132,10 +133,10 @@ impl Metrics {
             (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
         registry.register(
             "commit_seconds",
-            "How long commits of scores took, in seconds",
+            "Duration of commits of scores, in seconds",
             commit_seconds.clone(),
         );
-        registry.register("commit_scores", "How many scores commits had", commit_scores.clone());
+        registry.register("commit_scores", "Scores per commit", commit_scores.clone());
         Self {
             stores,
             schedule,
@@ -170,7 +171,7 @@ impl Metrics {
         }
     }
 
-    /// Says whether this process sees to the daily diff.
+    /// Sets the state of the daily diff in this process.
     pub fn set_schedule(&self, now: Schedule) {
         let states =
             [("on", Schedule::On), ("off", Schedule::Off), ("no_program", Schedule::NoProgram)];
@@ -181,7 +182,7 @@ impl Metrics {
     }
 }
 
-/// All of it, as text.
+/// All metrics, as text.
 pub async fn text(deployment: &Deployment) -> String {
     let metrics = &*METRICS;
     let _asked = metrics.stores.ask(deployment).await;
@@ -196,7 +197,7 @@ fn counters(registry: &mut Registry, name: &str, help: &str) -> Family<Label, Co
     family
 }
 
-/// From a quarter of a millisecond to eight seconds, in powers of two.
+/// A histogram from a quarter of a millisecond to eight seconds, in powers of two.
 fn seconds() -> Histogram {
     let first = Duration::from_micros(250).as_secs_f64();
     Histogram::new(exponential_buckets(first, 2.0, 16))

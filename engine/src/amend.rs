@@ -1,5 +1,8 @@
-//! What takes back: a member leaves a board, or one of its events is voided. Both are events themselves; the member's entries are folded
-//! anew from its history, up to the very head that the commit is a fast-forward of. Nothing is subtracted.
+//! Amendments: removing a member from a board, or voiding one of its events. Both are events
+//! themselves.
+//!
+//! The member's entries are folded again from its history, up to exactly the head that the commit
+//! builds on. Nothing is subtracted.
 
 mod known;
 mod unarchived;
@@ -30,36 +33,38 @@ use entity::error::Result;
 use entity::history::{dead_letter, score_event};
 use known::Known;
 
-/// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
+/// The most reads of a history while the persister moves on.
 const READS_MAX: usize = 20;
 
-/// How long the void of an event that SQL refused is tried for; the next round tries again.
+/// The time limit for the void of an event that SQL refused; the next round tries again.
 const VOID_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is taken back.
+/// The kinds of amendment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amendment {
-    /// All that the member has on the board.
+    /// Takes back all that the member has on the board.
     Removal,
-    /// One event, as if it had never been: a score, or a removal.
+    /// Takes back one event, a score or a removal, as if it had never been.
     Void(EventPlace),
 }
 
-/// What became of an amendment.
+/// The result of an amendment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amended {
-    /// It is in the history.
+    /// The amendment is in the history.
     Done,
-    /// There was nothing to take back: no entry, or the event was voided before.
+    /// There was nothing to take back: no entry, or the event is voided already.
     Nothing,
-    /// The history has no such event of this member on this board; a void cannot be voided.
+    /// The history has no such event of this member on this board, or the event is a void; a void
+    /// cannot be voided.
     NoSuchEvent,
 }
 
-/// Amends a member's history on a board, and gives it to SQL. Tries until `deadline`.
+/// Amends a member's history on a board, and persists it. Tries until `deadline`. Needs SQL.
 ///
 /// # Errors
-/// `OutOfRange` where what is left would leave a range; `BoardGone`; else as [`crate::partition::submit::submit`]. Needs SQL.
+/// `OutOfRange` if the remaining score would leave a range; `BoardGone`; otherwise as
+/// [`crate::partition::submit::submit`].
 pub async fn amend(
     deployment: &Deployment,
     board: &Board,
@@ -80,17 +85,18 @@ pub async fn amend(
     if done.commit.is_some()
         && let Err(error) = settle(deployment, partition).await
     {
-        // It stands; only whoever looks at the history right away may not see it yet.
+        // The amendment stands; readers of the history may just not see it yet.
         tracing::debug!(%partition, %error, "an amendment waits for the database");
     }
     Ok(done.outcome)
 }
 
-/// Voids the events that SQL refused: whoever sent them was told, and they count no more.
+/// Voids the events that SQL refused, so that they no longer count. Their clients were told of the
+/// refusal.
 pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
     for letter in dead_letter::pending(&deployment.db, None).await? {
         if let Err(error) = void_dead_letter(deployment, &letter).await {
-            tracing::debug!(partition = letter.partition, seq = letter.seq, %error, "what SQL refused cannot be voided yet");
+            tracing::debug!(partition = letter.partition, seq = letter.seq, %error, "a dead letter cannot be voided yet");
         }
     }
     Ok(())
@@ -112,9 +118,9 @@ struct Amending {
     member: MemberId,
     amendment: Amendment,
     known: Option<Known>,
-    /// Before which instant periods of a window are sealed, as the partition says.
+    /// The instants before which periods of a window are sealed, by the partition's marks.
     sealing_before_ms: Vec<((BoardNo, Window), i64)>,
-    /// Before which instant scores of the partition are archived, or being archived.
+    /// The instant before which scores of the partition are archived or being archived.
     archived_before_ms: Option<i64>,
 }
 
@@ -140,7 +146,7 @@ impl Change for Amending {
             let tail =
                 follow::tail(deployment, partition, &known.cursor, of_board, &seals, seen_asked);
             let Some(tail) = tail.await? else {
-                // The persister was here, or the log is long: SQL has more now.
+                // The persister has moved on, or the log is too long: SQL has more now.
                 let of_member = score_event::of_member(of_board, self.member.as_str());
                 let since = follow::since(deployment, partition, &known.cursor, of_member).await?;
                 if let Some((cursor, rows)) = since {
@@ -152,7 +158,8 @@ impl Change for Amending {
                 }
                 continue;
             };
-            // After the head: whoever archives says so first, and then moves the head.
+            // Read after the head: an archive job writes its mark first and moves the head
+            // afterwards.
             let mark = archive_mark::of(&deployment.db, of_board, partition).await?;
             if mark != known.mark {
                 continue;
@@ -174,7 +181,7 @@ impl Change for Amending {
                 }
                 _ => None,
             };
-            // What is sealed is left to the persister.
+            // The persister corrects sealed entries.
             let marks = seals.iter().zip(&tail.seals);
             self.sealing_before_ms = marks
                 .map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms))
@@ -191,7 +198,7 @@ impl Change for Amending {
 }
 
 impl Amending {
-    /// What the amendment does to a history that ends at `head`.
+    /// Folds the amendment onto a history that ends at the head of `tail`.
     fn fold(
         &self,
         deployment: &Deployment,
@@ -248,7 +255,7 @@ impl Amending {
 }
 
 impl Amending {
-    /// What a member's history gives it in Redis, by standings.
+    /// The entries in Redis that follow from a member's history, by standings.
     fn entries(
         &self,
         archived: &[archived_entry::Model],
@@ -262,7 +269,8 @@ impl Amending {
     }
 }
 
-/// A member's history, folded: what its archived events add up to in `all`, then its events; no periods that are being sealed.
+/// Folds a member's history: the sums of its archived events in `all`, then its events. Periods
+/// that are being sealed are skipped.
 pub(crate) fn replayed(
     board: &Board,
     member: &MemberId,
@@ -293,7 +301,7 @@ fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
     events.iter().filter_map(target).collect()
 }
 
-/// The windows of a board that can be sealed.
+/// The seals of a board's windows that have periods.
 pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
     let name = |(&window, added): (&Window, &ranking::board::Added)| {
         let name = SealName { board: board.no, generation: added.generation, window };
@@ -302,7 +310,7 @@ pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
     board.added.iter().filter_map(name).collect()
 }
 
-/// What leads from one to the other.
+/// The changes that lead from one state to the other.
 fn changes(
     mut before: BTreeMap<StandingsId, StandingsChange>,
     after: BTreeMap<StandingsId, StandingsChange>,

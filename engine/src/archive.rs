@@ -1,11 +1,15 @@
-//! What SQL has to do with archiving: which events may leave it, the one transaction that says that they have, and their rows going.
+//! The SQL side of archiving: which events may leave SQL, the one transaction that makes files part
+//! of the history, and the removal of rows.
 //!
-//! 1. `close` says in the board's row and in marks how far is archived. From a partition's next commit on, which it makes, nobody voids an event up to there.
-//! 2. Somebody writes files, and `stage` what the events add up to.
-//! 3. `decide` makes both part of the history, in one transaction: readers look at files up to the mark, and at `score_event` after it.
-//! 4. `drop_events` takes away the rows that nobody looks at any more.
+//! 1. `close` records in the board's row and in marks up to where events are archived. It then
+//!    makes a commit in each partition; from there on, events up to the mark cannot be voided.
+//! 2. The archive job writes files, and `stage` stores the sums of their events.
+//! 3. `decide` makes both part of the history in one transaction: readers use files up to the mark,
+//!    and `score_event` after it.
+//! 4. `drop_events` deletes the rows that readers no longer use.
 //!
-//! A run that ends before the decision leaves nothing that counts: `forget` clears it away. One that ends after it is finished by step 4.
+//! A run that ends before the decision leaves nothing that counts; `forget` clears it away. The
+//! next run finishes step 4 of a run that ended after it.
 
 mod plan;
 
@@ -29,41 +33,42 @@ use entity::{board, by_member};
 
 pub use plan::plan;
 
-/// How many rows one statement takes away: the persister writes between two of them.
+/// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: i64 = 5000;
 
-/// Events of one partition that are to be archived: those after one seq, up to another.
+/// Events of one partition to be archived: those after one seq, up to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The partition.
     pub partition: Partition,
-    /// The last seq that is archived already; 0 for none.
+    /// The last seq that is already archived; 0 if none is.
     pub after_seq: i64,
     /// The last seq to be archived.
     pub through_seq: i64,
 }
 
-/// What of a board is to be archived.
+/// The events of a board to be archived.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The board as it is then.
+    /// The board's row at the time of the plan.
     pub row: board::Model,
-    /// All events are earned before it and accepted before it, in Unix milliseconds.
+    /// All these events were earned and accepted before this instant, in Unix milliseconds.
     pub before_ms: i64,
-    /// Where they are.
+    /// The events, by partition.
     pub spans: Vec<Span>,
 }
 
 impl Plan {
-    /// Before which instant, in Unix milliseconds, all events are earned that are archived then.
+    /// The instant, in Unix milliseconds, before which all archived events were earned once the
+    /// plan is carried out.
     fn archived_before_ms(&self) -> i64 {
         let former = self.row.archived_before_ms.unwrap_or(i64::MIN);
         Ord::max(former, self.before_ms)
     }
 }
 
-/// Says that the events of a plan are being archived, and waits until SQL has whatever was done by somebody who did not know; whether the board was still
-/// as planned.
+/// Records that the events of a plan are being archived. Then waits until SQL has all commits of
+/// writers that did not know. Returns false if the board has changed since the plan.
 pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     let transaction = deployment.db.begin().await?;
     let held = set_windows(&plan.row, &plan.row.windows).exec(&transaction).await?;
@@ -97,8 +102,8 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes the files of a plan part of the history, and the events in them no part of `score_event`, at one moment; whether it did, or the board was changed
-/// meanwhile.
+/// Makes the files of a plan part of the history in place of their rows in `score_event`, in one
+/// transaction. Returns false if the board has changed.
 pub async fn decide(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     let transaction = deployment.db.begin().await?;
     if decide_in(&transaction, plan).await? {
@@ -110,7 +115,8 @@ pub async fn decide(deployment: &Deployment, plan: &Plan) -> Result<bool> {
 }
 
 async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<bool, DbErr> {
-    // Whoever changes the windows, seals or deletes the board waits; then persisters do. In the same order as everywhere.
+    // The locks keep out changes of the windows, seals and deletion of the board, then persisters.
+    // All transactions take them in this order.
     let held = set_windows(&plan.row, &plan.row.windows).exec(transaction).await?;
     if held.rows_affected != 1 {
         return Ok(false);
@@ -150,7 +156,7 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
     Ok(true)
 }
 
-/// Whether files that were read back stand for all seqs of a span.
+/// True if files that were read back cover all seqs of a span.
 async fn has_files(
     transaction: &DatabaseTransaction,
     board_no: i64,
@@ -173,7 +179,7 @@ async fn has_files(
     Ok(through_seq == span.through_seq)
 }
 
-/// Stages what archived events add up to; it counts from the decision on.
+/// Stores the sums of archived events; they count from the decision on.
 pub async fn stage(
     deployment: &Deployment,
     entries: Vec<archived_entry::ActiveModel>,
@@ -188,10 +194,11 @@ pub async fn stage(
     Ok(transaction.commit().await?)
 }
 
-/// Takes away the rows of a file's events, in bounded steps, and then says so. Gives back how many there were.
+/// Deletes the rows of a file's events in bounded steps, then records that they are gone. Returns
+/// their number.
 ///
 /// # Errors
-/// What SQL says; call it again.
+/// If SQL fails; call it again.
 pub async fn drop_events(
     deployment: &Deployment,
     file: &archive_file::Model,
@@ -206,7 +213,7 @@ pub async fn drop_events(
         .add(E::BoardNo.eq(file.board_no));
     let mut gone = 0;
     loop {
-        // The seq behind so many rows: a range of the primary key goes faster than a list of keys.
+        // The seq after the next rows: a range of the primary key is faster than a list of keys.
         let end: Option<i64> = score_event::Entity::find()
             .select_only()
             .column(E::Seq)
@@ -219,7 +226,7 @@ pub async fn drop_events(
             .await?;
         let part = of_file.clone();
         let part = match end {
-            // A commit's events are few: all of them go at once.
+            // A commit has few events, so they all go in one step.
             Some(end) => part.add(E::Seq.lte(end)),
             None => part,
         };
@@ -239,7 +246,7 @@ pub async fn drop_events(
     Ok(gone)
 }
 
-/// Takes away what earlier archives added up to, where a later one has it.
+/// Deletes sums of earlier archives that a later one includes.
 pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
     let later = r#"EXISTS (SELECT 1 FROM "archived_entry" AS l JOIN "archive_mark" AS m ON m."board_no" = l."board_no" AND m."partition" = l."partition"
         WHERE l."board_no" = e."board_no" AND l."partition" = e."partition" AND l."member" = e."member" AND l."segment" = e."segment"
@@ -247,7 +254,8 @@ pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
     Ok(by_member::delete_archived(&deployment.db, None, later).await?)
 }
 
-/// The files that are left of an archive that ended early, or of a board that was deleted: they are to be removed, and are no part of anything.
+/// The files of an archive that ended early, or of a deleted board. They count nowhere and are due
+/// for removal.
 pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Model>> {
     Ok(archive_file::Entity::find()
         .filter(archive_file::Column::State.is_in([WRITING, GONE]))
@@ -256,7 +264,8 @@ pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Mode
         .await?)
 }
 
-/// Forgets what is left in SQL of archives that ended before their decision, and of boards that were deleted; their files are removed already.
+/// Deletes the rows that are left of archives that ended before their decision, and of deleted
+/// boards. Their files must be gone already.
 pub async fn forget(deployment: &Deployment) -> Result<()> {
     let db = &deployment.db;
     archive_file::Entity::delete_many()

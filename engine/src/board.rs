@@ -1,4 +1,4 @@
-//! The life of a board: windows added and dropped, and the board's end.
+//! Changes to a board: adding and dropping windows, and deleting the board.
 
 pub mod delete;
 pub mod fill;

@@ -1,4 +1,4 @@
-//! The integrity diff: entries that history, SQL and Redis do not agree about, and their repair.
+//! The integrity diff: entries on which history, SQL and Redis disagree, and their repair.
 
 pub mod look;
 pub mod repair;

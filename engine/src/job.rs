@@ -1,11 +1,13 @@
-//! Batch jobs, running and ended: one of a kind at a time on a board, in the whole deployment.
+//! Leases of batch jobs: one job of a kind at a time on a board, in the whole deployment.
 //!
-//! A running job's row is its lease. `running` names what it keeps others from, and is unique: whoever begins inserts a row, or is told who
-//! was first. A task of its process renews the heartbeat. Where the process has ended (seen at once on the same machine), or its heartbeat
-//! stays away for [`LEASE_MS`], whoever notices first ends the job as FAILED; the next may begin.
+//! A running job's row is its lease. The column `running` holds the lease's name and is unique: a
+//! process that begins a job inserts a row, or learns which job was first. A task of the process
+//! renews the heartbeat. The next process to look ends the job as FAILED if its process has ended
+//! (seen at once on the same machine), or if its heartbeat is older than [`LEASE_MS`].
 //!
-//! A job on one board and one of that kind on all boards do not keep each other from running, and need not: whatever a job changes, it
-//! changes by commits that name what they were folded onto. What makes a board's standings anew (REBUILD, RESTORE) is one kind here.
+//! A job on one board and a job of the same kind on all boards do not exclude each other. They need
+//! not: jobs change data only by commits that name the head that they were folded onto. REBUILD and
+//! RESTORE both rebuild a board's standings, and share one lease.
 
 mod holder;
 
@@ -20,31 +22,34 @@ use tokio::time::{Instant, sleep};
 use entity::error::Result;
 use entity::job::{ActiveModel, Column, Entity, Model};
 
-/// How long a job whose heartbeat stays away is taken to be running, in milliseconds. Clocks of machines that share a deployment differ by less.
+/// The age of a heartbeat up to which its job counts as running, in milliseconds. It exceeds the
+/// clock skew between machines of a deployment.
 pub const LEASE_MS: i64 = 60_000;
 
-/// How often the heartbeat is renewed.
+/// The interval of heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often progress is written, where there is some.
+/// The interval at which changed progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a row is tried for before whoever has it is believed to have it.
+/// The number of inserts before [`begin`] reports the lease as taken, or fails if its row keeps
+/// vanishing.
 const ATTEMPTS_MAX: usize = 5;
 
 /// The longest summary, in characters.
 const SUMMARY_CHARS_MAX: usize = 10_000;
 
-/// Whether a job could begin.
+/// The result of [`begin`].
 #[derive(Debug)]
 pub enum Begun {
-    /// It has.
+    /// This process runs the job.
     Running(Running),
-    /// Another one of its kind is running.
+    /// Another job holds the lease.
     Taken(Box<Model>),
 }
 
-/// A job that this process runs. Dropped without an end it is no longer renewed; [`end_own`] ends what is left so.
+/// A job that this process runs. If it is dropped before [`Running::end`], its heartbeat stops;
+/// [`end_own`] ends such jobs.
 #[derive(Debug)]
 pub struct Running {
     db: DatabaseConnection,
@@ -53,14 +58,14 @@ pub struct Running {
     renewal: AbortHandle,
 }
 
-/// What a running job says of itself.
+/// Progress that a running job reports.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Said {
     progress: f64,
     doing: Option<String>,
 }
 
-/// What a running job of a kind keeps others from, on a board or on all.
+/// The name of the lease that a job of a kind takes, on a board or on all.
 fn name(kind: &str, board_no: Option<i64>) -> String {
     let kind = match kind {
         "REBUILD" | "RESTORE" => "STANDINGS",
@@ -72,7 +77,7 @@ fn name(kind: &str, board_no: Option<i64>) -> String {
     }
 }
 
-/// Begins a job of a kind on a board or on all, unless one is running.
+/// Begins a job of a kind on a board or on all boards, unless another job holds the lease.
 pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Result<Begun> {
     let mut attempts = 0;
     loop {
@@ -99,7 +104,7 @@ pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -
         }
         attempts += 1;
         let Some(other) = running(db, kind, board_no).await? else {
-            // It has just ended.
+            // That job has just ended.
             if attempts < ATTEMPTS_MAX {
                 continue;
             }
@@ -112,7 +117,7 @@ pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -
     }
 }
 
-/// The job that is running where one of that kind, on a board or on all, would have to wait for it.
+/// The running job that holds the lease which a job of this kind would need, on a board or on all.
 pub async fn running(
     db: &DatabaseConnection,
     kind: &str,
@@ -122,7 +127,8 @@ pub async fn running(
     Ok(of_name.one(db).await?)
 }
 
-/// Whether a job of a kind on a board, or on all, failed since an instant, in Unix milliseconds.
+/// True if a job of a kind on a board, or on all boards, failed since an instant in Unix
+/// milliseconds.
 pub async fn failed_since(
     db: &DatabaseConnection,
     kind: &str,
@@ -141,7 +147,7 @@ pub async fn failed_since(
     Ok(failed.one(db).await?.is_some())
 }
 
-/// Ends the jobs whose processes are gone or silent, as FAILED.
+/// Ends jobs as FAILED if their process is gone or silent.
 pub async fn bury_dead(db: &DatabaseConnection) -> Result<()> {
     let now_ms = entity::now_ms();
     let running = Entity::find().filter(Column::Running.is_not_null());
@@ -153,7 +159,8 @@ pub async fn bury_dead(db: &DatabaseConnection) -> Result<()> {
     Ok(())
 }
 
-/// Ends what this process was at, as FAILED: it was told to stop, and whoever did the work is gone.
+/// Ends all jobs of this process as FAILED, because it is stopping and the tasks that did the work
+/// are gone.
 pub async fn end_own(db: &DatabaseConnection, why: &str) -> Result<()> {
     Entity::update_many()
         .set(ended("FAILED", why))
@@ -164,7 +171,7 @@ pub async fn end_own(db: &DatabaseConnection, why: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a job's row says once it has ended.
+/// The columns of a job that has ended.
 fn ended(state: &str, summary: &str) -> ActiveModel {
     ActiveModel {
         state: Set(state.to_owned()),
@@ -188,12 +195,12 @@ impl Running {
         }
     }
 
-    /// Says what it is at.
+    /// Reports the present stage.
     pub fn at_stage(&self, doing: String) {
         self.say(|said| said.doing = Some(doing));
     }
 
-    /// Says how far it is, from 0 to 1.
+    /// Reports progress, from 0 to 1.
     pub fn progressed(&self, progress: f64) {
         self.say(|said| said.progress = progress.clamp(said.progress, 1.0));
     }
@@ -202,10 +209,10 @@ impl Running {
         change(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Ends it with its figures, or with why it failed.
+    /// Ends the job as DONE with its figures, or as FAILED with the reason.
     ///
     /// # Errors
-    /// What SQL says; the job is then taken for dead once its lease is over.
+    /// If SQL fails; the job then ends as FAILED once its lease has expired.
     pub async fn end(&self, outcome: std::result::Result<&str, &str>) -> Result<()> {
         let mut row = match outcome {
             Ok(figures) => ended("DONE", figures),
@@ -221,7 +228,7 @@ impl Running {
             .exec(&self.db)
             .await?;
         if ended.rows_affected == 0 {
-            tracing::warn!(job = self.id, "a job was taken for dead before it ended");
+            tracing::warn!(job = self.id, "another process ended the job as dead");
         }
         Ok(())
     }
@@ -233,7 +240,8 @@ impl Drop for Running {
     }
 }
 
-/// Renews a job's heartbeat and writes its progress, until it is aborted or the job is ended by somebody else.
+/// Renews a job's heartbeat and writes its progress, until it is aborted or another process ends
+/// the job.
 async fn renew(db: DatabaseConnection, id: i64, said: Arc<Mutex<Said>>) {
     let (mut written, mut renewed) = (Said::default(), Instant::now());
     loop {
@@ -256,18 +264,18 @@ async fn renew(db: DatabaseConnection, id: i64, said: Arc<Mutex<Said>>) {
         match renewing.await {
             Ok(result) if result.rows_affected == 0 => return,
             Ok(_) => (written, renewed) = (now, Instant::now()),
-            Err(error) => tracing::debug!(%error, job = id, "a heartbeat was not written"),
+            Err(error) => tracing::debug!(%error, job = id, "writing a heartbeat failed"),
         }
     }
 }
 
-/// Whether its process has ended, or has been silent for too long.
+/// True if the job's process has ended or has been silent for too long.
 fn is_dead(job: &Model, now_ms: i64) -> bool {
     let is_silent = |at_ms: i64| now_ms - at_ms > LEASE_MS;
     job.heartbeat_at_ms.is_some_and(is_silent) || job.holder.as_deref().is_some_and(holder::is_gone)
 }
 
-/// Ends it, unless its process, or another one, was first.
+/// Ends a job, unless its own or another process was first.
 async fn bury(job: &Model, db: &DatabaseConnection) -> Result<()> {
     Entity::update_many()
         .set(ended("FAILED", "its process ended without a word"))

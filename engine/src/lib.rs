@@ -1,4 +1,4 @@
-//! The engine: everything that changes a partition, and that keeps Redis and SQL in step.
+//! The engine: all changes of a partition, and all code that keeps Redis and SQL in step.
 //!
 //! ```text
 //! submit, amend, roll, seal, stage …          one change
@@ -8,25 +8,28 @@
 //!        │  partition::persist                 exactly once, guarded by the cursor
 //!        ▼
 //! SQL: commits · events · standings · cursor
-//!        │  partition::recovery                when Redis is empty, old or another one
+//!        │  partition::recovery                when Redis is empty, restarted or out of date
 //!        ▼
 //! Redis, level with SQL again
 //! ```
 //!
 //! | module | has |
 //! |---|---|
-//! | [`deployment`] | the settings that name the stores, and the stores opened |
-//! | [`partition`] | a change carried out, the log persisted, a partition recovered |
+//! | [`settings`], [`process`] | every setting of both programs; the signals that stop them |
+//! | [`deployment`] | SQL, Redis and the clock, opened |
+//! | [`partition`] | commits with retries, the persister, recovery |
 //! | [`amend`] | removals and voids |
-//! | [`board`] | windows added, filled and dropped; the end of a board |
-//! | [`roll`], [`seal`] | rolling windows moved on; past periods into SQL, and their corrections |
-//! | [`stage`], [`reshard`] | standings rebuilt beside the live ones; a board moved to another number of shards |
-//! | [`archive`] | old events into files, and out of SQL |
-//! | [`integrity`] | entries compared with their history, and repaired |
-//! | [`read`] | standings read from SQL |
-//! | [`job`] | one job of a kind at a time on a board |
+//! | [`board`] | adding, filling and dropping windows; deleting a board |
+//! | [`roll`] | carrying rolling windows into their next period |
+//! | [`seal`] | moving past periods to SQL, and correcting them there |
+//! | [`stage`] | rebuilding standings beside the live ones |
+//! | [`reshard`] | moving a board to another number of shards |
+//! | [`archive`] | moving old events from SQL to files |
+//! | [`integrity`] | comparing entries with their history, and repairing them |
+//! | [`read`] | reading standings from SQL |
+//! | [`job`] | leases: one job of a kind at a time on a board |
 //!
-//! Nothing here speaks HTTP or GraphQL, and `redis` is reached through `ranking` only.
+//! Nothing here speaks HTTP or GraphQL, and only `ranking` names `redis`.
 
 pub mod amend;
 pub mod archive;
@@ -35,8 +38,10 @@ pub mod deployment;
 pub mod integrity;
 pub mod job;
 pub mod partition;
+pub mod process;
 pub mod read;
 pub mod reshard;
 pub mod roll;
 pub mod seal;
+pub mod settings;
 pub mod stage;

@@ -1,3 +1,3 @@
-//! Reads of standings, wherever they are.
+//! Reading standings.
 
 pub mod sealed;

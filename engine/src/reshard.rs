@@ -1,25 +1,38 @@
-//! A board's move to another number of shards, while people play.
+//! Moving a board to another number of shards, while reads and writes go on.
 //!
-//! A member's partition follows from the number of shards, so with another one members move, and their history lies in one partition for each number that the board ever had
-//! (its *layouts*, [`ranking::board::layout`]). Events stay where they were accepted; whoever reads the history of those who are in a partition now reads all of their
-//! homes (`home`), in the order of layout, seq, index. A layout's generation is in each event, and a partition tells writers of another generation to
-//! look at the board again, so an event's generation says its layout. A window's keys keep the generation of their window: of the keys, only the partition is another one.
+//! A member's partition follows from the number of shards. With another number, members change
+//! partitions, and a member's history lies in one partition for each number that the board ever had
+//! (its *layouts*, [`ranking::board::layout`]). Events stay where they were accepted. A reader of
+//! the history of a partition's members reads all of their homes (`home`), in the order of layout,
+//! seq, index. An event's generation says its layout, because a partition sends writers of another
+//! generation back to read the board again. The keys of a window keep the window's generation; only
+//! their partition changes.
 //!
-//! 1. *Stage.* The board's row says that it moves. The history is folded by the new layout and staged, partition by partition; event ids of the last day are remembered
-//!    in the partitions that their members come to. Everybody goes on; what comes meanwhile is folded onto what is staged, until little is left.
-//! 2. *Hold.* A commit in each partition, old and new, holds the board: who writes waits, and is told UNAVAILABLE when that takes long. Reads go on.
-//!    Once SQL has those commits, the history is what it is, and the last of it is taken in.
-//! 3. *Decide.* One statement gives the row its new number and generation. Before it the move is nothing, after it nothing is left of the old one.
-//! 4. *Release.* Commits put the stages in the place of the old keys, say which layout the partition has, and let it go. For these milliseconds nobody reads: whoever finds
-//!    a partition of another layout reads the row again, and whoever finds the row so waits until all partitions have it.
-//! 5. *Settle.* Rows of `standing` are told where their members are now; recovery finds them before that, too.
+//! 1. *Stage.* The board's row records the move. The history is folded by the new layout and
+//!    staged, partition by partition; the event ids of the dedup window are copied to their
+//!    members' new partitions. Reads and writes go on. Later events are folded onto the stage,
+//!    until few are left.
+//! 2. *Hold.* A commit in each partition, old and new, holds the board: writers wait, and get
+//!    UNAVAILABLE if that takes long. Reads go on. Once SQL has those commits, the history is
+//!    complete, and its rest is folded onto the stage.
+//! 3. *Decide.* One statement gives the row its new number and generation. Before that statement
+//!    the old layout is in force, after it the new one.
+//! 4. *Release.* Commits swap the stages in for the old keys, record the partition's layout, and
+//!    release the board. For these milliseconds reads wait: a reader that finds another layout in a
+//!    partition reads the row again, and with the new row waits until all partitions have its
+//!    layout.
+//! 5. *Settle.* Rows of `standing` get their members' new partitions. Recovery finds them before
+//!    that, too.
 //!
-//! The row has a time until which the one who moves it is taken to be at it. After that the background work, or whoever wants to move the board, takes its place: undoes the move,
-//! or finishes it where it is decided. Each commit of a move is folded onto a head that was read before the row was seen to be still its own, and whoever undoes moves
-//! every head, so one who wakes up late changes nothing.
+//! The row holds the lease of the process that makes the move. After the lease has expired, the
+//! background work or the next client that wants to move the board takes over. It undoes the move,
+//! or finishes it if it is decided. Each commit of a move is folded onto a head that was read
+//! before the row was checked, and an undo moves every head. So a process that wakes up late
+//! changes nothing.
 //!
-//! Windows are not added, dropped or sealed and nothing is archived while a board moves. Boards of which something is archived do not move, and those that moved are not archived: what
-//! archived events add up to is kept by partition.
+//! While a board moves, no window is added, dropped or sealed, and nothing is archived. Boards with
+//! archived events do not move, and boards that moved are not archived, because the sums of
+//! archived events are kept by partition.
 
 mod figures;
 mod hold;
@@ -51,43 +64,47 @@ pub use ready::at_rest;
 use ready::{has_refused, ready};
 use stage::{Part, Staging};
 
-/// After how few events, and how short a time, to catch up again is not worth it: the board is held, and the rest is taken in then.
+/// Catching up ends after a round with at most this many events, or of less than this time. The
+/// board is then held, and the rest is folded.
 const LEFT_MAX: usize = 100;
 const LEFT_TIME: Duration = Duration::from_millis(200);
 
-/// How often it is caught up with before the board is held, however much is left; or until that takes hardly less time than before.
+/// The most rounds of catching up before the board is held. They also end once a round is hardly
+/// faster than the one before.
 const CATCH_UPS_MAX: usize = 10;
 
-/// How many partitions are worked on at once.
+/// The number of partitions that are worked on at once.
 const PARTITIONS_AT_ONCE: usize = 8;
 
-/// How often a move is begun again because something came between.
+/// The number of attempts to begin a move while the board keeps changing.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Told of each step that is reached, by its name.
+/// A callback that receives the name of each step that the move reaches.
 pub type Watch<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// A board on its way.
+/// A board that is moving.
 struct Moving<'a> {
     deployment: &'a Deployment,
-    /// The row before the decision.
+    /// The board's row before the decision.
     row: board::Model,
     reshard: Reshard,
     /// The board before the decision.
     board: Board,
-    /// The board after it.
+    /// The board after the decision.
     target: Board,
-    /// The partitions that the board has shards in, before or after.
+    /// The partitions that have shards of the board before or after the move.
     partitions: Vec<Partition>,
-    /// When this process began with it, in Unix milliseconds.
+    /// When this process began or took over the move, in Unix milliseconds.
     began_ms: i64,
     watch: Watch<'a>,
 }
 
-/// Moves a board to another number of shards. What an earlier move left is undone or finished first; nothing where the board has that number already.
+/// Moves a board to another number of shards. Undoes or finishes an abandoned move first. Does
+/// nothing if the board has that number already.
 ///
 /// # Errors
-/// `Invalid` where the number is none that a board can have, or the board cannot move, saying why; else what the stores say: call it again.
+/// `Invalid` if the number is not possible or the board cannot move, with the reason. If a store
+/// fails, call it again.
 pub async fn reshard(
     deployment: &Deployment,
     no: i64,
@@ -119,16 +136,15 @@ pub async fn reshard(
             return Ok(Resharded { seconds: began.elapsed().as_secs_f64(), ..moved });
         }
     }
-    Err(ranking::Error::Unavailable(
-        "something came between each time; move the board later".into(),
-    )
-    .into())
+    Err(ranking::Error::Unavailable("the board changed during each attempt; move it later".into())
+        .into())
 }
 
-/// The partitions that have something of a board, or had: those of all its layouts, and of the one that it may be moving to.
+/// The partitions that have, or had, data of a board: those of all its layouts, and of the layout
+/// that it may be moving to.
 ///
 /// # Errors
-/// `Corrupt` where the row is broken.
+/// `Corrupt` if the row is invalid.
 pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<Partition>> {
     let (board, partitions) = (row.to_ranking()?, deployment.store.partitions());
     let mut all: BTreeSet<Partition> = partitions.of_history(&board).into_iter().collect();
@@ -138,10 +154,11 @@ pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<Par
     Ok(all.into_iter().collect())
 }
 
-/// Takes the place of those who began to move boards and are silent: undoes what is not decided, finishes what is.
+/// Takes over moves whose lease has expired: undoes those that are not decided, finishes the
+/// others.
 ///
 /// # Errors
-/// What the stores say of the last board in trouble: call it again.
+/// The error of the last board that failed; call it again.
 pub async fn look_after(deployment: &Deployment) -> Result<()> {
     let silent = board::living()
         .filter(board::Column::ReshardUntilMs.lt(entity::now_ms()))
@@ -156,7 +173,7 @@ pub async fn look_after(deployment: &Deployment) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Takes the place of whoever moves a board and is silent.
+/// Takes over a board's move whose lease has expired.
 async fn take_over(deployment: &Deployment, row: board::Model, watch: Watch<'_>) -> Result<()> {
     let Some(mut reshard) = row.reshard()? else {
         return Ok(());
@@ -164,7 +181,7 @@ async fn take_over(deployment: &Deployment, row: board::Model, watch: Watch<'_>)
     if !reshard.take_over(&deployment.db, row.no).await? {
         return Ok(());
     }
-    tracing::warn!(board = row.slug, step = ?reshard.step, "a board's move to another number of shards was left; it is undone, or finished where it is decided");
+    tracing::warn!(board = row.slug, step = ?reshard.step, "taking over an abandoned move to another number of shards: it is finished if it is decided, otherwise undone");
     let mut moving = Moving::new(deployment, row, reshard, watch)?;
     let _alive = keep_alive(&moving.reshard, deployment, moving.row.no);
     moving.finish().await
@@ -204,7 +221,7 @@ impl<'a> Moving<'a> {
         (self.watch)(step);
     }
 
-    /// All of a move that has begun; `None` where something came between, and it is undone.
+    /// Makes the whole move; `None` if something interfered and the move was undone.
     async fn go(&mut self) -> Result<Option<Resharded>> {
         let staged = self.stage_and_hold().await;
         let (held, mut staging) = match staged {
@@ -238,7 +255,8 @@ impl<'a> Moving<'a> {
         }))
     }
 
-    /// Stages the board by its next layout and holds it, and since when; `None` where that has to be begun again.
+    /// Stages the board by its next layout and holds it. Returns since when it is held; `None` if
+    /// the move must begin again.
     async fn stage_and_hold(&mut self) -> Result<Option<(Instant, Staging)>> {
         let (deployment, no) = (self.deployment, self.row.no);
         self.reached("begun");
@@ -277,7 +295,7 @@ impl<'a> Moving<'a> {
         Ok(Some((held, staging)))
     }
 
-    /// The keys that partitions have of the board: nobody makes new ones while it is held.
+    /// The board's keys in each partition. No new keys appear while the board is held.
     async fn keys(&self) -> Result<BTreeMap<Partition, Vec<String>>> {
         let store = &self.deployment.store;
         let mut keys: BTreeMap<Partition, Vec<String>> = BTreeMap::new();
@@ -303,7 +321,7 @@ impl<'a> Moving<'a> {
         self.reshard.decide(&self.deployment.db, &row, later).await
     }
 
-    /// Undoes what is not decided, or finishes what is.
+    /// Finishes the move if it is decided; undoes it otherwise.
     async fn finish(&mut self) -> Result<()> {
         match self.reshard.step {
             Step::Staging | Step::Held | Step::Undoing => self.undo().await,
@@ -317,7 +335,7 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Gives all partitions what is staged for them.
+    /// Releases all partitions with their stages.
     async fn release_all(
         &self,
         parts: &mut BTreeMap<Partition, Part>,
@@ -338,7 +356,7 @@ impl<'a> Moving<'a> {
         at_once(releases).await
     }
 
-    /// Lets the board go as it was, and forgets that it was to move.
+    /// Releases the board as it was, and ends the move.
     async fn undo(&mut self) -> Result<()> {
         let (db, no) = (&self.deployment.db, self.row.no);
         if self.reshard.step != Step::Undoing
@@ -351,7 +369,7 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// Tells rows of `standing` where their members are now, and ends the move.
+    /// Updates the partitions in rows of `standing`, and ends the move.
     async fn settle(&mut self) -> Result<()> {
         let (db, no) = (&self.deployment.db, self.row.no);
         if self.reshard.step != Step::Settling
@@ -369,7 +387,7 @@ impl<'a> Moving<'a> {
     }
 }
 
-/// Does something for several partitions at once.
+/// Runs tasks for several partitions at once.
 async fn at_once(tasks: Vec<BoxFuture<'_, Result<()>>>) -> Result<()> {
     let mut tasks = stream::iter(tasks).buffer_unordered(PARTITIONS_AT_ONCE);
     while let Some(done) = tasks.next().await {
@@ -379,10 +397,7 @@ async fn at_once(tasks: Vec<BoxFuture<'_, Result<()>>>) -> Result<()> {
 }
 
 fn taken_over() -> Error {
-    invalid(
-        "the move was taken over by another process, or the board was deleted; run it again"
-            .to_owned(),
-    )
+    invalid("another process took the move over, or the board was deleted; run it again".to_owned())
 }
 
 fn invalid(message: String) -> Error {

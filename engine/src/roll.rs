@@ -1,7 +1,8 @@
-//! Rolling windows moved on as time passes: when a period begins its standings are complete, as everybody was carried into them ahead of time.
+//! The roller moves rolling windows into their next period. When a period begins, its standings are
+//! complete, as the roller has carried all members into them ahead of time.
 //!
-//! Each step is a commit like any other, or nothing where somebody else took it; what is done already is only looked at. So it can be
-//! stopped anywhere and be done by any number of processes.
+//! Each step is one commit, or nothing if another process already took it. So the roller can stop
+//! anywhere, and any number of processes can run it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,17 +26,17 @@ use crate::partition::change::{Change, Proposal, carry_out};
 use entity::board;
 use entity::error::{Error, Result};
 
-/// How many boards' marks are read at once.
+/// The most boards and partitions whose marks one call reads.
 const PLACES_MAX: usize = 500;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Moves every board's rolling windows on to an instant, and prepares the period after it. One board's trouble is not the others'. Says how many
-/// boards have some.
+/// Rolls every board's windows to an instant, and prepares the period after it. A board that fails
+/// does not stop the others. Returns the number of boards with rolling windows.
 ///
 /// # Errors
-/// What the stores say; what is done stays done.
+/// The last board's error; completed steps stay.
 pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
     let boards = board::all(&deployment.db).await?;
     let rolling: Vec<&Board> = boards.values().filter(|board| rolls(board)).collect();
@@ -61,7 +62,7 @@ pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
     failed.map_or(Ok(rolling.len()), Err)
 }
 
-/// Moves a board's rolling windows on.
+/// Rolls a board's windows to an instant.
 pub async fn roll_board(deployment: &Deployment, board: &Board, now_ms: i64) -> Result<()> {
     if !rolls(board) {
         return Ok(());
@@ -77,7 +78,7 @@ fn rolls(board: &Board) -> bool {
     windows.any(|window| window.rolling().is_some())
 }
 
-/// Whether there is something to do for a board with these marks.
+/// True if a board with these marks needs a step.
 fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Result<bool> {
     for (name, mark) in marks {
         if let Some(series) = Series::parse(board, name)
@@ -89,7 +90,7 @@ fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Resu
     Ok(false)
 }
 
-/// Moves a board's rolling windows on in one partition.
+/// Rolls a board's windows in one partition.
 pub(crate) async fn roll_in(
     deployment: &Deployment,
     partition: Partition,
@@ -105,7 +106,7 @@ pub(crate) async fn roll_in(
         };
         let series = match Series::parse(board, &name) {
             Some(series) => series,
-            // Of a window that was dropped, or of one that is not known here yet.
+            // The window was dropped, or this process does not know it yet.
             None => {
                 done.insert(name);
                 continue;
@@ -117,7 +118,7 @@ pub(crate) async fn roll_in(
     }
 }
 
-/// A board's segment in a rolling window.
+/// A segment of a board in a rolling window.
 struct Series<'a> {
     board: &'a Board,
     segment: String,
@@ -151,7 +152,7 @@ impl<'a> Series<'a> {
         Ok((from, next))
     }
 
-    /// Moves it on by one step; whether there was something to do.
+    /// Takes one step. Returns false if there was none to take.
     async fn step(
         &self,
         deployment: &Deployment,
@@ -172,7 +173,7 @@ impl<'a> Series<'a> {
         Ok(true)
     }
 
-    /// Carries everybody who is in the last period begun into the one after it.
+    /// Carries all members of the last period begun into the one after it.
     async fn carry_all(
         &self,
         deployment: &Deployment,
@@ -209,7 +210,7 @@ fn deadline() -> Instant {
     Instant::now() + COMMIT_TIMEOUT
 }
 
-/// The next period begins; where nobody is in it, the present one.
+/// Begins the next period; if it has no members, skips to the present one.
 struct Beginning<'a> {
     series: &'a Series<'a>,
     mark: RollMark,
@@ -244,11 +245,12 @@ impl Change for Beginning<'_> {
     }
 }
 
-/// Some members are carried; what comes of it is whether the walk can go on: nobody else moved the window on, and Redis is the same run.
+/// Carries some members. The outcome is false if the walk must stop: another process moved the
+/// window on, or Redis restarted.
 struct Carrying<'a> {
     series: &'a Series<'a>,
     mark: RollMark,
-    /// The run of Redis on which the walk began.
+    /// The Redis run in which the walk began.
     run_id: &'a str,
     from: Period,
     next: Period,
@@ -283,7 +285,8 @@ impl Change for Carrying<'_> {
             if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
                 return Err(ranking::Error::BoardHeld.into());
             }
-            // A walk is good for one run, and of what was carried on an earlier one a part may be lost.
+            // A walk is valid in one run of Redis only: entries carried in an earlier run may be
+            // lost.
             if mark != Some(self.mark) || snapshot.head.run_id != self.run_id {
                 return Ok(nothing(snapshot.head, false));
             }
@@ -344,7 +347,8 @@ impl Carrying<'_> {
         wanted
     }
 
-    /// The entries of those who are not carried yet, and what has to be known besides.
+    /// The entries of members that are not carried yet, and the base entries that must be read
+    /// first.
     #[expect(clippy::type_complexity, reason = "two lists")]
     fn carried(
         &self,
@@ -362,7 +366,8 @@ impl Carrying<'_> {
         let read = wanted.standings[2..].iter().zip(&snapshot.keys[2..]);
         for ((period, _), ((id, members), keys)) in parts.values().zip(read) {
             for (member, key) in members.iter().zip(keys) {
-                // What somebody else wrote is carried nowhere: the integrity diff names it.
+                // Invalid values from other programs are not carried; the integrity diff reports
+                // them.
                 let key = key.clone().ok().flatten();
                 let state = key.map(|key| rules.state(id.window, period, key));
                 known.insert((period.present_from_ms, member), state);
@@ -380,7 +385,7 @@ impl Carrying<'_> {
                 Carried::Known(Some(state)) => {
                     match rules.key(self.series.window, &self.next, state) {
                         Ok(key) => entries.push((member.clone(), Some(key))),
-                        // What is there is made anew anyway.
+                        // A window that is being filled is rebuilt anyway.
                         Err(_) if !board.is_whole(self.series.window) => {}
                         Err(error) => return Err(Error::from(error)),
                     }
@@ -395,7 +400,7 @@ impl Carrying<'_> {
     }
 }
 
-/// Notes how far the series of a rolling window's standings has got, which has been made up to the period after: all of it is there.
+/// Marks the series of a rolling window as complete up to the period after the present one.
 pub fn mark_rolled(
     writes: &mut Writes,
     keys: &KeySpace,
@@ -412,7 +417,7 @@ pub fn mark_rolled(
     Ok(())
 }
 
-/// As [`mark_rolled`], where the series has no mark yet.
+/// As [`mark_rolled`], unless the series already has a mark.
 pub(crate) fn mark_new(
     writes: &mut Writes,
     keys: &KeySpace,

@@ -1,14 +1,17 @@
-//! Seals: past periods of a board's windows leave Redis for SQL.
+//! Seals: move past periods of a board's windows from Redis to SQL.
 //!
-//! 1. The board's row says before which instant periods are being sealed.
-//! 2. A commit in each partition marks it: from there on nobody writes to them in Redis, and what comes late goes to the history alone. Who
-//!    writes that to SQL corrects the sealed entries with it ([`crate::seal::correction`]).
-//! 3. Once SQL has the mark's commit, the entries are copied, page by page, but for those that were corrected since the mark.
-//! 4. The board's row says that they are sealed: readers go to the archive.
-//! 5. The keys go by commits that say so in the mark, so that a reader with an old row does not take them for empty.
+//! 1. The board's row records the instant before which periods are being sealed.
+//! 2. A commit in each partition marks it. From there on no writer changes these periods in Redis:
+//!    late events go to the history alone, and the persister corrects the sealed entries with them
+//!    ([`crate::seal::correction`]).
+//! 3. Once SQL has the mark's commit, the entries are copied page by page, except those that were
+//!    corrected since the mark.
+//! 4. The board's row records that they are sealed: readers go to SQL.
+//! 5. Commits drop the keys and record that in the mark, so that a reader with an old row does not
+//!    take the periods for empty.
 //!
-//! Each step can be taken again. Where Redis is loaded anew in between, the mark says as of which commit the entries are now, and a partition
-//! whose mark changed while it was copied is copied again.
+//! Each step can be repeated. If recovery loads the partition in between, the mark says as of which
+//! commit its entries are now. A partition whose mark changed while it was copied is copied again.
 
 mod copy;
 pub mod correction;
@@ -31,20 +34,20 @@ use entity::error::Result;
 use entity::sql::set_windows;
 use entity::standings::{sealed_entry, sealed_period};
 
-/// How many rows one statement takes away.
+/// The rows of one DELETE.
 const ROWS_MAX: u64 = 5000;
 
-/// How many steps are taken for one board, before something else is done first.
+/// The most steps for one board before the sealer turns to the next.
 const STEPS_MAX: usize = 100;
 
-/// What was sealed.
+/// Figures of a seal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sealing {
-    /// How many windows of boards.
+    /// The number of windows, summed over boards.
     pub windows: usize,
-    /// How many standings of past periods, by shard.
+    /// The number of standings of past periods, counted by shard.
     pub standings: usize,
-    /// How many entries.
+    /// The number of entries.
     pub entries: usize,
 }
 
@@ -55,16 +58,16 @@ impl fmt::Display for Sealing {
     }
 }
 
-/// Seals what is due at an instant: of each window the periods beside the present one and those that it retains. One board's trouble is not
-/// the others'.
+/// Seals all periods that are due at an instant: in each window, those before the periods that it
+/// retains. A board that fails does not stop the others.
 ///
 /// # Errors
-/// What the stores say of the last board in trouble: call it again.
+/// The error of the last board that failed; call it again.
 pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
     let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
     let (mut sealing, mut failed) = (Sealing::default(), None);
     for row in with_windows.all(&deployment.db).await? {
-        // Most boards keep all they have, and are not looked at further.
+        // Most boards retain everything and need no further look.
         if !row.window_rows()?.iter().any(may_be_due) {
             continue;
         }
@@ -75,7 +78,7 @@ pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
     failed.map_or(Ok(sealing), Err)
 }
 
-/// Whether [`seal`] would find something to do at an instant.
+/// True if [`seal`] would find work at an instant.
 pub async fn is_due(deployment: &Deployment, now_ms: i64) -> Result<bool> {
     let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
     let mut failed = None;
@@ -86,24 +89,25 @@ pub async fn is_due(deployment: &Deployment, now_ms: i64) -> Result<bool> {
         match due(deployment, &row, now_ms).await {
             Ok(Some(_)) => return Ok(true),
             Ok(None) => {}
-            // One board's trouble is not the others'.
+            // A board that fails does not stop the others.
             Err(error) => failed = Some(error),
         }
     }
     failed.map_or(Ok(false), Err)
 }
 
-/// As [`seal`], of one board.
+/// As [`seal`], for one board.
 ///
 /// # Errors
-/// What the stores say: call it again.
+/// If a store fails; call it again.
 pub async fn seal_one(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Sealing> {
     let mut sealing = Sealing::default();
     seal_board(deployment, row.clone(), now_ms, &mut sealing).await?;
     Ok(sealing)
 }
 
-/// Takes back what the archive has of a board, or of one window of it, in bounded steps. Nobody adds to it any more.
+/// Deletes the sealed standings of a board, or of one window of it, in bounded steps. No writer
+/// adds to them any more.
 pub(crate) async fn purge(
     deployment: &Deployment,
     no: BoardNo,
@@ -143,7 +147,7 @@ pub(crate) async fn purge(
     Ok(())
 }
 
-/// Whether the archive has something of a board's window.
+/// True if SQL has sealed standings of a board's window.
 pub(crate) async fn has(deployment: &Deployment, no: BoardNo, window: Window) -> Result<bool> {
     let of_window = sealed_period::Entity::find()
         .filter(sealed_period::Column::BoardNo.eq(no.0))
@@ -151,17 +155,17 @@ pub(crate) async fn has(deployment: &Deployment, no: BoardNo, window: Window) ->
     Ok(of_window.one(&deployment.db).await?.is_some())
 }
 
-/// What is to be done next with a window.
+/// The next step of a window's seal.
 enum Step {
-    /// Say in the board's row that periods before an instant are being sealed.
+    /// Record in the board's row that periods before an instant are being sealed.
     Decide(i64),
-    /// Mark, copy, and say in the row that they are sealed.
+    /// Mark, copy, and record in the row that they are sealed.
     Copy(i64),
-    /// Drop what is sealed from Redis.
+    /// Drop the sealed periods from Redis.
     Drop(i64),
 }
 
-/// A window of a board.
+/// A window of a board that is being sealed.
 struct Part<'a> {
     deployment: &'a Deployment,
     row: &'a board::Model,
@@ -205,7 +209,8 @@ async fn seal_board(
                 window.dropped_before_ms = Some(before_ms);
             }
         }
-        // Whoever changed the row meanwhile was first: it is looked at again.
+        // If another process changed the row first, this update matches nothing and the row is read
+        // again.
         set_windows(&row, &windows_text(&windows)).exec(&deployment.db).await?;
         let Some(later) =
             board::living().filter(board::Column::No.eq(row.no)).one(&deployment.db).await?
@@ -217,19 +222,19 @@ async fn seal_board(
     Ok(())
 }
 
-/// What is to be done next for a board.
+/// The next step of a board.
 struct Due {
     board: Board,
     windows: Vec<WindowRow>,
-    /// For which of them.
+    /// The window that the step is for.
     index: usize,
     step: Step,
 }
 
-/// What is to be done next for a board, if there is something.
+/// The next step of a board, if there is one.
 async fn due(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Option<Due>> {
     let (board, windows) = (row.to_ranking()?, row.window_rows()?);
-    // What is being filled or dropped comes first, and so does a move to another number of shards.
+    // Fills, drops and moves to another number of shards go first.
     let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
     if !windows.iter().all(is_whole) || row.reshard.is_some() {
         return Ok(None);
@@ -250,8 +255,8 @@ async fn due(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result
     Ok(None)
 }
 
-/// The instant from which on a window's periods are still needed: of a rolling window what has begun last and comes after it, of its base
-/// window whatever is in that.
+/// The instant from which on a window's periods are still needed. A rolling window needs its last
+/// begun period and all after it; its base window needs all that this period covers.
 async fn open_from_ms(deployment: &Deployment, board: &Board, window: Window) -> Result<i64> {
     let mut open_ms = i64::MAX;
     let is_made_of = |other: &Window| match other.rolling() {
@@ -277,12 +282,12 @@ async fn open_from_ms(deployment: &Deployment, board: &Board, window: Window) ->
     Ok(open_ms)
 }
 
-/// Whether there may be something to do for a window, now or later.
+/// True if a window may need a step, now or later.
 fn may_be_due(window: &WindowRow) -> bool {
     window.retained() < RETAIN_MAX || window.sealing_before_ms != window.dropped_before_ms
 }
 
-/// What is to be done next with a window; what was begun is finished first.
+/// The next step of a window; an unfinished seal comes first.
 fn step(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<Step>> {
     let sealed = window.sealed();
     if sealed.sealing_before_ms > sealed.sealed_before_ms {
@@ -295,9 +300,10 @@ fn step(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<Step>> 
     Ok(due_ms.filter(|&due_ms| due_ms > sealed.sealing_before_ms).map(Step::Decide))
 }
 
-/// The instant before which a window's periods are to be sealed. As it is asked for again and again, the last answers are remembered.
+/// The instant before which a window's periods are to be sealed. Callers ask again and again, so
+/// the last answers are cached.
 fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>> {
-    /// By zone, window and retain: the start of the period that was on, and the answer.
+    /// Zone, window and retain, with the start of the present period and the answer.
     type Answers = BTreeMap<(String, Window, u32), (i64, Option<i64>)>;
     static LAST: LazyLock<Mutex<Answers>> = LazyLock::new(Mutex::default);
     let (rule, retain, zone) = (window.name.parse()?, window.retained(), &board.rules.zone);
@@ -325,7 +331,7 @@ impl Part<'_> {
         self.deployment.store.partitions().of_board(self.board).into_iter().collect()
     }
 
-    /// The standings of the window that a partition has, of periods that start in a span.
+    /// The partition's standings of the window whose periods start in a span.
     async fn standings(
         &self,
         partition: Partition,
@@ -339,7 +345,7 @@ impl Part<'_> {
             let Some(id) = store.keys().parse_standings(partition, &key) else {
                 continue;
             };
-            // A label that no period has is nobody's.
+            // Laurel never writes a label that names no period; such keys are skipped.
             if SealName::of(&id) == Some(self.name)
                 && let Ok(period) = id.window.period_named(&id.period, &self.board.rules.zone)
                 && (from_ms..before_ms).contains(&period.present_from_ms)

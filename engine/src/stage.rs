@@ -1,9 +1,13 @@
-//! Standings of one partition made anew beside the live ones: staged up to a commit, brought forward by what was committed since, and put in
-//! place by commits that name the head that they were folded to. So each is exact in the commit that shows it, however many write meanwhile.
+//! Rebuilds the standings of one partition beside the live ones, without stopping writers.
 //!
-//! Where the first stage comes from is its maker's matter: a fill folds it event by event, a rebuild by polars. What came later is folded onto it by
-//! ranking's own fold: the states of members who played since are read back from the stage. What takes back asks for no new start: a removed
-//! member is in no staged standings any more, and who had an event voided is folded anew from its own history.
+//! Standings are staged up to a commit. [`Staged::catch_up`] folds later commits onto the stage.
+//! [`Staged::put`] swaps staged standings in with a commit that names the head that they were
+//! folded to. So each is exact in the commit that publishes it, however many writers there are.
+//!
+//! The caller makes the first stage: a fill folds it event by event, a rebuild uses polars. Later
+//! events are folded onto it by ranking's own fold, which reads the states of their members back
+//! from the stage. Removals and voids need no restart: a removed member leaves all staged
+//! standings, and a member with a voided event is folded again from its own history.
 
 mod later;
 mod place;
@@ -29,59 +33,61 @@ use entity::history::log_cursor;
 
 pub use place::Step;
 
-/// How many changed entries wait for the commit that puts them in place; more of them go to the stage.
+/// The most changed entries that wait in memory for the commit; beyond that they are written to the
+/// stage.
 const CHANGED_MAX: usize = 5000;
 
-/// Standings of some windows of a board in one partition, on their way.
+/// The staged standings of some windows of a board in one partition.
 pub struct Staged<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     partition: Partition,
     windows: BTreeSet<Window>,
     seals: Vec<SealName>,
-    /// Before which instant the periods of windows are being sealed, or are: they stay as they are.
+    /// Periods that start before this instant are sealed or being sealed, by window; they are not
+    /// staged.
     sealing_before_ms: HashMap<Window, i64>,
-    /// How far rolling windows had got when it was begun; what is staged ends there.
+    /// The marks of rolling windows at the start; staged standings end there.
     rolls: Rolls,
-    /// The run of Redis that it is staged on.
+    /// The Redis run in which the standings are staged.
     run_id: String,
     stages: Stages,
-    /// How far the history is in it: a commit, and the last event taken after that one.
+    /// How far the stage has followed the history: a commit, and the last event folded after it.
     cursor: log_cursor::Model,
     last: (i64, i32),
     standings: Vec<Standing>,
     places: HashMap<StandingsId, usize>,
-    /// So many of them are in place.
+    /// The number of standings already in place.
     put: usize,
-    /// How many are not, of each series of a rolling window.
+    /// The number of standings not yet in place, for each series of a rolling window.
     left: HashMap<String, usize>,
-    /// Since when the last period begun of a series is the present one, where it had no mark when it was staged.
+    /// The start of the last begun period of each series that had no mark when it was staged.
     unmarked: HashMap<String, i64>,
-    /// The entries that differ from what is staged, by the standings' number.
+    /// The entries that differ from the stage, by the number of their standings.
     changed: BTreeMap<(usize, MemberId), Option<State>>,
-    /// The members whose history was folded anew, and up to which seq.
+    /// The members whose history was folded again, and up to which seq.
     refolded: HashMap<MemberId, u64>,
     periods: Periods,
-    /// What came later: how many events were taken.
+    /// The number of events folded after the first stage.
     later: usize,
-    /// How many commits were to put standings in place, and how many did.
+    /// The number of commits that were proposed, and of those that were written.
     proposed: usize,
     committed: usize,
-    /// The history went on without us: it has to be staged again.
+    /// True if the history does not lead on from the stage, so that all must be staged again.
     is_stale: bool,
 }
 
-/// One standings on its way.
+/// One of the staged standings.
 struct Standing {
     id: StandingsId,
     period: Period,
-    /// Of a rolling window: its series.
+    /// The series, if the window is rolling.
     series: Option<String>,
-    /// Where it is staged; `None` where nothing is.
+    /// The key of the stage; `None` if it is empty.
     key: Option<String>,
 }
 
-/// A standings that is loaded.
+/// Standings that are loaded to a stage and not yet added to it.
 pub struct Loaded {
     id: StandingsId,
     period: Period,
@@ -90,7 +96,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// How many entries it has.
+    /// The number of entries.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -98,10 +104,11 @@ impl Loaded {
 }
 
 impl<'a> Staged<'a> {
-    /// Begins where SQL's cursor is, once SQL has what was in the log: what is loaded is to have the history up to there, and nothing after it.
+    /// Begins at SQL's cursor, after the log was persisted. The caller must load the history up to
+    /// that cursor, and nothing after it.
     ///
     /// # Errors
-    /// `BoardGone` where the partition knows of something later; else what the stores say.
+    /// `BoardGone` if the partition has a later mark of the board.
     pub async fn begin(
         deployment: &'a Deployment,
         board: &'a Board,
@@ -148,7 +155,7 @@ impl<'a> Staged<'a> {
         Ok(staged)
     }
 
-    /// The commit that the history is in it up to.
+    /// The commit up to which the stage has the history.
     #[must_use]
     pub fn head(&self) -> Head {
         Head {
@@ -158,31 +165,32 @@ impl<'a> Staged<'a> {
         }
     }
 
-    /// How far rolling windows had got when it was begun.
+    /// The marks of rolling windows at the start.
     #[must_use]
     pub fn rolls(&self) -> &Rolls {
         &self.rolls
     }
 
-    /// The windows that are meant.
+    /// The windows that are staged.
     #[must_use]
     pub fn windows(&self) -> &BTreeSet<Window> {
         &self.windows
     }
 
-    /// How many events were taken that came after what was loaded.
+    /// The number of events folded after the first stage.
     #[must_use]
     pub fn later(&self) -> usize {
         self.later
     }
 
-    /// How often somebody else was first with a commit when standings were to be put in place.
+    /// The number of commits that lost the race to another writer.
     #[must_use]
     pub fn beaten(&self) -> usize {
         self.proposed - self.committed
     }
 
-    /// Whether a standings is one that there is to be: its period is not being sealed, and, of a rolling window, is there yet.
+    /// True if standings belong on the stage: their period is not being sealed and, in a rolling
+    /// window, exists already.
     pub fn takes(&self, id: &StandingsId, period: &Period) -> Result<bool> {
         if self.is_sealed(id, period) {
             return Ok(false);
@@ -191,7 +199,8 @@ impl<'a> Staged<'a> {
         Ok(id.window.rolling().is_none() || self.rolls.reach(id, period, zone)? != Reach::NotThere)
     }
 
-    /// Loads one standings beside the live one: `count` entries, of which `entry` gives each, in the order of ranks.
+    /// Loads one of the standings beside the live one. `entry` returns each of its `count` entries,
+    /// in the order of ranks.
     pub async fn load<'e, E>(
         &self,
         id: StandingsId,
@@ -206,7 +215,7 @@ impl<'a> Staged<'a> {
         Ok(Loaded { id, period, key, count })
     }
 
-    /// Adds what was loaded.
+    /// Adds loaded standings to the stage.
     pub fn add(&mut self, loaded: Loaded) -> Result<()> {
         let Loaded { id, period, key, .. } = loaded;
         let number = self.number(&id, &period);
@@ -222,14 +231,14 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    /// Drops what is staged; the live standings are as they were, but for those that are in place already.
+    /// Drops the stage. The live standings stay as they are, including those already swapped in.
     pub async fn discard(&self) {
         if let Err(error) = self.stages.discard().await {
             tracing::debug!(%error, "staged standings will expire");
         }
     }
 
-    /// The number of a standings, which it gets where it has none.
+    /// The number of standings, assigned on first use.
     fn number(&mut self, id: &StandingsId, period: &Period) -> usize {
         if let Some(&number) = self.places.get(id) {
             return number;

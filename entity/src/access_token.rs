@@ -1,4 +1,4 @@
-//! Access tokens; of the secret only a hash is kept.
+//! Access tokens. SQL keeps only a hash of the secret.
 
 use sea_orm::entity::prelude::*;
 
@@ -6,24 +6,24 @@ use sea_orm::entity::prelude::*;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "access_token")]
 pub struct Model {
-    /// Its public id.
+    /// The public id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
     /// SHA-256 of the secret, in hexadecimal.
     pub hash: String,
     /// read, submit or admin.
     pub scope: String,
-    /// The member it speaks for.
+    /// The only member that the token may act for, if it is limited to one.
     pub member: Option<String>,
-    /// When, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
-    /// When it ends, in Unix milliseconds.
+    /// Expiry time, in Unix milliseconds.
     pub expires_at_ms: Option<i64>,
-    /// When it was revoked, in Unix milliseconds.
+    /// Revocation time, in Unix milliseconds.
     pub revoked_at_ms: Option<i64>,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

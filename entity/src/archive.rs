@@ -1,4 +1,5 @@
-//! The archive: files of events that have left `score_event`, and what remains of them in SQL.
+//! The archive: files of events that have left `score_event`, and the rows that stand for them in
+//! SQL.
 
 pub mod archive_file;
 pub mod archive_mark;

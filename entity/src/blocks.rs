@@ -1,5 +1,8 @@
-//! Rows of SQL in blocks of columns, for whoever goes through a partition. Handing rows over one at a time is most of what reading them costs: SQLite is
-//! asked for each block's columns as JSON arrays, one row for thousands. PostgreSQL sends many rows at once by itself.
+//! Rows of SQL in blocks of columns, for jobs that read a whole partition.
+//!
+//! Most of the cost of reading rows is handing them over one at a time. On SQLite this module asks
+//! for a block's columns as JSON arrays: one result row stands for thousands. PostgreSQL already
+//! sends many rows at once.
 
 mod arrays;
 
@@ -10,25 +13,25 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use arrays::{Texts, last_of, parsed};
 
-/// How many rows a block has at most.
+/// The most rows that a block has.
 const ROWS_MAX: usize = 20_000;
 
-/// Rows of a table, and what of them is read.
+/// A selection of rows of one table, and the columns to read.
 #[derive(Debug)]
 pub struct Columns {
     /// The table.
     table: &'static str,
-    /// What tells the rows apart, in the order that SQLite has them in.
+    /// Columns that identify a row, in the order of SQLite's primary key.
     order: &'static [&'static str],
-    /// Columns of texts, none null.
+    /// Text columns, none of them nullable.
     texts: &'static [&'static str],
-    /// Columns of 64-bit numbers.
+    /// Columns of 64-bit integers.
     numbers: &'static [&'static str],
-    /// Which rows are meant, as a condition in SQL.
+    /// The SQL condition that selects the rows.
     which: String,
 }
 
-/// Some rows.
+/// A block of rows.
 #[derive(Debug)]
 pub struct Block {
     texts: &'static [&'static str],
@@ -37,16 +40,16 @@ pub struct Block {
     held: Held,
 }
 
-/// How a database gave them.
+/// The rows of a block, as the database returned them.
 #[derive(Debug)]
 enum Held {
-    /// A JSON array of each column, texts first.
+    /// SQLite: one JSON array a column, texts first.
     Arrays(Vec<String>),
-    /// One by one.
+    /// Other databases: one result a row.
     Rows(Vec<QueryResult>),
 }
 
-/// Rows of a block, with `N` of the columns of numbers.
+/// The rows of a block, with `N` of the number columns.
 #[derive(Debug)]
 pub struct Rows<const N: usize> {
     segments: Texts,
@@ -55,8 +58,10 @@ pub struct Rows<const N: usize> {
 }
 
 impl Columns {
-    /// The rows of `standing` in a partition, of one board or of all: texts `segment` and `member`, numbers `score`, `rank_key` and `seq`, and of all
-    /// boards `board_no`.
+    /// The rows of `standing` in a partition, of one board or of all.
+    ///
+    /// Texts: `segment` and `member`. Numbers: `score`, `rank_key` and `seq`; for all boards also
+    /// `board_no`.
     #[must_use]
     pub fn of_standing(partition: Partition, board: Option<BoardNo>) -> Self {
         let of_board = board.map(|no| format!(" AND board_no = {no}"));
@@ -75,8 +80,9 @@ impl Columns {
         }
     }
 
-    /// The rows of `archived_entry` of a board in a partition that are of commits up to a seq: texts `segment` and `member`, numbers `score`, `tick`,
-    /// `events` and `through_seq`.
+    /// The rows of `archived_entry` of a board in a partition, of commits up to a seq.
+    ///
+    /// Texts: `segment` and `member`. Numbers: `score`, `tick`, `events` and `through_seq`.
     #[must_use]
     pub fn of_archived(partition: Partition, board: BoardNo, through_seq: i64) -> Self {
         Self {
@@ -90,16 +96,17 @@ impl Columns {
         }
     }
 
-    /// Only these of the columns of numbers; with the board's, where it is of all boards, and with the seq, where several rows differ by it alone.
+    /// Reads only these number columns. They must include those that identify a row: `board_no` if
+    /// the rows are of all boards, `through_seq` if rows differ by it alone.
     #[must_use]
     pub fn with(self, numbers: &'static [&'static str]) -> Self {
         Self { numbers, ..self }
     }
 
-    /// Reads the rows block by block, in no order that means anything.
+    /// Reads the rows block by block. The order of the rows is not defined.
     ///
     /// # Errors
-    /// What SQL says; where a column holds what it must not.
+    /// `Type` if a column holds an invalid value.
     pub fn read<'a, C: ConnectionTrait + StreamTrait>(
         self,
         db: &'a C,
@@ -118,7 +125,8 @@ impl Columns {
         }
     }
 
-    /// The block after a place, and its own last place; `None` where it is the last block.
+    /// The block after a key, and the key of its last row. The key is `None` if the block is not
+    /// full, as no other block follows it.
     async fn block_after(
         &self,
         db: &impl ConnectionTrait,
@@ -141,7 +149,7 @@ impl Columns {
         );
         let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, after);
         let row = db.query_one_raw(statement).await?;
-        let row = row.ok_or_else(|| DbErr::Custom("an aggregate has no row".to_owned()))?;
+        let row = row.ok_or_else(|| DbErr::Custom("an aggregate returned no row".to_owned()))?;
         let count: i64 = row.try_get_by_index(0)?;
         let arrays = (1..=names.len()).map(|place| row.try_get_by_index(place));
         let arrays = arrays.collect::<Result<Vec<String>, _>>()?;
@@ -152,11 +160,12 @@ impl Columns {
         Ok((block, last.transpose()?))
     }
 
-    /// Where the last of the rows stands in the order.
+    /// The key of the last row, in the columns of `order`.
     fn last_place(&self, arrays: &[String]) -> Result<Vec<Value>, DbErr> {
         let value = |name: &&str| {
             let column = self.names().position(|read| read == *name);
-            let column = column.ok_or_else(|| DbErr::Custom(format!("{name} is not read")))?;
+            let column =
+                column.ok_or_else(|| DbErr::Custom(format!("column {name} is not read")))?;
             let last = last_of(&arrays[column]);
             Ok(match self.texts.contains(name) {
                 true => parsed::<String>(last)?.into(),
@@ -166,12 +175,12 @@ impl Columns {
         self.order.iter().map(value).collect()
     }
 
-    /// The names of the columns that are read, texts first.
+    /// The names of the columns to read, texts first.
     fn names(&self) -> impl Iterator<Item = &'static str> {
         self.texts.iter().chain(self.numbers).copied()
     }
 
-    /// All rows as the database sends them.
+    /// Streams all rows as the database sends them.
     fn rows_of<C: ConnectionTrait + StreamTrait>(
         self,
         db: &C,
@@ -193,17 +202,17 @@ impl Columns {
 }
 
 impl Block {
-    /// How many rows it has: at least one.
+    /// The number of rows, at least one.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "there is none without rows")]
+    #[expect(clippy::len_without_is_empty, reason = "no block is empty")]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// The rows, with these columns of numbers.
+    /// The rows, with these number columns.
     ///
     /// # Errors
-    /// Where a column holds something else, or is not read.
+    /// If a column was not read or holds a value of another type.
     pub fn rows<const N: usize>(&self, names: [&str; N]) -> Result<Rows<N>, DbErr> {
         let mut numbers = [const { vec![] }; N];
         for (column, name) in numbers.iter_mut().zip(names) {
@@ -212,7 +221,7 @@ impl Block {
         Ok(Rows { segments: self.texts("segment")?, members: self.texts("member")?, numbers })
     }
 
-    /// A column of texts.
+    /// A text column.
     fn texts(&self, name: &str) -> Result<Texts, DbErr> {
         let place = place(self.texts, name)?;
         match &self.held {
@@ -227,7 +236,7 @@ impl Block {
         }
     }
 
-    /// A column of numbers.
+    /// A number column.
     fn numbers(&self, name: &str) -> Result<Vec<Option<i64>>, DbErr> {
         let place = self.texts.len() + place(self.numbers, name)?;
         match &self.held {
@@ -236,11 +245,13 @@ impl Block {
         }
     }
 
-    /// A hash (XXH3) of all that was read. Of the blocks of the same rows, read from the same database, the hashes have the same sum; SQLite's are of
-    /// whole blocks, and are others too where rows took another place.
+    /// An XXH3 hash of everything that was read.
+    ///
+    /// The hashes of all blocks of the same rows, read from the same database, have the same sum.
+    /// On SQLite a hash covers a whole block, so it also changes if rows move within the order.
     ///
     /// # Errors
-    /// Where a column holds what it must not.
+    /// If a column holds an invalid value.
     pub fn hash(&self) -> Result<u128, DbErr> {
         if let Held::Arrays(arrays) = &self.held {
             let mut hash = Xxh3::new();
@@ -264,7 +275,7 @@ impl Block {
     }
 }
 
-/// A hash (XXH3) of a row's texts and numbers; `bytes` is room to work in.
+/// An XXH3 hash of a row's texts and numbers. `bytes` is a scratch buffer.
 pub fn hash_of_row<'a>(
     seed: u64,
     texts: impl IntoIterator<Item = &'a str>,
@@ -284,7 +295,7 @@ pub fn hash_of_row<'a>(
 }
 
 impl<const N: usize> Rows<N> {
-    /// Each as segment, member and numbers.
+    /// The rows, each as segment, member and numbers.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, [Option<i64>; N])> {
         (0..self.members.len()).map(|row| {
             let numbers = self.numbers.each_ref().map(|column| column[row]);
@@ -295,5 +306,5 @@ impl<const N: usize> Rows<N> {
 
 fn place(names: &[&str], name: &str) -> Result<usize, DbErr> {
     let place = names.iter().position(|read| *read == name);
-    place.ok_or_else(|| DbErr::Custom(format!("{name} is not read")))
+    place.ok_or_else(|| DbErr::Custom(format!("column {name} is not read")))
 }

@@ -1,4 +1,4 @@
-//! Boards, and how a row becomes what ranking needs.
+//! Boards, and how a row becomes the rules that `ranking` needs.
 
 pub mod reshard;
 
@@ -22,12 +22,11 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "board")]
 pub struct Model {
-    /// Its number, never used again.
+    /// The number, never used again.
     #[sea_orm(primary_key)]
     pub no: i64,
-    /// Its name in URLs and queries.
+    /// The name in URLs and queries.
     pub slug: String,
-    /// Its title.
     pub title: String,
     /// HIGH_FIRST or LOW_FIRST.
     pub direction: String,
@@ -37,49 +36,51 @@ pub struct Model {
     pub tie_break: String,
     /// The unit of time in tie-breaks, in milliseconds.
     pub tick_ms: i32,
-    /// 0 to 9.
+    /// Digits after the decimal point, 0 to 9.
     pub decimals: i32,
     /// The lowest score in `all`, raw.
     pub min_score: i64,
     /// The highest score in `all`, raw.
     pub max_score: i64,
-    /// An IANA name.
+    /// The IANA name of the time zone.
     pub time_zone: String,
-    /// S.
+    /// The number of shards (S).
     pub shards: i32,
-    /// Member attributes with standings of their own, as a JSON array.
+    /// Member attributes that the board has segments by, as a JSON array.
     pub segment_by: String,
     /// PUBLIC or PRIVATE.
     pub visibility: String,
-    /// Whether a member's own token may submit.
+    /// True if a member's own token may submit.
     pub self_submit: bool,
     /// The windows besides `all`, as a JSON array of name and retain.
     pub windows: String,
-    /// Goes up when the layout changes.
+    /// The generation; it goes up when the layout changes.
     pub generation: i32,
-    /// When, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
-    /// The first instant that scores are taken for, in Unix milliseconds.
+    /// The first instant that the board accepts scores for, in Unix milliseconds.
     pub opens_at_ms: Option<i64>,
-    /// The first instant after it, in Unix milliseconds.
+    /// The first instant for which the board no longer accepts scores, in Unix milliseconds.
     pub closes_at_ms: Option<i64>,
-    /// How long after they were earned scores are taken, in milliseconds; none for however long.
+    /// The age up to which the board accepts scores, in milliseconds; none if it has no limit.
     pub lateness_max_ms: Option<i64>,
-    /// When it was deleted, in Unix milliseconds; its slug is free from then on.
+    /// Deletion time, in Unix milliseconds. The slug is free from then on.
     pub deleted_at_ms: Option<i64>,
-    /// When all that it had was gone, in Unix milliseconds.
+    /// Time at which all data of the deleted board was gone, in Unix milliseconds.
     pub purged_at_ms: Option<i64>,
-    /// Scores earned before it may be archived, in Unix milliseconds; none where nothing is.
+    /// Events earned before this instant may be archived, in Unix milliseconds; none if no archive
+    /// exists.
     pub archived_before_ms: Option<i64>,
-    /// The numbers of shards that it had before, as a JSON array of number and the generation that made an end of it.
+    /// Former numbers of shards, as a JSON array; each has the generation that ended it.
     pub former_layouts: String,
-    /// Its move to another number of shards, as [`Reshard`] has it; none while it stays.
+    /// The move to another number of shards, as JSON of [`Reshard`]; none if the board does not
+    /// move.
     pub reshard: Option<String>,
-    /// Until when whoever moves it is taken to be at it, in Unix milliseconds.
+    /// End of the move's lease, in Unix milliseconds: until then its holder counts as alive.
     pub reshard_until_ms: Option<i64>,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
@@ -88,39 +89,39 @@ impl ActiveModelBehavior for ActiveModel {}
 /// A window of a board, besides `all`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WindowRow {
-    /// Its name.
+    /// The window's name.
     pub name: String,
-    /// Past periods kept in Redis.
+    /// The number of past periods kept in Redis.
     pub retain: u32,
-    /// The generation that it came in.
+    /// The generation that added it.
     #[serde(default = "first_generation")]
     pub since: u32,
-    /// What is being done to it.
+    /// Its state.
     #[serde(default)]
     pub state: WindowState,
-    /// Whether nobody asked for it: a rolling one is made of it.
+    /// True if no client asked for it: a rolling window is made of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// Periods that start before it are being sealed, or are. In Unix milliseconds.
+    /// Periods that start before this instant are sealed or being sealed. In Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealing_before_ms: Option<i64>,
-    /// Periods that start before it are read from the archive. In Unix milliseconds.
+    /// Periods that start before this instant are read from SQL. In Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_before_ms: Option<i64>,
-    /// Periods that start before it have left Redis. In Unix milliseconds.
+    /// Periods that start before this instant have left Redis. In Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_before_ms: Option<i64>,
 }
 
-/// What is being done to a window.
+/// The state of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum WindowState {
-    /// Nothing: it is whole.
+    /// Complete.
     #[default]
     Whole,
-    /// What came before it is being put in.
+    /// Being filled with the events that came before it.
     Filling,
-    /// Its standings are being taken away.
+    /// Dropped; its standings are being removed.
     Dropped,
 }
 
@@ -129,7 +130,7 @@ fn first_generation() -> u32 {
 }
 
 impl WindowRow {
-    /// A window that came in a generation.
+    /// A window that a generation added.
     #[must_use]
     pub fn new(window: Window, since: u32, state: WindowState) -> Self {
         Self {
@@ -144,7 +145,7 @@ impl WindowRow {
         }
     }
 
-    /// Past periods kept in Redis: at most 1,000,000, which is in effect all.
+    /// The number of past periods kept in Redis: at most 1,000,000, in effect all.
     #[must_use]
     pub fn retained(&self) -> u32 {
         self.retain.min(RETAIN_MAX)
@@ -161,13 +162,13 @@ impl WindowRow {
 }
 
 impl Model {
-    /// The board's rules, as ranking needs them.
+    /// The board's rules.
     ///
     /// # Errors
-    /// `Corrupt` where the row holds what createBoard does not write.
+    /// `Corrupt` if the row holds a value that createBoard never writes.
     pub fn to_ranking(&self) -> ranking::Result<Board> {
         let broken = |what: &str| {
-            ranking::Error::Corrupt(format!("board {} has a broken {what}", self.slug))
+            ranking::Error::Corrupt(format!("board {} has an invalid {what}", self.slug))
         };
         let (mut windows, mut added) = (vec![], BTreeMap::new());
         for row in self.window_rows()? {
@@ -209,7 +210,8 @@ impl Model {
         })
     }
 
-    /// The numbers of shards that it had before, and whether the present one is still coming.
+    /// The board's former numbers of shards, and whether a move to the present one is still under
+    /// way.
     fn layouts(&self) -> ranking::Result<Layouts> {
         let former = serde_json::from_str(&self.former_layouts)
             .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))?;
@@ -218,10 +220,10 @@ impl Model {
         Ok(Layouts { former, is_coming })
     }
 
-    /// Its move to another number of shards, where one is under way.
+    /// The move to another number of shards, if one is under way.
     ///
     /// # Errors
-    /// `Corrupt` where the row holds what no move writes.
+    /// `Corrupt` if the row holds a value that no move writes.
     pub fn reshard(&self) -> ranking::Result<Option<Reshard>> {
         let parse = |text: &String| {
             serde_json::from_str(text)
@@ -230,26 +232,26 @@ impl Model {
         self.reshard.as_ref().map(parse).transpose()
     }
 
-    /// The member attributes that it has standings by.
+    /// The member attributes that the board has segments by.
     ///
     /// # Errors
-    /// `Corrupt` where they are no JSON array of texts.
+    /// `Corrupt` if they are not a JSON array of texts.
     pub fn segment_attributes(&self) -> ranking::Result<Vec<String>> {
         serde_json::from_str(&self.segment_by)
             .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
     }
 
-    /// Its windows besides `all`.
+    /// The windows besides `all`.
     ///
     /// # Errors
-    /// `Corrupt` where they are no JSON array of windows.
+    /// `Corrupt` if they are not a JSON array of windows.
     pub fn window_rows(&self) -> ranking::Result<Vec<WindowRow>> {
         serde_json::from_str(&self.windows)
             .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
     }
 }
 
-/// The row of a new public board with those rules; `rules.zone` has the name `time_zone`.
+/// The row of a new public board with these rules; `time_zone` is the name of `rules.zone`.
 #[must_use]
 pub fn of_rules(
     slug: &str,
@@ -289,7 +291,8 @@ pub fn of_rules(
     }
 }
 
-/// The windows besides `all` of a new board, with how many past periods they retain where that is said.
+/// The windows of a new board besides `all`. `retained` says how many past periods a window keeps;
+/// the default is all.
 #[must_use]
 pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) -> Vec<WindowRow> {
     let row = |&window: &Window| {
@@ -302,16 +305,17 @@ pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) ->
     rules.windows.iter().skip(1).map(row).collect()
 }
 
-/// Windows as a row holds them.
+/// Windows as JSON, the form of the column.
 #[must_use]
 pub fn windows_text(windows: &[WindowRow]) -> String {
     serde_json::to_string(windows).expect("names and numbers have a JSON form")
 }
 
-/// Checks that a board has standings of a segment, by the attributes that it has standings by; the empty segment is everyone.
+/// Checks that a board has a segment, given the member attributes that it has segments by. The
+/// empty segment is everyone.
 ///
 /// # Errors
-/// `Invalid` where it has none, saying what would be accepted.
+/// `Invalid` if the board has no such segment; the message says what it would accept.
 pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> ranking::Result<()> {
     let is_of = |attribute: &String| {
         let value = segment.strip_prefix(attribute.as_str());
@@ -321,27 +325,27 @@ pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> rankin
         return Ok(());
     }
     let accepted = match segment_by.first() {
-        Some(attribute) => format!("one such as {:?} is accepted", segment_of(attribute, "eu")),
-        None => "it has no segments: leave segment out for everyone".to_owned(),
+        Some(attribute) => format!("expected a segment such as {:?}", segment_of(attribute, "eu")),
+        None => "expected no segment, as the board has none".to_owned(),
     };
     Err(ranking::Error::Invalid(format!(
-        "board {slug} has no segment {:?}; {accepted}",
+        "invalid segment {:?} of board {slug}: {accepted}",
         segment.chars().take(64).collect::<String>()
     )))
 }
 
-/// The boards that there are: none that was deleted.
+/// All boards that are not deleted.
 #[must_use]
 pub fn living() -> Select<Entity> {
     Entity::find().filter(Column::DeletedAtMs.is_null())
 }
 
-/// All boards' rules by number.
+/// The rules of all boards, by number.
 pub async fn all(db: &impl ConnectionTrait) -> Result<HashMap<BoardNo, Board>> {
     rules_of(living().all(db).await?)
 }
 
-/// Some boards' rules by number; those that are gone are absent.
+/// The rules of some boards, by number; deleted boards are absent.
 pub async fn some(
     db: &impl ConnectionTrait,
     numbers: BTreeSet<BoardNo>,
@@ -350,7 +354,7 @@ pub async fn some(
     rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
 }
 
-/// Before which instant scores of a board may be archived; `None` where none are.
+/// The instant before which events of a board may be archived; `None` if no archive exists.
 pub async fn archived_before_ms(
     db: &impl ConnectionTrait,
     no: BoardNo,
@@ -359,10 +363,10 @@ pub async fn archived_before_ms(
     Ok(row.and_then(|row| row.archived_before_ms))
 }
 
-/// The rules of boards by number.
+/// The rules of boards, by number.
 ///
 /// # Errors
-/// `Corrupt` where a row is broken.
+/// `Corrupt` if a row is invalid.
 pub fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
     rows.iter().map(|row| Ok((BoardNo(row.no), row.to_ranking()?))).collect()
 }

@@ -1,16 +1,20 @@
-//! Rows that go, so many at a time: the persister writes between two statements. They are found range by range, in the order of their members; a list of keys in
-//! a DELETE has SQLite go through all rows of the board each time.
+//! Deletes of many rows, in chunks so that the persister can write between two statements.
+//!
+//! The chunks are ranges of members. A list of keys in a DELETE makes SQLite scan all rows of the
+//! board for each statement.
 
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Statement, Value};
 
-/// How many rows one statement looks at.
+/// The most rows that one statement examines.
 const ROWS_MAX: usize = 5000;
 
-/// Deletes rows of a table, by an index that has members in their order after the columns that `among` names: of the rows for which that holds, those for
-/// which `and` holds too, as a condition on `e`.
+/// Deletes rows of a table, range by range of members.
+///
+/// `among` is a condition on the columns that precede the member in an index of the table. Of the
+/// rows that meet it, those that also meet `and`, a condition on `e`, are deleted.
 ///
 /// # Errors
-/// What SQL says; what is deleted by then stays so.
+/// If a statement fails; rows that were deleted before it stay deleted.
 pub async fn delete(
     db: &DatabaseConnection,
     table: &str,
@@ -41,7 +45,8 @@ pub async fn delete(
     }
 }
 
-/// Deletes rows of `archived_entry`, of one board or of all: those for which `and` holds, as a condition on `e`.
+/// Deletes the rows of `archived_entry`, of one board or of all, that meet `and`, a condition on
+/// `e`.
 ///
 /// # Errors
 /// As [`delete`].

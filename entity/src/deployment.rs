@@ -1,4 +1,4 @@
-//! The one row that says how a deployment was born.
+//! The one row that describes the deployment.
 
 use sea_orm::entity::prelude::*;
 
@@ -9,13 +9,13 @@ pub struct Model {
     /// Always 1.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: i32,
-    /// How many partitions there are, for good.
+    /// The number of partitions, fixed when the deployment is created.
     pub partitions: i32,
-    /// When, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,31 +1,32 @@
-//! What can go wrong between Redis and SQL.
+//! Errors of Redis and SQL, and which of them are transient.
 
 use sea_orm::sqlx::error::{DatabaseError, ErrorKind};
 use sea_orm::sqlx::sqlite::SqliteError;
 use sea_orm::{DbErr, RuntimeErr};
 
-/// The error of every fallible function of this crate.
+/// The error of every fallible function of this crate and of `engine`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The rules or Redis said no.
+    /// The rules or Redis refused.
     #[error(transparent)]
     Ranking(#[from] ranking::Error),
-    /// SQL said no.
+    /// SQL refused.
     #[error("the database: {0}")]
     Sql(#[from] DbErr),
-    /// A commit was sent and it could not be learnt in time whether it was written; sending the same event ids again is safe.
-    #[error("no answer in time: whether it was written is not known")]
+    /// A commit was sent and its outcome could not be learned in time. Sending the same event ids
+    /// again is safe.
+    #[error("no answer in time: the commit may or may not have been written")]
     Unknown,
-    /// What was read is no longer so: what is done with it is to be begun again.
-    #[error("{0} meanwhile; try again")]
+    /// The state that an operation read has changed since; the operation must start over.
+    #[error("{0}; try again")]
     Overtaken(String),
 }
 
-/// The result of every fallible function of this crate.
+/// The result of every fallible function of this crate and of `engine`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Whether trying again later may help: a store is away, or a partition waits for recovery.
+    /// True if a later attempt may succeed: a store is away, or a partition waits for recovery.
     #[must_use]
     pub fn is_for_now(&self) -> bool {
         match self {
@@ -44,7 +45,8 @@ impl Error {
     }
 }
 
-/// Whether SQL refused a row for what is in it, so that it will refuse it again: a constraint, or a value it cannot hold.
+/// True if SQL refused a row because of its content, so that it will refuse it again: a constraint,
+/// or a value that it cannot hold.
 #[must_use]
 pub fn is_refused_content(error: &DbErr) -> bool {
     let (DbErr::Exec(source) | DbErr::Query(source)) = error else {
@@ -64,7 +66,7 @@ pub fn is_refused_content(error: &DbErr) -> bool {
     constraint || answer.code().is_some_and(|code| code.len() == 5 && code.starts_with("22"))
 }
 
-/// Whether SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).
+/// True if SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).
 #[must_use]
 pub fn is_locked(error: &DbErr) -> bool {
     let (DbErr::Conn(source) | DbErr::Exec(source) | DbErr::Query(source)) = error else {
@@ -74,7 +76,20 @@ pub fn is_locked(error: &DbErr) -> bool {
     code.is_some_and(|code| code.parse().is_ok_and(|code: u32| code & 0xff == 5))
 }
 
-/// What the database answered, where it did.
+/// True if a statement names a table that the database does not have.
+#[must_use]
+pub fn is_missing_table(error: &DbErr) -> bool {
+    let (DbErr::Exec(source) | DbErr::Query(source)) = error else {
+        return false;
+    };
+    answer(source).is_some_and(|answer| {
+        // PostgreSQL has the code 42P01; SQLite has none.
+        answer.code().is_some_and(|code| code == "42P01")
+            || answer.message().starts_with("no such table")
+    })
+}
+
+/// The database's answer, if there was one.
 fn answer(source: &RuntimeErr) -> Option<&dyn DatabaseError> {
     match source {
         RuntimeErr::SqlxError(source) => source.as_database_error(),

@@ -1,4 +1,4 @@
-//! Friendships: mutual, each one row, the smaller key first.
+//! Friendships. They are mutual: each is one row, the smaller key first.
 
 use sea_orm::entity::prelude::*;
 
@@ -12,11 +12,11 @@ pub struct Model {
     /// The larger key.
     #[sea_orm(primary_key, auto_increment = false)]
     pub high: String,
-    /// When, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,4 +1,4 @@
-//! The history: commits, their events, and how far each partition has got.
+//! The history: commits, their events, and each partition's cursor.
 
 pub mod commit;
 pub mod dead_letter;

@@ -8,39 +8,39 @@ use sea_orm::entity::prelude::*;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "job")]
 pub struct Model {
-    /// Its number.
+    /// The job's number.
     #[sea_orm(primary_key)]
     pub id: i64,
-    /// What it does.
+    /// The kind of the job, such as REBUILD.
     pub kind: String,
-    /// The board; none for all.
+    /// The board; none if the job covers all boards.
     pub board_no: Option<i64>,
     /// RUNNING, DONE or FAILED.
     pub state: String,
-    /// From 0 to 1; it never goes back.
+    /// Progress from 0 to 1; it never decreases.
     pub progress: f64,
-    /// When, in Unix milliseconds.
+    /// Start time, in Unix milliseconds.
     pub started_at_ms: i64,
-    /// When, in Unix milliseconds; none while it runs.
+    /// End time, in Unix milliseconds; none while it runs.
     pub finished_at_ms: Option<i64>,
-    /// What it is at; once it has ended its figures, or why it failed.
+    /// The present stage. Once the job has ended: its figures, or why it failed.
     pub summary: Option<String>,
-    /// While it runs, what no other running job may have.
+    /// While the job runs, the name of its lease, which no other running job may have.
     pub running: Option<String>,
-    /// While it runs, the process that runs it.
+    /// While the job runs, the process that holds its lease.
     pub holder: Option<String>,
-    /// While it runs, when its process last said so, in Unix milliseconds.
+    /// While the job runs, the time of its last heartbeat, in Unix milliseconds.
     pub heartbeat_at_ms: Option<i64>,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
 impl fmt::Display for Model {
-    /// As for whoever has to wait for it: what, since when, how far.
+    /// One line for a client that has to wait for the job: its kind, age and progress.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = (crate::now_ms() - self.started_at_ms).max(0) / 1000;
         let percent = (self.progress * 100.0).floor();
@@ -48,7 +48,7 @@ impl fmt::Display for Model {
         if let Some(no) = self.board_no {
             write!(f, " of board no {no}")?;
         }
-        write!(f, ", begun {seconds} s ago, {percent} % done")?;
+        write!(f, ", started {seconds} s ago, {percent}% done")?;
         match &self.summary {
             Some(doing) => write!(f, ": {doing}"),
             None => Ok(()),

@@ -1,4 +1,5 @@
-//! The SQL tables: a SeaORM entity each, with the queries that it owns, and how its rows become values of `ranking`.
+//! The SQL tables. Each has a SeaORM entity, the queries that it owns, and conversions of its rows
+//! to values of `ranking`.
 //!
 //! | module | tables |
 //! |---|---|
@@ -9,8 +10,9 @@
 //! | [`standings`] | all-time rows, sealed periods and their entries |
 //! | [`archive`] | files of archived events, and their sums |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
-//! | [`job`], [`schedule`] | batch jobs, and what runs once a day |
-//! | [`sql`], [`blocks`], [`by_member`] | statements that many tables share; rows read in blocks; rows deleted in chunks |
+//! | [`job`], [`schedule`] | batch jobs, and work that runs once a day |
+//! | [`sql`] | statements that many tables share |
+//! | [`blocks`], [`by_member`] | rows read in blocks; rows deleted in chunks |
 //!
 //! Nothing here parses a command line, starts a server or names `redis`.
 
@@ -32,7 +34,7 @@ pub mod standings;
 
 pub use error::{Error, Result};
 
-/// The server's clock, in Unix milliseconds.
+/// The time of the system clock, in Unix milliseconds.
 #[must_use]
 pub fn now_ms() -> i64 {
     let since = std::time::SystemTime::now()

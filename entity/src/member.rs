@@ -1,4 +1,4 @@
-//! Members: whoever was ranked or named.
+//! Members: everyone who was ranked or named.
 
 use sea_orm::entity::prelude::*;
 
@@ -6,26 +6,27 @@ use sea_orm::entity::prelude::*;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "member")]
 pub struct Model {
-    /// The id that the game gives.
+    /// The id, chosen by the game.
     #[sea_orm(primary_key, auto_increment = false)]
     pub key: String,
-    /// What to call it; the key until told.
+    /// The display name; the key stands in until there is one.
     pub name: Option<String>,
-    /// The name in lower case, for whoever looks for its start.
+    /// The name in lower case, for searches by prefix.
     pub name_folded: Option<String>,
-    /// Its region.
+    /// The region.
     pub region: Option<String>,
-    /// When it came into being, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// A name as it is searched by: in lower case, character by character, so that the start of a name folds to the start of what it folds to.
+/// Folds a name for searches: to lower case, character by character. So a prefix of a name folds to
+/// a prefix of the folded name.
 #[must_use]
 pub fn fold_name(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).collect()

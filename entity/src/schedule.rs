@@ -1,50 +1,52 @@
-//! What is done once a day in the whole deployment, however many processes there are: whoever moves the row on does it.
+//! Work that a deployment does once a day, however many processes it has: the process that moves
+//! the row on does the work.
 
 use sea_orm::entity::prelude::*;
 use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, SqlErr};
 
 use crate::error::Result;
 
-/// How often it is tried, each day.
+/// The most attempts a day.
 pub const ATTEMPTS_MAX: i32 = 3;
 
-/// How long after an attempt began the next one may, in milliseconds.
+/// The pause from the start of an attempt to the next one, in milliseconds.
 pub const AGAIN_MS: i64 = 600_000;
 
-/// The milliseconds of a day.
+/// A day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
 
 /// A row of `schedule`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "schedule")]
 pub struct Model {
-    /// What is done.
+    /// The name of the work.
     #[sea_orm(primary_key, auto_increment = false)]
     pub name: String,
-    /// When it was due last, in Unix milliseconds.
+    /// The last due time, in Unix milliseconds.
     pub due_at_ms: i64,
-    /// When somebody last began with it, in Unix milliseconds.
+    /// Start of the last attempt, in Unix milliseconds.
     pub taken_at_ms: i64,
-    /// How often it was begun since it was due.
+    /// The number of attempts since it was due.
     pub attempts: i32,
-    /// Whether it is done.
+    /// True once the work is done.
     pub finished: bool,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// When what is done at some minute of each day, in UTC, was due last, in Unix milliseconds.
+/// The last instant, in Unix milliseconds, at which work of a given minute of each UTC day was due.
 #[must_use]
 pub fn last_due_ms(minute_of_day: u16, now_ms: i64) -> i64 {
     let offset_ms = i64::from(minute_of_day) * 60_000;
     (now_ms - offset_ms).div_euclid(DAY_MS) * DAY_MS + offset_ms
 }
 
-/// Takes on what was due at an instant: `true` for one caller only, until that attempt failed or was cut short long enough ago.
+/// Claims the work that was due at an instant. Returns true to one caller only. If the work is not
+/// done [`AGAIN_MS`] later, the next caller may claim another of the [`ATTEMPTS_MAX`] attempts.
 pub async fn take(
     db: &DatabaseConnection,
     name: &str,
@@ -98,7 +100,8 @@ pub async fn take(
     Ok(moved.rows_affected == 1)
 }
 
-/// Gives back what was due at an instant: whoever had begun with it was told to stop. The next to ask may take it at once.
+/// Returns the work that was due at an instant because its process is stopping. The next process
+/// that asks may claim it at once.
 pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
     Entity::update_many()
         .set(ActiveModel { taken_at_ms: Set(0), attempts: Set(1), ..Default::default() })
@@ -109,7 +112,7 @@ pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> R
     Ok(())
 }
 
-/// Says that what was due at an instant is done.
+/// Marks the work that was due at an instant as done.
 pub async fn finish(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {
     Entity::update_many()
         .set(ActiveModel { finished: Set(true), ..Default::default() })

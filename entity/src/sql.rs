@@ -1,13 +1,13 @@
-//! Statements that many tables share: rows inserted in chunks, and rows locked by writing them as they are.
+//! Statements that many tables share: chunked inserts, and updates that lock a row.
 
 use ranking::id::Partition;
 use sea_orm::sea_query::{Expr, OnConflict};
 use sea_orm::{ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter};
 
-/// How many rows one statement inserts.
+/// The rows of one INSERT.
 const ROWS_MAX: usize = 1000;
 
-/// Inserts rows, so many in a statement.
+/// Inserts rows in chunks of [`ROWS_MAX`].
 pub async fn insert_chunked<E, A>(
     db: &impl ConnectionTrait,
     rows: Vec<A>,
@@ -28,7 +28,7 @@ where
     Ok(())
 }
 
-/// Stands for a row that a statement sets to what it is, for its lock.
+/// An update that leaves a partition's cursor as it is and so takes the lock of its row.
 pub fn cursor_lock(
     partition: Partition,
 ) -> sea_orm::UpdateMany<crate::history::log_cursor::Entity> {
@@ -38,7 +38,11 @@ pub fn cursor_lock(
         .filter(Column::Partition.eq(i32::from(partition.0)))
 }
 
-/// Sets the windows of a board's row that is there, has just these in its generation, and is not moving to another number of shards: to what they are, for its lock.
+/// Sets the windows of a board's row by compare-and-set.
+///
+/// The update matches only if the board is not deleted, not moving to another number of shards, and
+/// still has the windows and generation of `row`. With the present windows it serves as a lock of
+/// the row.
 pub fn set_windows(
     row: &crate::board::Model,
     windows: &str,

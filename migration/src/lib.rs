@@ -1,4 +1,4 @@
-//! The history of the SQL schema. A step that was released is frozen; a change is a new step.
+//! The history of the SQL schema. A released step is frozen; a change of the schema is a new step.
 
 mod m20261122_000001_tables;
 
@@ -9,7 +9,7 @@ use sea_orm_migration::sea_orm::{
     TransactionTrait,
 };
 
-/// Every step, oldest first.
+/// All steps, oldest first.
 #[derive(Debug)]
 pub struct Migrator;
 
@@ -20,14 +20,18 @@ impl MigratorTrait for Migrator {
     }
 }
 
-/// Who applies steps in PostgreSQL has this advisory lock: "laurel".
+/// The PostgreSQL advisory lock of the process that applies steps: "laurel" in ASCII.
 const LOCK: i64 = 0x6c61_7572_656c;
 
-/// Applies every step that is missing: all of them, or none where one fails or the process ends. Of processes that start at once one does it, and the
-/// others wait: for ten minutes at most in PostgreSQL, in SQLite for as long as the connection waits for a lock.
+/// Applies all missing steps in one transaction: all of them, or none if one fails or the process
+/// ends.
+///
+/// Of processes that start at once, one applies the steps and the others wait: up to ten minutes on
+/// PostgreSQL, on SQLite as long as the connection waits for a lock.
 ///
 /// # Errors
-/// Where a step fails, others take too long, or the database is of a newer version.
+/// If a step fails, the wait is too long, or the database has steps that this version does not
+/// know.
 pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
     if Migrator::get_pending_migrations_read_only(db).await?.is_empty() {
         return Ok(());
@@ -44,4 +48,19 @@ pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
     }
     Migrator::up(&transaction, None).await?;
     transaction.commit().await
+}
+
+/// Reverts the last applied step and drops all data in its tables.
+///
+/// # Errors If no step is applied, or the step cannot be reverted.
+pub async fn down(db: &DatabaseConnection) -> Result<(), DbErr> {
+    Migrator::down(db, Some(1)).await
+}
+
+/// The name of each step, and its state: applied or pending.
+///
+/// # Errors If the database does not answer, or has steps that this version does not know.
+pub async fn status(db: &DatabaseConnection) -> Result<Vec<(String, String)>, DbErr> {
+    let steps = Migrator::get_migration_with_status(db).await?;
+    Ok(steps.iter().map(|step| (step.name().to_owned(), step.status().to_string())).collect())
 }

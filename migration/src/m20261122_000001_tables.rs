@@ -1,6 +1,7 @@
-//! Every table: boards, members, the history, and the rows that follow from it.
+//! The baseline: all tables of Laurel.
 //!
-//! The statements stand in the SQL file beside this one. `{text}` is compared by bytes: `COLLATE "C"` in PostgreSQL, the default of SQLite.
+//! The statements are in the SQL file of the same name. `{text}` is compared by bytes: `COLLATE
+//! "C"` in PostgreSQL, the default in SQLite.
 
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::DbBackend;
@@ -12,7 +13,7 @@ const TABLES: &str = include_str!("m20261122_000001_tables.sql");
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
-    /// On every database: a start that is cut short leaves nothing half made.
+    /// On every database, so that an interrupted start leaves no partial schema.
     fn use_transaction(&self) -> Option<bool> {
         Some(true)
     }
@@ -43,17 +44,17 @@ impl MigrationTrait for Migration {
     }
 }
 
-/// The statements without their comments.
+/// The SQL file without its comments.
 fn statements() -> String {
     let lines = TABLES.lines().filter(|line| !line.starts_with("--"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The words that differ by database.
+/// The placeholders of the SQL file and their text in a dialect.
 fn dialect(backend: DbBackend) -> Result<[(&'static str, &'static str); 6], DbErr> {
     match backend {
         DbBackend::Sqlite => Ok([
-            // AUTOINCREMENT: a number is never given twice, even after its row is gone.
+            // AUTOINCREMENT, so that SQLite never reuses a number, even after its row is gone.
             ("{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT"),
             ("{text}", "TEXT"),
             ("{double}", "DOUBLE"),

@@ -1,7 +1,9 @@
 -- The tables of Laurel.
 --
--- Times are Unix milliseconds, scores raw integers at the board's decimals. Text that is compared is compared by bytes.
--- {serial} {text} {double} {without_rowid} {standing_key} differ by database: see the .rs file of the same name.
+-- Times are Unix milliseconds. Scores are raw integers at the board's number of decimals. Text is
+-- compared by bytes.
+-- The placeholders {serial} {text} {double} {without_rowid} {standing_key} {standing_indexes}
+-- differ by database: see the .rs file of the same name.
 
 CREATE TABLE "deployment" (
     "id" INTEGER PRIMARY KEY CHECK ("id" = 1),
@@ -9,7 +11,8 @@ CREATE TABLE "deployment" (
     "created_at_ms" BIGINT NOT NULL
 );
 
--- A deleted board keeps its row: its number is never used again, and every partition has to know of the end.
+-- A deleted board keeps its row: its number is never reused, and every partition must learn of the
+-- deletion.
 CREATE TABLE "board" (
     "no" {serial},
     "slug" {text} NOT NULL UNIQUE,
@@ -42,7 +45,7 @@ CREATE TABLE "board" (
     CHECK ("policy" <> 'LATEST' OR "tie_break" <> 'MEMBER')
 );
 
--- name_folded is the name in lower case: databases fold the case of ASCII at most.
+-- name_folded is the name in lower case; databases fold only ASCII reliably.
 CREATE TABLE "member" (
     "key" {text} PRIMARY KEY,
     "name" {text},
@@ -106,7 +109,7 @@ CREATE TABLE "score_event" (
     CHECK (("kind" = 'SCORE') = ("score" IS NOT NULL)),
     CHECK (("kind" = 'SCORE') = ("at_ms" IS NOT NULL))
 );
--- A member's history in its order; the few voids of a partition.
+-- A member's history in order; the few voids of a partition.
 CREATE INDEX "score_event_member" ON "score_event" ("board_no", "member", "seq", "event_index");
 CREATE INDEX "score_event_void" ON "score_event" ("partition", "seq") WHERE "void_seq" IS NOT NULL;
 
@@ -130,8 +133,9 @@ CREATE TABLE "dead_letter" (
     FOREIGN KEY ("partition", "seq") REFERENCES "commit" ("partition", "seq")
 );
 
--- SQLite orders a table by its key, so there the key of standing begins with the partition: the rows of a partition lie
--- together, in the order of their members. The board, the member and the segment tell rows apart on every database.
+-- SQLite stores a table in the order of its key. There the key of standing begins with the
+-- partition, so that the rows of a partition lie together, ordered by member. On every database the
+-- board, member and segment identify a row.
 CREATE TABLE "standing" (
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "segment" {text} NOT NULL,
@@ -144,8 +148,8 @@ CREATE TABLE "standing" (
 ){without_rowid};
 {standing_indexes};
 
--- Sealed standings have a number, so that their entries and the index of these are small. Entries are ordered as in Redis:
--- by rank key, then by the member's bytes.
+-- Sealed standings have a number, which keeps their entries and the index of the entries small.
+-- Entries are ordered as in Redis: by rank key, then by the member's bytes.
 CREATE TABLE "sealed_period" (
     "no" {serial},
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
@@ -170,8 +174,9 @@ CREATE TABLE "sealed_entry" (
 ){without_rowid};
 CREATE INDEX "sealed_entry_rank" ON "sealed_entry" ("standings_no", "rank_key", "member");
 
--- archive_mark says how far each partition's history of a board is archived, archive_file where it lies, and archived_entry
--- holds the sums of a member's archived events in "all": rows of one member and segment differ by the seq that they reach to.
+-- archive_mark says how far each partition's history of a board is archived. archive_file lists the
+-- files. archived_entry holds the sums of a member's archived events in "all": rows of one member
+-- and segment differ by the last seq that they include.
 CREATE TABLE "archive_mark" (
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "partition" INTEGER NOT NULL,
@@ -207,7 +212,7 @@ CREATE TABLE "archived_entry" (
     CHECK (("score" IS NULL) = ("tick" IS NULL))
 ){without_rowid};
 
--- running names the jobs that a running job excludes; it is unique, and null once the job has ended.
+-- running is the name of a running job's lease. It is unique, and null once the job has ended.
 CREATE TABLE "job" (
     "id" {serial},
     "kind" {text} NOT NULL,
@@ -247,8 +252,9 @@ CREATE TABLE "integrity_run" (
     "found" BIGINT NOT NULL,
     "repaired" BIGINT NOT NULL
 );
--- place says where a finding lies: ENTRY (an entry in Redis or a row of standing), SEALED (a row of sealed_entry), ARCHIVED (a row
--- of archived_entry), FILE (a file of the archive), KEY (a key in Redis that Laurel never writes), PERIODS (a period that its list lacks).
+-- place is the location of a finding: ENTRY (an entry in Redis or a row of standing), SEALED (a row
+-- of sealed_entry), ARCHIVED (a row of archived_entry), FILE (a file of the archive), KEY (a key in
+-- Redis that Laurel never writes), PERIODS (a period missing from its list).
 CREATE TABLE "integrity_finding" (
     "run_id" BIGINT NOT NULL REFERENCES "integrity_run" ("id"),
     "finding_index" INTEGER NOT NULL,
@@ -266,7 +272,8 @@ CREATE TABLE "integrity_finding" (
     "repaired" BOOLEAN NOT NULL,
     PRIMARY KEY ("run_id", "finding_index")
 );
--- The digests that prove a board's part in a partition clean as of a commit, without folding its history again.
+-- Digests that prove a partition's part of a board clean as of a commit, so that its history need
+-- not be folded again.
 CREATE TABLE "integrity_proof" (
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "partition" INTEGER NOT NULL,

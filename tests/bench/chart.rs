@@ -1,4 +1,4 @@
-//! A chart of how long an answer takes by how many members a board has.
+//! A chart of latency over the number of members.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,10 +9,10 @@ use plotters::prelude::{
 };
 use plotters::style::Color;
 
-/// A line: its name, and for each number of members the median of p50 in ms.
+/// A line: its name, and the median of p50 in ms for each number of members.
 pub(crate) type Line = (String, Vec<(f64, f64)>);
 
-const COLOURS: [RGBColor; 6] = [
+const COLORS: [RGBColor; 6] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
     RGBColor(44, 160, 44),
@@ -21,10 +21,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(140, 86, 75),
 ];
 
-/// Draws lines into an SVG file, both axes logarithmic.
-///
-/// # Errors
-/// Where the file cannot be written.
+/// Draws lines into an SVG file, with logarithmic axes.
 pub(crate) fn draw(path: &Path, lines: &[Line]) -> Result<(), Box<dyn Error>> {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let ends = |of: fn(&(f64, f64)) -> f64| {
@@ -45,11 +42,11 @@ pub(crate) fn draw(path: &Path, lines: &[Line]) -> Result<(), Box<dyn Error>> {
         .y_desc("p50, ms")
         .x_label_formatter(&|members| format!("{members:.0}"))
         .draw()?;
-    for ((name, points), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
+    for ((name, points), color) in lines.iter().zip(COLORS.iter().cycle()) {
         chart
-            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)).point_size(3))?
+            .draw_series(LineSeries::new(points.clone(), color.stroke_width(2)).point_size(3))?
             .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
     }
     chart
         .configure_series_labels()

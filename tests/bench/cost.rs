@@ -1,7 +1,8 @@
-//! What a submission costs, by the windows of its board.
+//! The cost of a submission, by the windows of its board.
 //!
-//! Boards that are compared have the same members and get the same events. Over simulated days before, every member plays once a week, and each day the
-//! windows are rolled; so they are full when it is measured, and rolling ones hold everybody. Each run is on a day of its own.
+//! Boards that are compared have the same members and get the same events. On each simulated day
+//! before the measurement, a seventh of the members play and the windows roll. So windows are full
+//! when they are measured, and rolling ones hold all members. Each run is on its own day.
 
 use std::time::{Duration, Instant};
 
@@ -20,16 +21,17 @@ const DAY_MS: i64 = 86_400_000;
 /// 2026-01-01, in Unix milliseconds.
 const START_MS: i64 = 1_767_225_600_000;
 
-/// How many days everybody's past has: the longest window, and one day more.
+/// Days of play before the measurement: the longest window, and one day more.
 const DAYS: i64 = 91;
 
-/// How many events a submission has.
+/// Events of a submission.
 const BATCH: usize = 100;
 
-/// How many submissions a variant's turn has.
+/// Submissions of a variant's turn.
 const TURN: usize = 20;
 
-/// Each board's name, its windows, its members, and since which day it is played: for as long as its longest window, at least.
+/// Each board's name, windows, number of members, and first day of play, which leaves at least its
+/// longest window.
 const VARIANTS: [(&str, &[&str], usize, i64); 4] = [
     ("daily", &["daily"], 10_000, 60),
     ("daily + 7d + 30d", &["daily", "7d", "30d"], 10_000, 60),
@@ -37,10 +39,10 @@ const VARIANTS: [(&str, &[&str], usize, i64); 4] = [
     ("90d", &["90d"], 2000, 0),
 ];
 
-/// What is compared with what, by place in [`VARIANTS`]; the first is the peer.
+/// The pairs that are compared, as indices into [`VARIANTS`]; the first of a pair is the peer.
 const COMPARED: [[usize; 2]; 2] = [[0, 1], [2, 3]];
 
-/// What a variant's submissions cost in one run.
+/// The cost of a variant's submissions in one run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     time: Duration,
@@ -92,7 +94,7 @@ pub(crate) async fn measure(stores: &Stores, scale: Scale, figures: &mut Figures
     }
 }
 
-/// A day begins, and the windows of all boards are rolled.
+/// Begins a day, and rolls the windows of all boards.
 async fn begin_day(stores: &Stores, boards: &[Board], day: i64) {
     let now_ms = START_MS + day * DAY_MS;
     stores.deployment.clock.set(now_ms);
@@ -118,7 +120,7 @@ async fn play(
         let drawn: Vec<usize> =
             (0..TURN * BATCH).map(|_| rng.random_range(0..members.len())).collect();
         for place in 0..boards.len() {
-            // Nobody is always first.
+            // No variant is always first.
             let place = (place + turn) % boards.len();
             let players: Vec<&MemberId> =
                 drawn.iter().map(|player| &members[player % counts[place]]).collect();
@@ -132,7 +134,7 @@ async fn play(
     costs
 }
 
-/// Submits one event of each member, on time, and says how long it took.
+/// Submits one event of each member, on time. Returns how long it took.
 async fn submit(stores: &Stores, board: &Board, members: &[&MemberId]) -> Duration {
     let batch: Vec<Submission> =
         members.iter().map(|member| stores.score(board, member, None)).collect();

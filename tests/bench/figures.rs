@@ -1,10 +1,10 @@
-//! Numbers of several runs, their medians beside each other, the table and the file.
+//! Figures of several runs, their medians side by side, the table and the file.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// All that was measured.
+/// All figures.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(Vec<Pair>);
 
@@ -16,7 +16,7 @@ struct Pair {
     sides: Vec<Side>,
 }
 
-/// A variant's figure, of each run.
+/// A variant's figure, one value per run.
 #[derive(Debug)]
 struct Side {
     variant: String,
@@ -24,7 +24,7 @@ struct Side {
 }
 
 impl Figures {
-    /// Adds a figure of one run. The first variant that a figure is told of is what the other is compared with.
+    /// Adds a figure of one run. The first variant of a figure is the peer of the other.
     pub(crate) fn add(&mut self, what: &str, unit: &'static str, variant: &str, value: f64) {
         let place = self.0.iter().position(|pair| pair.what == what);
         let place = place.unwrap_or_else(|| {
@@ -55,21 +55,21 @@ impl Figures {
         }
     }
 
-    /// The medians of a figure's variants, where it was measured.
+    /// The medians of a figure's variants, if it was measured.
     pub(crate) fn medians(&self, what: &str) -> impl Iterator<Item = (&str, f64)> {
         let pairs = self.0.iter().filter(move |pair| pair.what == what);
         let sides = pairs.flat_map(|pair| &pair.sides);
         sides.map(|side| (side.variant.as_str(), side.median()))
     }
 
-    /// Where files go.
+    /// The directory of all files.
     pub(crate) fn dir() -> PathBuf {
         let dir = crate::package().with_file_name("target").join("bench");
         std::fs::create_dir_all(&dir).unwrap();
         dir
     }
 
-    /// Writes the file, with where it was measured, and says where it is.
+    /// Writes the file, with a description of the machine, and returns its path.
     pub(crate) fn write(&self, machine: &Value) -> PathBuf {
         let figures: Vec<Value> = self.0.iter().map(Pair::to_json).collect();
         let mut file = machine.clone();
@@ -95,7 +95,7 @@ impl Side {
     }
 }
 
-/// The value that this part of the values is not above.
+/// The least value that this part of the values does not exceed.
 pub(crate) fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let rank = (values.len() as f64 * part).ceil() as usize;

@@ -1,18 +1,19 @@
-//! One rebuild of a board of a hundred million members, each of whom plays twice: that it ends, and what it takes.
+//! One rebuild of a board of a hundred million members with two events each: that it ends, and its
+//! cost.
 
 use crate::Scale;
 use crate::figures::Figures;
 use crate::history::{analytics, create, fill, python, run, text};
 use crate::stores::Stores;
 
-/// How many members the board has, and events of each.
+/// The board's members, and the events of each.
 const MEMBERS: usize = 100_000_000;
 const EVENTS_OF_MEMBER: usize = 2;
 
 /// The board's shards, in as many partitions.
 const SHARDS: u16 = 256;
 
-/// Measures it, once.
+/// Measures it once.
 pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let members = scale.of(MEMBERS, 10_000);
     let stores = Stores::open(SHARDS).await;

@@ -1,4 +1,5 @@
-//! Standings of a whole history made anew and compared, beside the same work by others; and what writers feel of it.
+//! Rebuilds and diffs of a whole history, beside the same work by others; and the latency of
+//! writers during a rebuild.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::stores::Stores;
 use crate::{Scale, peers};
 use tests::servers::program::ANALYTICS;
 
-/// How many members the boards have, and events for each.
+/// The members of the boards, and the events of each.
 const MEMBERS: usize = 10_000_000;
 const EVENTS_OF_MEMBER: usize = 5;
 
@@ -33,30 +34,31 @@ const PARTITIONS: u16 = 256;
 /// The boards' shards.
 const SHARDS: [u16; 2] = [256, 16];
 
-/// The tick: scores that add up this far leave no room for a finer one.
+/// The tick: sums this large leave no room for a finer one.
 const TICK_MS: u32 = 100_000;
 
-/// The highest score: nobody's sum is above it.
+/// The highest score: no sum is above it.
 const SCORE_MAX: i64 = 10_000_000_000;
 
-/// How many entries a payload has: no command runs for long.
+/// Entries of a payload, few enough that no command runs for long.
 const PAYLOAD_ENTRIES: usize = 40_000;
 
-/// How many entries one variadic `ZADD` sets.
+/// Entries that one variadic `ZADD` sets.
 const PAIRS: usize = 1000;
 
-/// How many commands are on their way at once.
+/// Commands in flight at once.
 const PIPELINED: usize = 16;
 
-/// The submissions a second beside a rebuild, the scores of one mutation, and for how long they are measured alone.
+/// Submissions a second beside a rebuild, the scores of one mutation, and how long writers are
+/// measured alone.
 const SUBMISSIONS: usize = 5000;
 const BATCH: usize = 10;
 const ALONE: Duration = Duration::from_secs(5);
 
-/// Where mutations go that are sent beside a rebuild.
+/// The mutation that is sent beside a rebuild.
 const SUBMIT: &str = "mutation($slug: ID!, $scores: [ScoreInput!]!) { submitScores(input: { board: $slug, scores: $scores }) { accepted } }";
 
-/// Measures all of it.
+/// Measures and adds the figures.
 pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let members = scale.of(MEMBERS, 10_000);
     let stores = Stores::open(PARTITIONS).await;
@@ -136,7 +138,7 @@ pub(crate) async fn python() -> PathBuf {
     python.expect("polars and duckdb come from PyPI")
 }
 
-/// What a run of the program said and took.
+/// The output and the cost of a run of the program.
 pub(crate) struct Done {
     pub(crate) said: Value,
     pub(crate) seconds: f64,
@@ -169,7 +171,7 @@ pub(crate) async fn analytics(stores: &Stores, arguments: &[&str]) -> Done {
     Done { said: serde_json::from_str(&said).unwrap(), seconds, memory_mb }
 }
 
-/// The most memory that a process ever had, where it is known.
+/// The peak memory of a process in MB, if it is known.
 fn most_memory(status: &Path) -> Option<f64> {
     let status = std::fs::read_to_string(status).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -185,7 +187,7 @@ fn slug(board: &Board) -> String {
     format!("in-{}", board.rules.shards)
 }
 
-/// A board with the window `all` alone.
+/// Creates a board with the window `all` alone.
 pub(crate) async fn create(stores: &Stores, shards: u16) -> Board {
     let rules = Rules::new(RulesInput {
         direction: Direction::HighFirst,
@@ -232,7 +234,7 @@ pub(crate) async fn run(python: &Path, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// The same group-by and sort of the same file by another one: seconds, and the entries that come of it.
+/// The same group-by and sort of the same file by a peer: the seconds, and the number of entries.
 async fn fold(python: &Path, peer: &str, events: &Path) -> (f64, usize) {
     let said = run(python, &["fold.py", peer, text(events)]).await;
     let said: Value = serde_json::from_slice(&said).unwrap();
@@ -240,12 +242,12 @@ async fn fold(python: &Path, peer: &str, events: &Path) -> (f64, usize) {
     (seconds, rows as usize)
 }
 
-/// A member as the events have it.
+/// A member's id, as the events have it.
 fn member(place: usize, members: usize) -> String {
     format!("m{place:0width$}", width = members.to_string().len())
 }
 
-/// Loads so many entries, sorted, by nothing but RESTORE: the fastest way there is. In seconds.
+/// Loads sorted entries with RESTORE alone, the fastest way there is. Returns seconds.
 async fn load_sorted(stores: &Stores, members: usize) -> f64 {
     let mut redis = stores.redis();
     let entries: Vec<(String, f64)> =
@@ -268,7 +270,7 @@ async fn load_sorted(stores: &Stores, members: usize) -> f64 {
     seconds
 }
 
-/// Loads so many entries in random order by variadic ZADD, pipelined; in seconds.
+/// Loads entries in random order with variadic ZADD, pipelined. Returns seconds.
 async fn load_random(stores: &Stores, members: usize) -> f64 {
     let mut redis = stores.redis();
     let mut entries: Vec<(String, String)> = (0..members as i64)
@@ -300,7 +302,7 @@ async fn unlink(mut redis: MultiplexedConnection, keys: &[String]) {
     let () = redis::cmd("UNLINK").arg(keys).query_async(&mut redis).await.unwrap();
 }
 
-/// What those feel who submit while a board is rebuilt, and that nothing is lost or counted twice.
+/// Measures submissions during a rebuild, and checks that no event is lost or counted twice.
 async fn beside_writers(stores: &Stores, board: &Board, members: usize, figures: &mut Figures) {
     let server = Arc::new(Server::start(stores, &[]).await);
     let before = events(stores, board).await;
@@ -325,14 +327,15 @@ async fn beside_writers(stores: &Stores, board: &Board, members: usize, figures:
     }
 }
 
-/// How many events SQL has of a board, once it has all.
+/// The number of a board's events in SQL, once the persister has all of them.
 async fn events(stores: &Stores, board: &Board) -> u64 {
     stores.settle().await;
     let of_board = score_event::Entity::find().filter(score_event::Column::BoardNo.eq(board.no.0));
     of_board.count(&stores.deployment.db).await.unwrap()
 }
 
-/// Submits at a steady rate until something is done; how long each mutation took, and how many scores were accepted.
+/// Submits at a steady rate until `done`. Returns the time of each mutation, and the number of
+/// accepted scores.
 async fn submit_until(
     server: &Arc<Server>,
     slug: &str,

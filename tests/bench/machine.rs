@@ -1,4 +1,4 @@
-//! Where and with what it was measured.
+//! The machine and the versions of a measurement.
 
 use std::process::Command;
 
@@ -32,7 +32,7 @@ pub(crate) async fn describe(stores: &Stores, scale: f64) -> Value {
     })
 }
 
-/// What a file says after a name and a colon; nothing where there is no such file.
+/// The value after a name and a colon in a file; `None` without such a file or name.
 fn line_of(path: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -40,7 +40,7 @@ fn line_of(path: &str, name: &str) -> Option<String> {
     Some(found.1.trim().to_owned())
 }
 
-/// What a program prints; nothing where it is not there or fails.
+/// The output of a program; `None` if the program is missing or fails.
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();

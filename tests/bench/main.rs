@@ -1,23 +1,26 @@
-//! `make bench`: what things cost, against a redis-server and a SQLite file of its own. It asserts nothing about time.
+//! `make bench`: the cost of operations, against its own redis-server and SQLite file. It asserts
+//! nothing about time.
 //!
 //! | module | has |
 //! |---|---|
-//! | [`cost`] | what a submission costs, by the windows of its board |
-//! | [`midnight`] | what writers feel while every board's window is moved on |
-//! | [`serving`] | what a server does for GraphQL clients, beside Redis alone |
-//! | [`peers`] | what other libraries and SQL alone do |
-//! | [`history`] | a rebuild and a diff of millions of entries, beside polars, DuckDB and bare loading |
-//! | [`server`] | the server and what loads it |
+//! | [`cost`] | the cost of a submission, by the windows of its board |
+//! | [`midnight`] | the latency of writers while every board's window rolls |
+//! | [`serving`] | the rates of a server for GraphQL clients, beside Redis alone |
+//! | [`peers`] | the rates of other libraries, and of SQL alone |
+//! | [`history`] | rebuilds and diffs of millions of entries, beside polars, DuckDB and `RESTORE` |
+//! | [`giant`] | one rebuild of a hundred million members |
+//! | [`server`] | the server and its load generator |
 //! | [`chart`] | latency over size, drawn |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
-//! | [`machine`] | where and with what it was measured |
-//! | [`figures`] | numbers of several runs, their medians, the table and the file |
+//! | [`machine`] | the machine and the versions of a measurement |
+//! | [`figures`] | figures of several runs, their medians, the table and the file |
 //!
-//! Everything is done in runs. In each run the variants take short turns, so that whatever else the machine does hits all of them alike.
+//! Measurements are repeated in runs. In each run the variants take short turns, so that other load
+//! on the machine hits all of them alike.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "where a measurement meets a surprise it ends, and the place is its best message"
+    reason = "a surprise ends the measurement, and its location is the best message"
 )]
 
 mod chart;
@@ -38,10 +41,10 @@ use std::time::Instant;
 use crate::figures::Figures;
 use crate::stores::{PARTITIONS, Stores};
 
-/// How often everything is measured; medians are of so many.
+/// Runs of each measurement; figures are their medians.
 const RUNS: usize = 3;
 
-/// How much of everything there is: `BENCH_SCALE`, 1 unless it is set.
+/// The scale of all counts: `BENCH_SCALE`, 1 unless it is set.
 #[derive(Debug, Clone, Copy)]
 struct Scale(f64);
 
@@ -54,13 +57,14 @@ impl Scale {
         Self(scale.expect("BENCH_SCALE is a number from 0.01 to 10"))
     }
 
-    /// So many at this scale, and at least `least`.
+    /// A count at this scale, but at least `least`.
     fn of(self, count: usize, least: usize) -> usize {
         ((count as f64 * self.0) as usize).max(least)
     }
 }
 
-/// Where this package lies, as cargo says it now: where checkouts share a target directory this may have been built in another one.
+/// The directory of this package, as cargo names it now: with a target directory that checkouts
+/// share, this program may have been built in another one.
 fn package() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).into()
@@ -73,7 +77,7 @@ async fn main() {
     let mut figures = Figures::default();
     let stores = Stores::open(PARTITIONS).await;
     let machine = machine::describe(&stores, scale.0).await;
-    // What cargo passes begins with a dash.
+    // Arguments that cargo passes begin with a dash.
     let parts: Vec<String> =
         std::env::args().skip(1).filter(|part| !part.starts_with('-')).collect();
     let asked = |part: &str| parts.is_empty() || parts.iter().any(|asked| asked == part);
@@ -91,11 +95,11 @@ async fn main() {
         peers::measure(Stores::open(PARTITIONS).await, scale, &mut figures).await;
     }
     if asked("history") {
-        // Whoever asks for it alone has the time for all of it.
+        // At full scale only if it is asked for by name.
         let part = if parts.is_empty() { 0.1 } else { 1.0 };
         history::measure(Scale(scale.0 * part), &mut figures).await;
     }
-    // It takes an hour and 40 GB of disk: only whoever asks for it.
+    // It takes an hour and 40 GB of disk, so it must be asked for by name.
     if parts.iter().any(|part| part == "giant") {
         giant::measure(scale, &mut figures).await;
     }

@@ -1,7 +1,8 @@
-//! What writers feel while every board's window is moved on at once, and how long that takes.
+//! The latency of writers while every board's window rolls at once, and how long the roll takes.
 //!
-//! A run has three parts: the writers are on their own; midnight comes, and they are beside the roller until it is done; at the next
-//! midnight the roller is on its own. What is measured of a midnight begins at the instant itself, when no board has been moved on.
+//! A run has three parts: the writers alone; a midnight at which writers and roller are active,
+//! until the roller is done; and a midnight with the roller alone. The measurement of a midnight
+//! begins at the instant itself, when no board has rolled yet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,33 +27,34 @@ const DAY_MS: i64 = 86_400_000;
 /// 2026-01-01, in Unix milliseconds.
 const START_MS: i64 = 1_767_225_600_000;
 
-/// How many submissions are under way at once.
+/// Submissions in flight at once.
 const WRITERS: usize = 8;
 
-/// How many members each board has.
+/// Members of each board.
 const MEMBERS: usize = 200;
 
-/// The sizes of submissions, as often each.
+/// The sizes of submissions, equally frequent.
 const SIZES: [usize; 2] = [1, 10];
 
-/// The boards, and who plays on them.
+/// The boards and their members.
 struct World {
     stores: Stores,
     boards: Vec<Board>,
     members: Vec<MemberId>,
     window: Window,
-    /// One for each partition. Held while something is submitted to it, as in a server a partition's committer does one thing at a time.
+    /// One for each partition, held during a submission to it: a server's committer of a partition
+    /// does one thing at a time.
     committers: Vec<Mutex<()>>,
 }
 
-/// What writers felt: milliseconds by size of submission.
+/// The latencies of writers, in milliseconds by size of submission.
 #[derive(Debug, Default)]
 struct Felt {
     ms: BTreeMap<usize, Vec<f64>>,
     commits: u64,
 }
 
-/// What a roller did.
+/// The work of a roller.
 #[derive(Debug)]
 struct Rolled {
     time: Duration,
@@ -133,7 +135,7 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
 }
 
 impl World {
-    /// Gives everybody a score on each board, some time in the last six days.
+    /// Gives every member a score on each board, some time in the last six days.
     async fn populate(&self) {
         let now_ms = START_MS + DAY_MS / 2;
         self.stores.deployment.clock.set(now_ms);
@@ -155,7 +157,7 @@ impl World {
         roll(&self.stores.deployment, now_ms).await.unwrap();
     }
 
-    /// Writers at work until something is done, and what came of that.
+    /// Runs the writers until something is done. Returns their latencies and its result.
     async fn write<T>(self: &Arc<Self>, until: impl AsyncFnOnce() -> T) -> (Felt, T) {
         let stop = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> =
@@ -173,7 +175,7 @@ impl World {
         (felt, done)
     }
 
-    /// One writer: a submission after the other, each to a random board.
+    /// One writer: one submission after another, each to a random board.
     async fn write_until(self: Arc<Self>, stop: Arc<AtomicBool>) -> Felt {
         let mut rng: StdRng = rand::make_rng();
         let mut felt = Felt::default();
@@ -194,7 +196,7 @@ impl World {
         felt
     }
 
-    /// A day begins, and the roller moves all boards on, beside writers.
+    /// Begins a day, at which the roller moves all boards on beside writers.
     async fn midnight_beside_writers(self: &Arc<Self>, day: i64) -> (Felt, Rolled) {
         let before = self.stores.commits().await;
         let world = self.clone();
@@ -204,14 +206,14 @@ impl World {
         (felt, rolled)
     }
 
-    /// A day begins, and the roller moves all boards on.
+    /// Begins a day, at which the roller moves all boards on.
     async fn midnight(&self, day: i64) -> Rolled {
         let before = self.stores.commits().await;
         let rolled = self.begin_day(day).await;
         self.rolled(day, before, rolled).await
     }
 
-    /// Moves all boards on. Says how long that took, and what Redis spent meanwhile.
+    /// Moves all boards on. Returns how long that took, and what Redis spent in that time.
     async fn begin_day(&self, day: i64) -> (Duration, Spent) {
         let Stores { deployment, .. } = &self.stores;
         let spent = self.stores.spent().await;
@@ -224,7 +226,7 @@ impl World {
         (time, self.stores.spent().await.since(spent))
     }
 
-    /// What the roller did, where `not_its` of all commits are not its own.
+    /// The work of the roller, if `not_its` of all commits are not its own.
     async fn rolled(&self, day: i64, not_its: u64, (time, spent): (Duration, Spent)) -> Rolled {
         Rolled {
             time,
@@ -234,7 +236,7 @@ impl World {
         }
     }
 
-    /// How many entries the period present at an instant has, on all boards.
+    /// The number of entries, on all boards, of the period present at an instant.
     async fn ready(&self, at_ms: i64) -> u64 {
         let mut entries = 0;
         for board in &self.boards {

@@ -1,6 +1,7 @@
-//! What others do with the same Redis: two libraries, and SQL alone.
+//! The rates of others: two libraries on the same Redis, and SQL alone.
 //!
-//! The libraries are called in their own process, without a server before them; `leaderboard` does one thing at a time, `redis-rank` 64.
+//! The libraries run in their own process, without a server before them. `leaderboard` makes one
+//! call at a time, `redis-rank` 64.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,23 +18,23 @@ use crate::serving::{AROUND, ONE, RANK, READING, TOP, WRITING, body, fill, name,
 use crate::stores::Stores;
 use tests::servers::postgres;
 
-/// How many members the libraries' board has.
+/// Members of the libraries' board.
 const MEMBERS: usize = 100_000;
 
-/// How many members the table has.
+/// Members in the SQL table.
 const ROWS: usize = 1_000_000;
 
-/// How long each thing is done, in seconds.
+/// How long each call is repeated, in seconds.
 const SECONDS: &str = "3";
 
-/// A library, and the program that has it work.
+/// A library, and the program that drives it.
 struct Peer {
     name: &'static str,
     program: PathBuf,
     script: &'static str,
 }
 
-/// Measures all of it.
+/// Measures and adds the figures.
 pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures) {
     let server = Server::start(&stores, &[]).await;
     let create =
@@ -72,7 +73,7 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
     stores.close().await;
 }
 
-/// What a server of ours does, with 64 connections and its caches on.
+/// The rates of a Laurel server with 64 connections and its caches on.
 async fn own(server: &Server, members: usize) -> Value {
     let of = |query, members: usize| -> Vec<String> {
         let some = random_members(members).take(3000);
@@ -85,7 +86,7 @@ async fn own(server: &Server, members: usize) -> Value {
     json!({ "around": around.rate, "top": top.rate, "submit": submit.rate })
 }
 
-/// Where scripts lie, and what they need.
+/// Copies the scripts and their package files to a directory, and returns it.
 pub(crate) fn dir() -> PathBuf {
     let sources = crate::package().join("bench/peers");
     let dir = Figures::dir().join("peers");
@@ -97,7 +98,7 @@ pub(crate) fn dir() -> PathBuf {
     dir
 }
 
-/// A Python of its own with wheels in versions that are pinned; none where they cannot be had.
+/// A Python with wheels in pinned versions; `None` if they cannot be installed.
 pub(crate) async fn python(name: &str, wheels: &str) -> Option<PathBuf> {
     let dir = dir();
     let install =
@@ -106,7 +107,7 @@ pub(crate) async fn python(name: &str, wheels: &str) -> Option<PathBuf> {
     is_there.then(|| dir.join(name).join("bin/python"))
 }
 
-/// The libraries; those that cannot be had are left out.
+/// The libraries that can be installed.
 async fn install() -> Vec<Peer> {
     let mut peers = vec![];
     if let Some(program) = python("leaderboards", "leaderboard==3.7.3 redis==2.10.6").await {
@@ -132,7 +133,7 @@ async fn shell(dir: &Path, line: &str) -> bool {
 }
 
 impl Peer {
-    /// How often a second it did each thing.
+    /// The rate of each call, per second.
     async fn work(&self, stores: &Stores, members: usize) -> Value {
         let mut command = Command::new(&self.program);
         command.current_dir(dir()).arg(self.script).arg(stores.socket()).args([
@@ -147,7 +148,8 @@ impl Peer {
     }
 }
 
-/// A member's rank by counting who is better in an indexed table of PostgreSQL, beside ours; one at a time.
+/// A member's rank by a count of the better scores in an indexed table of PostgreSQL, beside
+/// Laurel's; one request at a time.
 async fn sql(server: &Server, rows: usize, figures: &mut Figures) {
     let db = Database::connect(postgres::new_database().await).await.unwrap();
     let fill = format!(

@@ -1,4 +1,4 @@
-//! What a server does for GraphQL clients, beside what Redis does alone and a server that does nothing.
+//! The rates of a server for GraphQL clients, beside Redis alone and a server that does nothing.
 
 use std::time::{Duration, Instant};
 
@@ -32,23 +32,23 @@ pub(crate) const ONE: &str = "mutation($member: String!, $score: Decimal!) { sub
 
 const NOTHING: &str = "mutation { upsertMembers(input: []) { members { key } } }";
 
-/// How many members the board of most figures has.
+/// Members of the board behind most figures.
 const MEMBERS: usize = 100_000;
 
-/// How many friends the one with friends has.
+/// Friends of the member who has friends.
 const FRIENDS_COUNT: usize = 500;
 
-/// How many of them are asked for at once.
+/// How many of them a query asks for.
 const FRIENDS_PAGES: [(&str, usize); 2] =
     [("the first 20 of 500 friends, p50", 20), ("all of 500 friends with their ranks, p50", 501)];
 
-/// What boards of every size are asked.
+/// The queries that boards of every size are asked.
 const SIZED: [(&str, &str); 3] = [("rank", RANK), ("rank and neighbors", AROUND), ("top 100", TOP)];
 
-/// What makes a server serve nothing that was read before it was asked for.
+/// Makes a server return nothing that was read before the request came.
 const AGE_0: [(&str, &str); 1] = [("LAUREL_CACHE_AGE_MS", "0")];
 
-/// What makes a server do everything for every request.
+/// Makes a server compute everything for every request.
 const UNCACHED: [(&str, &str); 2] =
     [("LAUREL_ANSWER_CACHE_BYTES", "0"), ("LAUREL_PAGE_CACHE_BYTES", "0")];
 
@@ -58,7 +58,7 @@ pub(crate) const READING: Sending = Sending { connections: 64, seconds: 3, as_ad
 /// How writes are sent.
 pub(crate) const WRITING: Sending = Sending { connections: 64, seconds: 4, as_admin: true };
 
-/// Measures all of it.
+/// Measures and adds the figures.
 pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures) {
     let server = Server::start(&stores, &[]).await;
     let create =
@@ -102,7 +102,7 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
     stores.close().await;
 }
 
-/// Draws how p50 goes with the number of members.
+/// Draws p50 over the number of members.
 fn draw(figures: &Figures) {
     let mut lines: Vec<Line> = vec![];
     for what in SIZED.map(|(what, _)| what) {
@@ -133,7 +133,8 @@ pub(crate) fn random_members(members: usize) -> impl Iterator<Item = String> {
     std::iter::repeat_with(move || name(rng.random_range(0..members)))
 }
 
-/// Puts entries of so many members into a board's standings, sorted, beside the history: reads do not ask for it. How many bytes an entry takes.
+/// Puts entries of `members` members into a board's standings, without a history, which reads do
+/// not need. Returns the bytes that an entry takes.
 pub(crate) async fn fill(stores: &Stores, slug: &str, members: usize) -> f64 {
     let board = stores.board(slug).await;
     let before = stores.memory().await;
@@ -143,7 +144,7 @@ pub(crate) async fn fill(stores: &Stores, slug: &str, members: usize) -> f64 {
     let shards = usize::from(board.rules.shards);
     let mut chunks: Vec<Vec<(String, String)>> = vec![vec![]; shards];
     for place in 0..members {
-        // Every member has a random place, every tenth score comes twice.
+        // Members come in random order, and every tenth score comes twice.
         let member = name(permuted(place, members));
         let score = 900_000_000 - (place - usize::from(place % 10 == 9)) as i64;
         let state = State { score, tick: board.rules.tick(1_760_000_000_000 + place as i64) };
@@ -165,7 +166,7 @@ pub(crate) async fn fill(stores: &Stores, slug: &str, members: usize) -> f64 {
     (stores.memory().await - before) / members as f64
 }
 
-/// A place for each of `0..count`, each once: an affine map by a prime.
+/// A permutation of `0..count`: multiplication by a prime.
 fn permuted(place: usize, count: usize) -> usize {
     (place as u128 * 2_147_483_647 % count as u128) as usize
 }
@@ -188,7 +189,8 @@ async fn befriend(server: &Server, members: usize) {
     }
 }
 
-/// Scores by the hundred beside blind writes of as much, and one by one beside a mutation that does nothing.
+/// Scores in hundreds beside blind writes of as many, and scores one by one beside a mutation that
+/// does nothing.
 async fn submissions(stores: &Stores, server: &Server, figures: &mut Figures) {
     let mut rng = rand::rng();
     let run: u64 = rng.random();
@@ -198,7 +200,7 @@ async fn submissions(stores: &Stores, server: &Server, figures: &mut Figures) {
         json!({ "member": member, "score": rng.random_range(1..100), "eventId": format!("{run:x}-{event}") })
     };
     let mut members = random_members(MEMBERS);
-    // More than can be sent: nothing is sent twice.
+    // More than can be sent, so that nothing is sent twice.
     let batches: Vec<String> = (0..6000)
         .map(|_| {
             let scores: Vec<Value> = members.by_ref().take(100).map(&mut score).collect();
@@ -221,7 +223,7 @@ async fn submissions(stores: &Stores, server: &Server, figures: &mut Figures) {
     figures.add(what, "", "submitScores", sent.rate);
     figures.add("a mutation, p99", "ms", "nothing", nothing.p99_ms);
     figures.add("a mutation, p99", "ms", "submitScores", sent.p99_ms);
-    // What is on its way to SQL must not disturb what comes next.
+    // Events on their way to SQL must not disturb the next measurement.
     stores.settle().await;
 }
 
@@ -263,7 +265,7 @@ async fn blind_writes(stores: &Stores) -> f64 {
     written as f64 / began.elapsed().as_secs_f64()
 }
 
-/// The first hundred, beside Redis' own and a body that is there already.
+/// The first hundred, beside Redis's own and a static body.
 async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures) {
     let top = [body(TOP, json!({ "slug": slug }))];
     let bytes = server.answer_bytes(&top[0]).await;
@@ -357,7 +359,7 @@ async fn around(
     figures.add("rank and neighbors(5, 5), p50", "ms", "GraphQL", served.p50_ms);
 }
 
-/// Rate and p50 in ms of something done with Redis by 64 at once, each on a connection of its own.
+/// The rate and the p50 in ms of `once` by 64 readers, each on its own connection.
 async fn raw(
     stores: &Stores,
     once: impl AsyncFn(&mut redis::aio::MultiplexedConnection, &mut rand::rngs::ThreadRng, &str),
@@ -386,7 +388,7 @@ async fn raw(
     (rate, quantile(&mut times_ms, 0.5))
 }
 
-/// One among 500 friends, beside one ZMSCORE of them; one at a time.
+/// Pages of 500 friends, beside one ZMSCORE of them; one request at a time.
 async fn friends(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures) {
     let board = stores.board(slug).await;
     let key = key_of(stores, &board);
@@ -420,7 +422,7 @@ fn board_size(slug: &str) -> usize {
     slug.split('-').next().unwrap().parse().unwrap()
 }
 
-/// The same questions of boards of every size, by a few at a time.
+/// The same queries on boards of every size, by a few connections.
 async fn sizes(server: &Server, slug: &str, members: usize, figures: &mut Figures) {
     let few = Sending { connections: 8, seconds: 1, as_admin: false };
     for (what, query) in SIZED {

@@ -5,9 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::deployment::{Deployment, Settings};
+use engine::deployment::Deployment;
 use engine::partition::recovery;
 use engine::partition::submit::{Prepared, Submitted, submit};
+use engine::settings::stores::Missing;
+use engine::settings::{Settings, SqlSettings};
 use entity::board;
 use ranking::board::{Board, Direction, Policy, Rules, RulesInput, TieBreak};
 use ranking::id::{EventId, MemberId, Partition};
@@ -87,8 +89,7 @@ impl Stores {
         let redis_url = format!("redis+unix://{}", socket.display());
         let redis = connect(&redis_url).await;
         let settings = Settings {
-            data_dir: dir.path().join("data"),
-            database_url: None,
+            sql: SqlSettings { data_dir: dir.path().join("data"), database_url: None },
             redis_url: Some(redis_url.clone()),
             redis_prefix: "laurel".to_owned(),
             partitions: Some(partitions),
@@ -98,7 +99,7 @@ impl Stores {
             archive_dir: None,
             archive_copy_dir: None,
         };
-        let db = settings.connect_sql().await.unwrap();
+        let db = settings.connect_sql(Missing::Create).await.unwrap();
         let stores = Self {
             deployment: settings.open(db).await.unwrap(),
             redis,

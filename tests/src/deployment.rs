@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::partition::recovery;
+use engine::settings::SqlSettings;
+use engine::settings::stores::Missing;
 use redis::aio::MultiplexedConnection;
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
 use tempfile::TempDir;
@@ -77,7 +79,7 @@ impl Deployment {
     /// The stores, opened as the programs do.
     pub async fn open_stores(&self) -> engine::deployment::Deployment {
         let settings = self.settings();
-        let db = settings.connect_sql().await.unwrap();
+        let db = settings.connect_sql(Missing::Create).await.unwrap();
         settings.open(db).await.unwrap()
     }
 
@@ -89,10 +91,12 @@ impl Deployment {
     }
 
     /// What the programs are told.
-    pub fn settings(&self) -> engine::deployment::Settings {
-        engine::deployment::Settings {
-            data_dir: self.dir.path().join("data"),
-            database_url: Some(self.database_url.clone()),
+    pub fn settings(&self) -> engine::settings::Settings {
+        engine::settings::Settings {
+            sql: SqlSettings {
+                data_dir: self.dir.path().join("data"),
+                database_url: Some(self.database_url.clone()),
+            },
             redis_url: Some(self.redis_url()),
             redis_prefix: "laurel".to_owned(),
             partitions: None,
@@ -137,6 +141,8 @@ impl Deployment {
 
     /// A new token, made on the command line.
     pub async fn new_token(self: &Arc<Self>, arguments: &[&str]) -> String {
+        // The first server makes the rest of the deployment.
+        self.settings().sql.create().await.unwrap().close().await.unwrap();
         let arguments = [&["token", "create"], arguments].concat();
         self.api_output(&arguments).await.trim().to_owned()
     }

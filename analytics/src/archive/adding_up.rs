@@ -1,4 +1,5 @@
-//! What the events of a span add up to in "all", on top of what is archived already, by member: what remains of them in SQL.
+//! Totals of a span's events in "all", by member, on top of what is archived already. They are what
+//! SQL keeps of archived events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,30 +15,30 @@ use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::IntoActiveModel;
 
-/// How many members one SELECT asks for: SQLite has 32,766 parameters.
+/// Members of one SELECT: SQLite takes 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
 
-/// How many rows one transaction stages.
+/// Rows that one transaction stages.
 const ROWS_MAX: usize = 5000;
 
-/// The members who have events in a span, and what they have. Holds a state for each.
+/// The members that have events in a span, with their states. Memory grows with the members.
 pub(crate) struct AddingUp<'a> {
     board: &'a Board,
     span: &'a Span,
     mark: archive_mark::Model,
     replay: Replay,
-    /// By member, how many archived events there are and in which segments it may have something.
+    /// By member: the number of archived events, and the segments that may hold a state.
     members: HashMap<String, (i64, HashSet<String>)>,
 }
 
 impl<'a> AddingUp<'a> {
-    /// Nothing of a span yet.
+    /// Begins a span with no events.
     pub(crate) async fn begin(
         deployment: &Deployment,
         board: &'a Board,
         span: &'a Span,
     ) -> Result<Self> {
-        // Nobody voids events of the span any more.
+        // From `close` on, no client can void an event of the span.
         let voided = score_event::voided(&deployment.db, span.partition, i64::MAX as u64).await?;
         Ok(Self {
             board,
@@ -48,7 +49,7 @@ impl<'a> AddingUp<'a> {
         })
     }
 
-    /// Takes events, in their order.
+    /// Adds events, in their order.
     pub(crate) async fn take(
         &mut self,
         deployment: &Deployment,
@@ -89,10 +90,10 @@ impl<'a> AddingUp<'a> {
         Ok(())
     }
 
-    /// Stages it.
+    /// Stages the totals in `archived_entry`.
     pub(crate) async fn stage(self, deployment: &Deployment) -> Result<()> {
         let mut rows = Vec::with_capacity(ROWS_MAX);
-        // In the order of the key.
+        // In the order of the primary key.
         let members: BTreeMap<&String, &(i64, HashSet<String>)> = self.members.iter().collect();
         for (member, (events, segments)) in members {
             let id = MemberId::new(member)?;

@@ -1,4 +1,5 @@
-//! What archived events add up to: where "all" begins, and compared with what SQL keeps of them.
+//! Totals of archived events: the base that "all" is folded from, and the reference for
+//! `archived_entry` in SQL.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,23 +24,23 @@ use crate::frame::fold::states;
 use crate::frame::history::History;
 use crate::frame::multiset_hash::Balance;
 
-/// What SQL's error is told of.
-const UNREADABLE: &str = "what archived events add up to cannot be read";
+/// Context of SQL errors.
+const UNREADABLE: &str = "archived_entry cannot be read";
 
-/// What the archived events of a partition add up to, a row for each that `archived_entry` is to have.
+/// The totals of a partition's archived events: one row for each that `archived_entry` should have.
 pub(crate) struct Archived {
     through_seq: i64,
     meant: DataFrame,
 }
 
 impl Archived {
-    /// Adds them up; `None` where none are archived.
+    /// Folds them; `None` if the partition has no archived events.
     pub(crate) async fn of(part: &Part<'_>, history: &Arc<History>) -> Result<Option<Self>> {
         let through_seq = history.marks[&part.partition].archived_seq;
         if through_seq == 0 {
             return Ok(None);
         }
-        let stage = format!("{}: adding up what is archived", part.row.slug);
+        let stage = format!("{}: folding archived events", part.row.slug);
         part.job.stage(&stage, 0);
         let (board, files) = (part.board.clone(), Arc::clone(history));
         let fold = spawn_blocking(move || {
@@ -55,7 +56,8 @@ impl Archived {
         Ok(Some(Self { through_seq, meant }))
     }
 
-    /// What "all" is folded from: what this adds up to, and what came after it; `None` where a removal or a void may take something of it back.
+    /// The events that "all" is folded from: these totals, then the later events. `None` if a
+    /// removal or a void may take back part of the totals.
     pub(crate) fn and_later(&self, board: &Board, events: &Counted) -> Result<Option<Counted>> {
         let states = || self.meant.clone().lazy();
         let later = || events.after(states(), board.rules.tick_ms, self.through_seq);
@@ -63,7 +65,8 @@ impl Archived {
     }
 }
 
-/// Compares `archived_entry` with what the archived events of a partition add up to; what was compared of it.
+/// Compares `archived_entry` with the totals of a partition's archived events. Returns the sum of
+/// the rows that it read.
 pub(crate) async fn compare(
     part: &Part<'_>,
     archived: &Archived,
@@ -71,13 +74,13 @@ pub(crate) async fn compare(
     findings: &mut Findings,
 ) -> Result<Sum> {
     let mut sum = Sum::default();
-    part.job.stage(&format!("{}: comparing what archived events add up to", part.row.slug), 0);
+    part.job.stage(&format!("{}: comparing archived_entry", part.row.slug), 0);
     let Archived { through_seq, meant } = archived;
     let (members, segments) = (meant.column("member")?.str()?, meant.column("segment")?.str()?);
     let number = |name: &str| -> Result<_> { Ok(meant.column(name)?.i64()?.clone()) };
     let (scores, ticks, events) = (number("score")?, number("tick")?, number("events")?);
     let expected = |row: usize| [scores.get(row), ticks.get(row), events.get(row)];
-    ensure!(segments.null_count() + members.null_count() == 0, "a fold left a gap");
+    ensure!(segments.null_count() + members.null_count() == 0, "the fold returned a null");
     let member = |row: usize| members.get(row).unwrap_or_default();
     let segment = |row: usize| segments.get(row).unwrap_or_default();
     let rows = || Columns::of_archived(part.partition, part.board.no, *through_seq);
@@ -100,7 +103,8 @@ pub(crate) async fn compare(
     sum = Sum::default();
     let of_segments = (0..meant.height()).map(|row| (segment(row), row..row + 1));
     let mut awaited = Awaited::new(meant.height(), of_segments, member);
-    // Of several rows of a place the last one counts: how far it reaches, and whether it is as it is to be.
+    // If several rows share a segment and member, the one with the greatest through_seq counts:
+    // that through_seq, and whether the row is right.
     let mut known = vec![(i64::MIN, false); meant.height()];
     let mut others: HashMap<(String, String), (i64, bool)> = HashMap::new();
     let mut there = rows().read(&part.deployment.db);
@@ -136,13 +140,14 @@ pub(crate) async fn compare(
     Ok(sum)
 }
 
-/// As [`meant`], where all events are scores that count.
+/// As [`meant`], if all events are scores that count.
 fn of_scores(states: LazyFrame) -> LazyFrame {
     let is_everyone = col("segment").eq(lit(""));
     states.with_column(when(is_everyone).then(col("events")).otherwise(lit(0_i64)).alias("events"))
 }
 
-/// A row for everyone of each member that has archived events, with how many, and one for each segment in which something is left.
+/// One row for everyone per member with archived events, with their number, and one for each
+/// segment that has a state.
 fn meant(events: LazyFrame, states: LazyFrame) -> Result<LazyFrame> {
     let on = [col("member"), col("segment")];
     let counts = events

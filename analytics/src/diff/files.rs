@@ -1,4 +1,5 @@
-//! The archive's files of a partition: whether each is as it was written, and damaged ones put back from the copies.
+//! The archive's files of a partition: checks that each is as it was written, and restores damaged
+//! ones from the copies.
 
 use std::path::Path;
 
@@ -12,7 +13,8 @@ use sea_orm::EntityTrait;
 use crate::diff::finding::{Finding, Kind, What};
 use crate::frame::parquet;
 
-/// What is wrong with the files of a partition's history of a board, and the lines that say what they are to be.
+/// Returns the findings about a partition's files of a board, and the lines (path, size, SHA-256)
+/// that the proof digests.
 pub(crate) async fn check(
     deployment: &Deployment,
     board: &Board,
@@ -29,7 +31,7 @@ pub(crate) async fn check(
     for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
         if file.first_seq != through_seq + 1 {
             let lost = format!(
-                "no row of archive_file stands for seqs {} to {}: it needs a backup of the database",
+                "archive_file has no row for seqs {} to {}; restore it from a backup of the database",
                 through_seq + 1,
                 file.first_seq - 1
             );
@@ -43,7 +45,7 @@ pub(crate) async fn check(
     }
     if through_seq != mark.archived_seq {
         let lost = format!(
-            "the rows of archive_file end at seq {through_seq} and are to reach to {}: it needs a backup of the database",
+            "archive_file ends at seq {through_seq}, expected {}; restore it from a backup of the database",
             mark.archived_seq
         );
         find(&format!("partition-{partition}"), lost);
@@ -51,9 +53,9 @@ pub(crate) async fn check(
     Ok((findings, lines))
 }
 
-/// What is wrong with a file; `None` where it is as it was written.
+/// Describes what is wrong with a file; `None` if it is as it was written.
 fn wrong(path: &Path, file: &archive_file::Model) -> Option<String> {
-    let needs = "it is put back from LAUREL_ARCHIVE_COPY_DIR by --repair where a good copy is there, else it needs a backup";
+    let needs = "--repair restores it if LAUREL_ARCHIVE_COPY_DIR has a good copy, otherwise restore it from a backup";
     if !path.exists() {
         return Some(format!("the file is missing; {needs}"));
     }
@@ -61,16 +63,17 @@ fn wrong(path: &Path, file: &archive_file::Model) -> Option<String> {
         Err(error) => Some(format!("{error:#}; {needs}")),
         Ok(sum) if (sum.bytes, &sum.sha256) == (file.bytes.unsigned_abs(), &file.sha256) => None,
         Ok(sum) => Some(format!(
-            "{} bytes with SHA-256 {} are accepted, {} bytes with {} are there; {needs}",
+            "the file is damaged: expected {} bytes with SHA-256 {}, found {} bytes with {}; {needs}",
             file.bytes, file.sha256, sum.bytes, sum.sha256
         )),
     }
 }
 
-/// Puts a file back from the copies, where one that is as it was written is there: beside its path, synced, then moved there. Whether it did.
+/// Restores a file from a copy that is as it was written; false if there is none. Writes beside the
+/// file's path, syncs, then renames.
 ///
 /// # Errors
-/// Where the archive's directory cannot be written; what SQL says.
+/// If the archive's directory cannot be written, or SQL does not answer.
 pub(crate) async fn put_back(deployment: &Deployment, path: &str) -> Result<bool> {
     let row = archive_file::Entity::find_by_id(path).one(&deployment.db).await?;
     let (Some(row), Some(copies)) = (row, &deployment.archive_copy_dir) else {

@@ -1,4 +1,4 @@
-//! What can differ between history, SQL and Redis, and of which kind it is.
+//! Differences between history, SQL and Redis, and their kinds.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +17,23 @@ pub enum Kind {
     Missing,
     /// A store has the entry; history does not.
     Phantom,
-    /// The score is another one.
+    /// The scores differ.
     WrongScore,
-    /// The score is right, its time is another one.
+    /// The scores agree, the times differ.
     WrongTieBreak,
-    /// The entry stands in a period that it does not belong to, and not where it does.
+    /// The entry is in a period that it does not belong to, and missing from the one that it
+    /// belongs to.
     WrongWindow,
 }
 
 /// One difference.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
     /// The board's number.
     pub board_no: i64,
-    /// Whose entry.
+    /// The member, as text that every database takes.
     pub member: String,
     /// The window's name.
     pub window: String,
@@ -46,36 +47,36 @@ pub struct Finding {
     pub sql: Option<i64>,
     /// The raw score in Redis.
     pub redis: Option<i64>,
-    /// The partition it lies in.
+    /// The partition that holds the location.
     pub partition: Partition,
-    /// What it is about.
+    /// The subject.
     pub what: What,
-    /// Whether SQL and Redis agree with each other against history, here or in "all" of the same member.
+    /// SQL and Redis agree with each other against history, here or in "all" for the same member.
     pub is_against_both: bool,
-    /// Whether it was put right.
+    /// The repair put it right.
     pub is_repaired: bool,
-    /// What else there is to say.
+    /// A remark for the reader.
     pub note: Option<String>,
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// An entry or a row of a member, named by its bytes.
+    /// An entry or a row of a member, who is named by bytes.
     Place(Vec<u8>, Spot),
-    /// A key in Redis that is none of ours.
+    /// A key in Redis that Laurel does not write.
     Key(ForeignKey),
-    /// A standings whose period is not in its list.
+    /// The standings of a period that the list of periods does not name.
     Unlisted(StandingsId),
     /// A file of the archive.
     File(String),
 }
 
-/// What is said where history stands alone.
-const AGAINST_BOTH: &str = "SQL and Redis agree with each other against the history, which may have been altered: put it right from a backup, or say --against history to have both follow it";
+/// The note of a finding in which SQL and Redis agree against history.
+const AGAINST_BOTH: &str = "SQL and Redis agree with each other against the history, which may have been altered: restore the history from a backup, or pass --against history to make both follow it";
 
 impl Kind {
-    /// Its name, as SQL and GraphQL have it.
+    /// The name that SQL and GraphQL use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Missing => "MISSING",
@@ -86,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a difference between history and one store; `None` where they agree.
+    /// The kind of a difference between history and one store; `None` if they agree.
     pub fn between(history: Option<Held>, store: Option<Held>) -> Option<Self> {
         match (history, store) {
             (None, None) => None,
@@ -110,7 +111,8 @@ impl Kind {
 }
 
 impl Finding {
-    /// The difference at a place that was looked at, if there is one: that of Redis, or else that of SQL. Scores that decay are shown as of an instant, rounded.
+    /// The difference at a location, if there is one: that of Redis, or else that of SQL. Scores
+    /// that decay are shown as of an instant, rounded.
     pub fn of(board: &Board, partition: Partition, seen: &Seen, now_ms: i64) -> Option<Self> {
         let Seen { member, spot, history, sql, redis } = seen;
         let has_row = !matches!(spot, Spot::Entry(id) if id.window != Window::All);
@@ -151,7 +153,7 @@ impl Finding {
         })
     }
 
-    /// Something that is of no member.
+    /// A finding that concerns no single member.
     pub fn of_no_member(kind: Kind, board_no: i64, partition: Partition, what: What) -> Self {
         let mut finding = Self {
             kind,
@@ -182,23 +184,23 @@ impl Finding {
         finding
     }
 
-    /// The finding with something to say.
+    /// Sets the note.
     pub fn noted(self, note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..self }
     }
 
-    /// Says that its member's history is doubted: SQL and Redis agree with each other against it.
+    /// Marks the member's history as doubtful: SQL and Redis agree with each other against it.
     pub fn doubt(&mut self) {
         self.is_against_both = true;
         self.note.get_or_insert_with(|| AGAINST_BOTH.to_owned());
     }
 
-    /// What tells it from others.
+    /// Identifies the finding across comparisons.
     pub fn identity(&self) -> (i64, Partition, What) {
         (self.board_no, self.partition, self.what.clone())
     }
 
-    /// Its row.
+    /// The row of `integrity_finding`.
     pub fn to_row(&self, run_id: i64, index: usize) -> integrity_finding::Model {
         integrity_finding::Model {
             run_id,
@@ -220,7 +222,7 @@ impl Finding {
 }
 
 impl What {
-    /// Its name, as SQL has it.
+    /// The name that SQL uses.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Place(_, Spot::Entry(_)) => "ENTRY",
@@ -233,7 +235,8 @@ impl What {
     }
 }
 
-/// A phantom whose member is missing from another period of the same window, with the same score, was put into the wrong one.
+/// Turns a phantom into `WrongWindow` if its member is missing, with the same score, from another
+/// period of the same window.
 pub fn name_wrong_windows(findings: &mut [Finding]) {
     let place = |finding: &Finding, score| {
         (

@@ -1,4 +1,4 @@
-//! The findings of a comparison: how many there are, and as many of them as are kept.
+//! The findings of a comparison: their number, and as many of them as a run keeps.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +6,20 @@ use ranking::id::Partition;
 
 use crate::diff::finding::{Finding, What};
 
-/// How many findings a run keeps; beyond it they are counted.
+/// Findings that a run keeps; those beyond it are only counted.
 pub(crate) const FINDINGS_MAX: usize = 100_000;
 
 /// Findings.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// The first of them.
+    /// The first [`FINDINGS_MAX`].
     pub(crate) kept: Vec<Finding>,
-    /// How many there are.
+    /// The number of all findings.
     pub(crate) count: usize,
 }
 
 impl Findings {
-    /// One more.
+    /// Adds a finding.
     pub(crate) fn add(&mut self, finding: Finding) {
         self.count += 1;
         if self.kept.len() < FINDINGS_MAX {
@@ -27,14 +27,14 @@ impl Findings {
         }
     }
 
-    /// Those of another partition too.
+    /// Adds the findings of another partition.
     pub(crate) fn extend(&mut self, other: Self) {
         let room = FINDINGS_MAX - self.kept.len();
         self.count += other.count;
         self.kept.extend(other.kept.into_iter().take(room));
     }
 
-    /// Says of some members of a board's partition that their history is doubted.
+    /// Marks the history of some members of a board's partition as doubtful.
     pub(crate) fn doubt(
         &mut self,
         board_no: i64,

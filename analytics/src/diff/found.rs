@@ -1,4 +1,4 @@
-//! What a diff found and did, as it is told.
+//! The outcome of a diff, as text and as JSON.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::fmt;
 use super::proof::Proven;
 use crate::diff::finding::Finding;
 
-/// How many findings are printed; more of them are kept in SQL.
+/// Findings printed; SQL has more of them.
 const PRINTED_MAX: usize = 50;
 
-/// How many findings are in the JSON.
+/// Findings in the JSON.
 const IN_JSON_MAX: usize = 1000;
 
-/// What a diff found.
+/// The outcome of a diff.
 #[derive(Debug, Default)]
 pub struct Found {
     pub(crate) run_id: i64,
     pub(crate) checked: u64,
-    /// How many differences there were.
+    /// The number of differences.
     pub(crate) found: usize,
-    /// Those that are kept.
+    /// The findings that are kept.
     pub(crate) findings: Vec<Finding>,
-    /// How many are left after a repair; `None` where none was asked for.
+    /// Differences left after a repair; `None` without `--repair`.
     pub(crate) left: Option<usize>,
     pub(crate) proven: Proven,
     pub(crate) slugs: HashMap<i64, String>,
@@ -29,17 +29,17 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether everything agrees, after a repair where one was asked for.
+    /// True if everything agrees (after the repair, if there was one).
     pub fn is_clean(&self) -> bool {
         self.left.unwrap_or(self.found) == 0
     }
 
-    /// How many differences were put right.
+    /// The number of differences repaired.
     pub(crate) fn repaired(&self) -> usize {
         self.left.map_or(0, |left| self.found.saturating_sub(left))
     }
 
-    /// Its figures and findings.
+    /// The figures and findings, for `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         let finding = |finding: &Finding| {
             serde_json::json!({
@@ -63,7 +63,7 @@ impl fmt::Display for Found {
             |score: Option<i64>| score.map_or_else(|| "-".to_owned(), |score| score.to_string());
         for finding in self.findings.iter().take(PRINTED_MAX) {
             let Finding { kind, board_no, member, window, period, .. } = finding;
-            let board = self.slugs.get(board_no).map_or("a board that is gone", String::as_str);
+            let board = self.slugs.get(board_no).map_or("a deleted board", String::as_str);
             let scores = format!(
                 "history {}, sql {}, redis {}",
                 raw(finding.history),
@@ -91,17 +91,13 @@ impl fmt::Display for Found {
             (self.checked, self.found, self.seconds, self.proven);
         write!(
             f,
-            "checked {checked} entries, found {found} differences in {seconds:.1} s (run {}); of the partitions {} are proven clean by digests and sums, {} by their history, {} are not",
+            "checked {checked} entries, found {found} differences in {seconds:.1} s (run {}); partitions proven clean: {} by digests and sums, {} by their history; not proven: {}",
             self.run_id, proven.by_digest, proven.by_history, proven.unproven
         )?;
         match self.left {
             None => Ok(()),
-            Some(0) => write!(f, "\nrepaired {found}; a second look found nothing left"),
-            Some(left) => write!(
-                f,
-                "\nrepaired {}; a second look found {left} differences left",
-                self.repaired()
-            ),
+            Some(0) => write!(f, "\nrepaired {found}; no differences left"),
+            Some(left) => write!(f, "\nrepaired {}; {left} differences left", self.repaired()),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The keys in Redis that lie where standings do: whose they are, and those that are nobody's.
+//! The keys in Redis that are named as standings are: the board that each belongs to, and foreign
+//! keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +19,13 @@ use crate::frame::history::check_layout;
 /// The keys of boards.
 pub(crate) struct Keys {
     by_part: BTreeMap<(BoardNo, Partition), Vec<String>>,
-    /// Those that are nobody's.
+    /// Keys that belong to no board.
     pub(crate) foreign: Vec<Finding>,
 }
 
 impl Keys {
-    /// Lists those of some boards; those that are nobody's where all boards are meant, or one board's only.
+    /// Lists the keys of some boards. Foreign keys are those of all boards, or of the one board if
+    /// `is_one`.
     pub(crate) async fn list(
         deployment: &Deployment,
         boards: &[(board::Model, Board, Vec<Partition>)],
@@ -44,20 +46,21 @@ impl Keys {
                     partition,
                     key,
                     false,
-                    "a name that nothing here writes",
+                    "a key with a name that Laurel never writes",
                 ),
             }
         }
         let mut keys = Self { by_part: BTreeMap::new(), foreign };
         for (row, board, _) in boards {
-            // Before the keys that a move brings to other partitions are taken for nobody's.
+            // Fails if the board moved, since the keys that a move brings to other partitions would
+            // look foreign.
             check_layout(&deployment.db, board).await?;
             let of_board = by_board.remove(&board.no).unwrap_or_default();
             keys.take(deployment, row, board, of_board)?;
         }
         for (no, of_board) in by_board {
             let row = board::Entity::find_by_id(no.0).one(&deployment.db).await?;
-            // Of a board that was created since, or whose keys are going.
+            // The board was created after `boards` was read, or the purge of its keys is under way.
             let is_somebodys = row.is_some_and(|row| row.purged_at_ms.is_none());
             for (partition, key) in of_board.into_iter().filter(|_| !is_somebodys) {
                 foreign_key(
@@ -66,14 +69,14 @@ impl Keys {
                     partition,
                     key,
                     true,
-                    "a key of a board that is gone",
+                    "a key of a deleted board",
                 );
             }
         }
         Ok(keys)
     }
 
-    /// The keys of a board's partition, in their order.
+    /// Takes the keys of a board's partition, in their order.
     pub(crate) fn of(&mut self, no: BoardNo, partition: Partition) -> Vec<String> {
         self.by_part.remove(&(no, partition)).unwrap_or_default()
     }
@@ -92,7 +95,7 @@ impl Keys {
             let Some(id) = deployment.store.keys().parse_standings(partition, &key) else {
                 continue;
             };
-            // What was added since is not in the rules that are compared with.
+            // Skip windows that are newer than the rules to compare with.
             let is_known = id.generation <= row.generation.unsigned_abs()
                 && !unfinished.contains(&(id.window, id.generation));
             if !is_known || is_sealing(board, &id) {
@@ -105,7 +108,7 @@ impl Keys {
                     partition,
                     key,
                     true,
-                    "a key in a partition that has nothing of its board",
+                    "a key in a partition that holds no shard of its board",
                 );
                 continue;
             }
@@ -127,7 +130,8 @@ fn foreign_key(
     foreign.push(Finding::of_no_member(Kind::Phantom, no, partition, what).noted(note));
 }
 
-/// The windows that are being filled or dropped, with the generations that they came in: nobody reads them.
+/// The windows that are being filled or dropped, with the generations that introduced them. Readers
+/// do not see them.
 fn unfinished_windows(row: &board::Model) -> Result<BTreeSet<(Window, u32)>> {
     let mut unfinished = BTreeSet::new();
     for window in row.window_rows()? {

@@ -1,4 +1,5 @@
-//! Repair: what was found put right, place by place, by commits and transactions that look again first.
+//! Repair: puts findings right location by location, with commits and transactions that check each
+//! one again first.
 
 use std::collections::BTreeSet;
 
@@ -19,16 +20,17 @@ use super::{Against, by_part, files, files_of};
 use crate::diff::finding::{Finding, What};
 use crate::job::Job;
 
-/// How many keys one commit drops, or periods it notes.
+/// Keys that one commit drops, or periods that it adds to a list.
 const KEYS_MAX: usize = 500;
 
-/// How often rows are put right again because the board was changed meanwhile.
+/// Attempts to repair rows of a board that changes during the repair.
 const ATTEMPTS_MAX: usize = 3;
 
-/// Puts findings right, those excepted that history alone speaks for, unless it is named; how many places and files were changed.
+/// Repairs findings and returns how many locations and files changed. Findings in which history
+/// stands alone are repaired only if `against` is given.
 ///
 /// # Errors
-/// What the stores say; what is put right by then stays so.
+/// If a store does not answer. Repairs made until then stay.
 pub(crate) async fn mend(
     deployment: &Deployment,
     against: Option<Against>,

@@ -1,4 +1,5 @@
-//! One partition's part of a board, compared: its history folded window by window, and beside it what Redis and SQL have, each in the same order.
+//! Compares a board's part in one partition: folds its history window by window, and sets it
+//! against Redis and SQL.
 
 mod in_sql;
 
@@ -31,12 +32,12 @@ use crate::frame::fold::{Which, folded};
 use crate::frame::history::{self, History, through_ms};
 use crate::job::Job;
 
-/// The partitions that a board's entries lie in.
+/// The partitions that hold a board's shards.
 pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
     deployment.store.partitions().of_board(board)
 }
 
-/// The history of the members whose entries lie in a partition.
+/// Reads the history of the members whose entries lie in a partition.
 async fn history_of(
     deployment: &Deployment,
     board: &Board,
@@ -46,7 +47,7 @@ async fn history_of(
     history::read_in(deployment, board, &[partition], job).await
 }
 
-/// One partition's part of a board.
+/// A board's part in one partition.
 pub(crate) struct Part<'a> {
     /// The stores.
     pub(crate) deployment: &'a Deployment,
@@ -56,24 +57,24 @@ pub(crate) struct Part<'a> {
     pub(crate) board: &'a Board,
     /// The partition.
     pub(crate) partition: Partition,
-    /// The keys there of standings that are compared, in their order.
+    /// The keys of the standings to compare, in order.
     pub(crate) keys: &'a [String],
-    /// Whether nobody else needs Redis.
+    /// True if Redis has no other clients.
     pub(crate) is_exclusive: bool,
-    /// Whose progress it is.
+    /// The job that shows progress.
     pub(crate) job: &'a Job,
 }
 
-/// What a comparison of a part came to.
+/// The result of comparing a part.
 pub(crate) struct Compared {
-    /// How many entries history adds up to.
+    /// The number of entries that history folds to.
     pub(crate) entries: usize,
-    /// The digest of what Redis had, and the rows in SQL, where all agreed at first sight.
+    /// The digest of Redis and the hashes of the rows in SQL, if all agreed without a suspect.
     pub(crate) seen: Option<(String, Hashed)>,
 }
 
 impl Part<'_> {
-    /// Compares all of it.
+    /// Compares the part in full.
     pub(crate) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
         let (deployment, board, partition) = (self.deployment, self.board, self.partition);
         let history = Arc::new(history_of(deployment, board, partition, self.job).await?);
@@ -123,7 +124,7 @@ impl Part<'_> {
             }
             self.compare_redis(&keys, &rows, &rolls, &mut digest, &mut suspects, findings).await?;
         }
-        // Of windows that the board does not have.
+        // Keys of windows that the board does not have.
         let keys: Vec<String> = left.into_iter().cloned().collect();
         self.compare_redis(&keys, &Rows::default(), &rolls, &mut digest, &mut suspects, findings)
             .await?;
@@ -144,7 +145,7 @@ impl Part<'_> {
         })
     }
 
-    /// The digest of what Redis has; `None` where something of it is none of ours.
+    /// The digest of what Redis has; `None` if a key is not a sorted set.
     pub(crate) async fn digest(&self) -> Result<Option<String>> {
         let rolls = self.rolls().await?;
         let mut digest = Digest::default();
@@ -159,9 +160,9 @@ impl Part<'_> {
                 SetPart::Foreign => return Ok(None),
             }
         }
-        let nobody = BTreeSet::new();
+        let no_ids = BTreeSet::new();
         let mut none = Findings::default();
-        let lists = self.compare_lists(&nobody, &mut none).await?;
+        let lists = self.compare_lists(&no_ids, &mut none).await?;
         Ok(Some(digest.finish(&[lists, marks_text(&rolls)].concat())))
     }
 
@@ -190,7 +191,7 @@ impl Part<'_> {
                 .store
                 .keys()
                 .parse_standings(partition, key)
-                .context("a key lost its name")
+                .context("a key does not name standings")
         };
         let mut missing: BTreeSet<&StandingsId> = BTreeSet::new();
         for id in rows.lists() {
@@ -240,7 +241,7 @@ impl Part<'_> {
                             partition,
                             What::Key(foreign),
                         );
-                        findings.add(found.noted("a key of another type"));
+                        findings.add(found.noted("a key that is not a sorted set"));
                     }
                     if let Some((_, id, walk)) = present.take() {
                         let counts = missing.remove(&id);
@@ -261,7 +262,8 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Whether all entries of a standings are to be in Redis: it is not sealed, and of a rolling window it has begun or is prepared.
+    /// True if Redis must hold all entries of the standings: they are not sealed, and a rolling
+    /// window has begun or prepared the period.
     fn is_all_there(&self, id: &StandingsId, rolls: &Rolls) -> Result<bool> {
         if is_sealing(self.board, id) {
             return Ok(false);
@@ -274,7 +276,8 @@ impl Part<'_> {
         Ok(rolls.reach(id, &period, zone)? == Reach::There)
     }
 
-    /// Finds those of some standings whose period is not in its list; and says of all what their lists say.
+    /// Finds standings of `by_history` whose period the list of periods does not name. Returns what
+    /// the lists have for all standings, as lines for the digest.
     async fn compare_lists(
         &self,
         by_history: &BTreeSet<StandingsId>,
@@ -309,7 +312,7 @@ impl Part<'_> {
         if unlisted.is_empty() {
             return Ok(lines);
         }
-        // What was sealed or emptied meanwhile is not to be listed.
+        // A period that was sealed or emptied since need not be listed.
         let row = board::Entity::find_by_id(board.no.0).one(&self.deployment.db).await?;
         let later = row.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
         for (id, period) in unlisted {
@@ -326,17 +329,17 @@ impl Part<'_> {
                     What::Unlisted(id),
                 );
                 findings
-                    .add(found.noted("it has entries, and the list of periods does not name it"));
+                    .add(found.noted("it has entries, but the list of periods does not name it"));
             }
         }
         Ok(lines)
     }
 }
 
-/// How many labels are looked for at once.
+/// Labels that one call looks up.
 const LISTED_MAX: usize = 1000;
 
-/// How far rolling windows have got, as text.
+/// The marks of rolling windows as text, for the digest.
 fn marks_text(rolls: &Rolls) -> Vec<String> {
     let marks: BTreeMap<_, _> = rolls.marks.iter().collect();
     marks.into_iter().map(|(series, mark)| format!("{series} {}", mark.to_text())).collect()

@@ -1,4 +1,4 @@
-//! The cheap proof: a partition that agreed, and of which nothing has changed since, still agrees.
+//! The cheap proof: a partition that agreed, and has not changed since, still agrees.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +19,26 @@ use super::part::Part;
 use super::sets::digest;
 use super::sums::{Hashed, Sums, sums};
 
-/// How many partitions were proven clean, and how.
+/// The number of partitions that were proven clean, by kind of proof.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Proven {
     /// By digests and sums.
     pub by_digest: usize,
     /// By their history.
     pub by_history: usize,
-    /// Not at all: something differs, or was written meanwhile, which the second look then cleared.
+    /// Not proven: something differs, or a write during the comparison made a suspect.
     pub unproven: usize,
 }
 
 impl Proven {
-    /// Those of another partition too.
+    /// Adds the numbers of another partition.
     pub(crate) fn extend(&mut self, other: Self) {
         self.by_digest += other.by_digest;
         self.by_history += other.by_history;
         self.unproven += other.unproven;
     }
 
-    /// Some of those that were not proven were looked at again.
+    /// Counts unproven partitions that a later comparison has proven.
     pub fn again(&mut self, later: &Self) {
         let proven = later.by_history.min(self.unproven);
         self.by_history += proven;
@@ -46,15 +46,16 @@ impl Proven {
     }
 }
 
-/// What was of a board before it is compared.
+/// A board's layouts and sums as they were before the comparison.
 pub(crate) struct Proving {
     layouts: BTreeMap<Partition, String>,
     sums: BTreeMap<Partition, Sums>,
 }
 
 impl Proving {
-    /// Reads it: what is changed from here on by hand is either compared, or another sum the next time. So are rows that are compared: of just those the
-    /// hashes are kept.
+    /// Reads them before the comparison: a later change by hand is either compared, or alters the
+    /// sum next time. Rows that the comparison reads one by one are not summed here. The proof
+    /// keeps the hashes of exactly the rows that were compared.
     pub(crate) async fn begin(
         deployment: &Deployment,
         row: &board::Model,
@@ -70,8 +71,8 @@ impl Proving {
         Ok(Self { layouts, sums })
     }
 
-    /// Proves a part clean by digests and sums where that may be and can be done; else compares all of it, and keeps what then proves it. How many
-    /// entries it has.
+    /// Proves a part clean by digests and sums if `may_be_proven` and they match. Otherwise
+    /// compares it in full, and stores a proof if all agreed. Returns the number of entries.
     pub(crate) async fn look_at(
         &self,
         part: &Part<'_>,
@@ -83,7 +84,7 @@ impl Proving {
         part.job.stage(&format!("{}: checking the archive's files", part.row.slug), 0);
         let (damaged, lines) = files::check(deployment, board, partition).await?;
         if !damaged.is_empty() {
-            // Its history cannot be read; other partitions are compared all the same.
+            // Its history cannot be read. Other partitions are still compared.
             damaged.into_iter().for_each(|finding| findings.add(finding));
             proven.unproven += 1;
             return Ok(0);
@@ -121,7 +122,7 @@ impl Proving {
         Ok(entries)
     }
 
-    /// How many entries were compared when what is there now agreed; `None` where something is not as it was then.
+    /// The number of entries that the stored proof counted, if it still holds; `None` otherwise.
     async fn prove(&self, part: &Part<'_>, files: &str) -> Result<Option<u64>> {
         let (board, partition) = (part.board, part.partition);
         let key = (board.no.0, i32::from(partition.0));
@@ -151,14 +152,15 @@ impl Proving {
     }
 }
 
-/// Whether history still leads on from the commit that a proof names: SQL may be another one, from a backup.
+/// True if history still has the commit that a proof names: SQL may have been restored from a
+/// backup.
 async fn leads_on(part: &Part<'_>, proof: &integrity_proof::Model) -> Result<bool> {
     let key = (proof.partition, proof.seq);
     let row = commit::Entity::find_by_id(key).one(&part.deployment.db).await?;
     Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
 }
 
-/// Whether no event of the board came to a partition after a seq.
+/// True if the partition has no event of the board after `seq`.
 async fn is_unchanged(part: &Part<'_>, seq: i64) -> Result<bool> {
     use score_event::Column::{BoardNo, Partition as In, Seq};
     settle(part.deployment, part.partition).await?;
@@ -170,7 +172,7 @@ async fn is_unchanged(part: &Part<'_>, seq: i64) -> Result<bool> {
     Ok(later.await?.is_none())
 }
 
-/// A digest of what a board's standings are made by, and of how far a partition is archived.
+/// A digest of the board's rules and layouts, and of how far a partition is archived.
 fn layout(row: &board::Model, mark: &archive_mark::Model) -> String {
     let rules = [
         &row.direction,

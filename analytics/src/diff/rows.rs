@@ -1,4 +1,5 @@
-//! A window's standings in one partition, in the order of keys and members: what a store's entries are compared with one by one, in the same order.
+//! The folded standings of a window in one partition, in the order of keys and members. A store's
+//! entries are compared with them one by one, in the same order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,10 +13,10 @@ use ranking::window::Window;
 use crate::frame::expected_rows::Awaited;
 use crate::frame::fold::Folded;
 
-/// Entries in their order, each as member, key and score.
+/// Entries in order, each as member, key and score.
 pub(crate) type List = Vec<(String, i64, i64)>;
 
-/// Entries, list by list.
+/// Entries as columns, grouped into one list for each segment and period.
 #[derive(Default)]
 pub(crate) struct Rows {
     members: StringChunked,
@@ -25,13 +26,13 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Those of a fold.
+    /// The entries of a fold.
     pub(crate) fn of_fold(board: &Board, window: Window, folded: Folded) -> Result<Self> {
         let Folded { periods, frame } = folded;
         let number = |name: &str| -> Result<Vec<i64>> {
             let column = frame.column(name)?.i64()?;
             let values: Option<Vec<i64>> = column.iter().collect();
-            values.context("a fold left a gap")
+            values.context("the fold returned a null")
         };
         let segments = frame.column("segment")?.str()?.rechunk().into_owned();
         let places = number("period")?;
@@ -43,7 +44,7 @@ impl Rows {
                 continue;
             }
             let period = &periods[usize::try_from(places[start])?];
-            let segment = segments.get(start).context("a fold left a gap")?;
+            let segment = segments.get(start).context("the fold returned a null")?;
             lists.insert(StandingsId::of(board, segment, window, period), start..end);
             start = end;
         }
@@ -55,7 +56,7 @@ impl Rows {
         })
     }
 
-    /// Those of lists.
+    /// The entries of lists.
     pub(crate) fn of_lists(lists: impl IntoIterator<Item = (StandingsId, List)>) -> Self {
         let mut rows = Self::default();
         let mut members = vec![];
@@ -73,7 +74,7 @@ impl Rows {
         rows
     }
 
-    /// The entries of lists, each as segment, member, and key and score.
+    /// All entries, each as segment, member, and key and score.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str, (i64, i64))> {
         self.lists.iter().flat_map(move |(id, rows)| {
             let member = |row: usize| self.members.get(row).unwrap_or_default();
@@ -82,43 +83,44 @@ impl Rows {
         })
     }
 
-    /// Who is in lists of one window without periods.
+    /// The rows that are expected, by segment and member, of one window without periods.
     pub(crate) fn awaited(&self) -> Awaited<'_> {
         let segments = self.lists.iter();
         let segments = segments.map(|(id, rows)| (id.segment.as_str(), rows.clone()));
         Awaited::new(self.len(), segments, |row| self.members.get(row).unwrap_or_default())
     }
 
-    /// The key and the score in a row.
+    /// The key and the score of a row.
     pub(crate) fn held(&self, row: usize) -> (i64, i64) {
         (self.keys[row], self.scores[row])
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The lists.
+    /// The standings that have a list.
     pub(crate) fn lists(&self) -> impl Iterator<Item = &StandingsId> {
         self.lists.keys()
     }
 
-    /// A walk through a list; through nothing where there is no such list.
+    /// A walk through a list, or through nothing if there is no such list.
     pub(crate) fn walk(&self, id: &StandingsId) -> Walk<'_> {
         Walk { rows: self, left: self.lists.get(id).cloned().unwrap_or(0..0) }
     }
 }
 
-/// A walk through a list beside a store's entries in the same order.
+/// A walk through a list, beside a store's entries in the same order.
 pub(crate) struct Walk<'a> {
     rows: &'a Rows,
     left: Range<usize>,
 }
 
 impl Walk<'_> {
-    /// Whether the list has just this entry next, with this score where one is named. Those before it, which the store has not, are given to `lost`.
-    /// A store that is written to meanwhile may be out of order: what then seems lost is not, and is looked at again.
+    /// True if this entry, with this score if one is given, is the next in the list. Entries before
+    /// it, which the store lacks, go to `lost`. A store that is written to during the walk may be
+    /// out of order: entries then seem lost, and the second look clears them.
     pub(crate) fn meets(
         &mut self,
         key: i64,
@@ -141,7 +143,7 @@ impl Walk<'_> {
         false
     }
 
-    /// Gives the rest to `lost`.
+    /// Gives the remaining entries to `lost`.
     pub(crate) fn end(self, mut lost: impl FnMut(&str)) {
         for row in self.left {
             lost(self.rows.members.get(row).unwrap_or_default());
@@ -164,7 +166,7 @@ mod tests {
         }
     }
 
-    /// What a walk beside entries says: those that do not agree, and those that are lost.
+    /// The result of a walk beside entries: those that disagree, and those that are lost.
     fn walked(rows: &[(&str, i64)], entries: &[(&str, i64)]) -> (Vec<String>, Vec<String>) {
         let list = rows.iter().map(|&(member, key)| (member.to_owned(), key, key));
         let rows = Rows::of_lists(vec![(id(), list.collect())]);

@@ -1,5 +1,5 @@
-//! The second look at what did not agree at first: members' keys and the head at one moment, their history up to that head folded anew by the Rust fold.
-//! Only what still differs is a finding.
+//! The second look at suspects: reads members' keys and the head at one moment, and folds their
+//! history up to that head with the Rust fold. Only a difference that remains is a finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,24 +16,25 @@ use super::findings::Findings;
 use crate::diff::finding::Finding;
 use crate::frame::history::{archived_with, keys};
 
-/// How many places wait before they are looked at again: archived events of all of them are found by one pass over the files.
+/// Locations that wait for a second look. One pass over the files finds the archived events of all
+/// of them.
 const WAITING_MAX: usize = 20_000;
 
-/// Places of a board's partition that are to be looked at again.
+/// Locations in a board's partition that need a second look.
 pub(crate) struct Suspects<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     partition: Partition,
     places: Places,
     count: usize,
-    /// Whether there ever were any.
+    /// True if there has been a suspect.
     pub(crate) has_had_some: bool,
     /// Members whose history stands alone against SQL and Redis.
     doubted: BTreeSet<Vec<u8>>,
 }
 
 impl<'a> Suspects<'a> {
-    /// None yet.
+    /// No suspects yet.
     pub(crate) fn new(deployment: &'a Deployment, board: &'a Board, partition: Partition) -> Self {
         Self {
             deployment,
@@ -46,14 +47,14 @@ impl<'a> Suspects<'a> {
         }
     }
 
-    /// One more.
+    /// Adds a suspect.
     pub(crate) fn add(&mut self, member: &[u8], spot: Spot) {
         let spots = self.places.entry(member.to_vec()).or_default();
         self.count += usize::from(spots.insert(spot));
         self.has_had_some = true;
     }
 
-    /// Looks at them again where so many wait that they would take too much memory.
+    /// Takes the second look once `WAITING_MAX` suspects wait, which bounds memory.
     pub(crate) async fn look_again_if_many(&mut self, findings: &mut Findings) -> Result<()> {
         match self.count >= WAITING_MAX {
             true => self.look_again(findings).await,
@@ -81,7 +82,8 @@ impl<'a> Suspects<'a> {
         Ok(())
     }
 
-    /// Looks at the last of them again, and says of whom the history is doubted in one place that it is in all.
+    /// Looks at the remaining suspects. A member whose history is doubtful in one location is
+    /// doubtful in all.
     pub(crate) async fn end(mut self, findings: &mut Findings) -> Result<()> {
         self.look_again(findings).await?;
         findings.doubt(self.board.no.0, self.partition, &self.doubted);
@@ -89,7 +91,7 @@ impl<'a> Suspects<'a> {
     }
 }
 
-/// Places in parts of at most [`PLACES_MAX`].
+/// Splits locations into groups of at most [`PLACES_MAX`].
 pub(crate) fn chunks(places: Places) -> Vec<Places> {
     let (mut chunks, mut count) = (vec![], PLACES_MAX);
     for (member, spots) in places {
@@ -107,7 +109,7 @@ pub(crate) fn chunks(places: Places) -> Vec<Places> {
     chunks
 }
 
-/// How far a partition's history of a board is archived, and the archived events of the members of places.
+/// The archive mark of a board's partition, and the archived events of the members of `places`.
 pub(crate) async fn archived_events(
     deployment: &Deployment,
     board: &Board,
@@ -124,7 +126,7 @@ pub(crate) async fn archived_events(
         let marks = BTreeMap::from([(partition, mark.clone())]);
         let members = keys(vec![("member", members)])?;
         for row in archived_with(deployment, board, &marks, &members).await? {
-            // All voids come too, whosever they are.
+            // `archived_with` returns the voids of all members.
             if named.contains(&row.member) {
                 let event = (row.place()?, row.to_ranking()?);
                 events.entry(row.member).or_default().push(event);

@@ -1,4 +1,4 @@
-//! Sorted sets read one after another, part by part, in bounded commands; and the digest of what they hold.
+//! Reads sorted sets one after another, in parts, with bounded commands; and digests their content.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,38 +8,38 @@ use ranking::store::scan::raw::RawEntries;
 use ranking::store::stage::payload;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// How many entries are read from a sorted set by one command.
+/// Entries that one command reads from a sorted set.
 const ENTRIES_MAX: usize = 5000;
 
-/// Sorted sets up to this size are dumped at once: some 90 ns an entry, a seventh of what `ZRANGE` takes, so that the server does nothing else for no
-/// longer than the largest `RESTORE` takes beside live traffic.
+/// Sorted sets up to this size are dumped whole: some 90 ns an entry, a seventh of what `ZRANGE`
+/// takes. A dump blocks the server no longer than the largest `RESTORE` beside live traffic does.
 const DUMPED_MAX: u64 = 400_000;
 
-/// Sorted sets up to this size are read several at once.
+/// Sorted sets up to this size are read in groups.
 const SMALL_MAX: u64 = 500;
 
-/// How many small sorted sets are read at once.
+/// Small sorted sets that one command reads.
 const SMALL_KEYS_MAX: usize = 100;
 
-/// How many sizes are asked for at once.
+/// Sizes that one call asks for.
 const SIZES_MAX: usize = 1000;
 
 /// A part of a sorted set.
 pub(crate) enum Part {
-    /// Some of its entries, in their order.
+    /// Some of its entries, in order.
     Entries(RawEntries),
-    /// There are no more.
+    /// The end of the set.
     End,
-    /// It is no sorted set.
+    /// The key is not a sorted set.
     Foreign,
 }
 
-/// Reads sorted sets in their order.
+/// Reads sorted sets in order.
 pub(crate) struct Sets<'a> {
     deployment: &'a Deployment,
     keys: &'a [String],
     sizes: Vec<Option<u64>>,
-    /// Whether nobody else needs the server: all are dumped.
+    /// True if the server has no other clients, so that sets of any size are dumped.
     is_exclusive: bool,
     at: usize,
     start: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Sets<'a> {
 }
 
 impl<'a> Sets<'a> {
-    /// Reads nothing yet but their sizes.
+    /// Begins with a read of their sizes.
     pub(crate) async fn begin(
         deployment: &'a Deployment,
         keys: &'a [String],
@@ -60,7 +60,7 @@ impl<'a> Sets<'a> {
         Ok(Self { deployment, keys, sizes, is_exclusive, at: 0, start: 0, ready: VecDeque::new() })
     }
 
-    /// The next part, and the place of its key; `None` at the end.
+    /// The next part, and the index of its key; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<(usize, Part)>> {
         while self.ready.is_empty() {
             match self.sizes.get(self.at).copied() {
@@ -108,7 +108,7 @@ impl<'a> Sets<'a> {
             }
         }
         let part = self.deployment.store.raw_entries(key, self.start, ENTRIES_MAX).await?;
-        match part.into_iter().next().context("Redis answered with too little")? {
+        match part.into_iter().next().context("Redis returned too few replies")? {
             None => self.ready.push_back((self.at, Part::Foreign)),
             Some(entries) if entries.len() == ENTRIES_MAX => {
                 self.start += ENTRIES_MAX;
@@ -126,12 +126,13 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// A digest of sorted sets that depends on what they hold alone: not on how Redis stores it, nor on the order in which it was read.
+/// A digest of the content of sorted sets. It depends neither on how Redis stores them nor on the
+/// order in which they are read.
 #[derive(Default)]
 pub(crate) struct Digest(BTreeMap<String, (u64, u128)>);
 
 impl Digest {
-    /// Takes entries of a key into account.
+    /// Adds entries of a key.
     pub(crate) fn add(&mut self, key: &str, entries: &RawEntries) {
         let (count, sum) = match self.0.get_mut(key) {
             Some(of_key) => of_key,
@@ -147,7 +148,7 @@ impl Digest {
         }
     }
 
-    /// The digest, with whatever else belongs to it.
+    /// The digest of the sets and of the lines in `besides`.
     pub(crate) fn finish(&self, besides: &[String]) -> String {
         let sets = self.0.iter().filter(|(_, (count, _))| *count > 0);
         let mut lines: Vec<String> =

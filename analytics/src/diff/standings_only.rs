@@ -1,4 +1,4 @@
-//! Redis against the rows of `standing` alone: a cheap look at "all" that reads no history.
+//! Redis against the rows of `standing` alone: a cheap check of "all" that reads no history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::sets::{Part as SetPart, Sets};
 use crate::diff::finding::{Finding, Kind, What};
 use engine::integrity::repair::ForeignKey;
 
-/// Compares a part; how many entries SQL has of it.
+/// Compares a part. Returns the number of rows that SQL has.
 pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<u64> {
     let (deployment, board, partition) = (part.deployment, part.board, part.partition);
     part.job
@@ -35,7 +35,7 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
     while let Some(block) = there.next().await {
         let block = block.context("the standings in SQL cannot be read")?;
         for (segment, member, [score, key]) in block.rows(["score", "rank_key"])?.iter() {
-            let (score, key) = score.zip(key).context("a column holds null")?;
+            let (score, key) = score.zip(key).context("a column is null")?;
             let id = StandingsId::all_time(board, segment.to_owned());
             if !matches!(Held::of_row(board, score, key), Held::Key(..)) {
                 suspect(member.as_bytes(), &id);
@@ -55,7 +55,7 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
     let mut sets = Sets::begin(deployment, &keys, part.is_exclusive).await?;
     let mut present = None;
     while let Some((place, set)) = sets.next().await? {
-        let id = named(&keys[place]).context("a key lost its name")?;
+        let id = named(&keys[place]).context("a key does not name standings")?;
         let (_, mut walk) = present.take().unwrap_or_else(|| (place, rows.walk(&id)));
         missing.remove(&id);
         match set {
@@ -74,7 +74,7 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
                 let what = What::Key(ForeignKey { key: keys[place].clone(), is_gone: false });
                 findings.add(
                     Finding::of_no_member(Kind::Phantom, board.no.0, partition, what)
-                        .noted("a key of another type"),
+                        .noted("a key that is not a sorted set"),
                 );
                 walk.end(|member| suspect(member.as_bytes(), &id));
             }
@@ -94,7 +94,7 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
 fn findings_of(part: &Part<'_>, findings: &mut Findings, seen: &engine::integrity::look::Seen) {
     let now_ms = part.deployment.clock.now_ms();
     if let Some(mut finding) = Finding::of(part.board, part.partition, seen, now_ms) {
-        // Nobody looked at it.
+        // The history was not read.
         finding.history = None;
         findings.add(finding);
     }

@@ -1,7 +1,13 @@
-//! What a board's rows in SQL add up to, by partition: what the cheap proof compares instead of history.
+//! Sums of a board's rows in SQL, by partition: the cheap proof compares them instead of the
+//! history.
 //!
-//! Rows of `standing` and `archived_entry` are hashed. Those of sealed standings and of events, of which nothing else is read here, are summed up by SQL: sums are made of halves of 32 bits, so that they cannot overflow below 2³¹ rows, and of products of a row's numbers (modulo a prime of 16 bits) with a number
-//! made of its member: so two members' scores that were swapped are another sum.
+//! Rows of `standing` and `archived_entry` are hashed. Rows of sealed standings and of events are
+//! summed by SQL, since nothing else of them is read here. There are two kinds of sums, which
+//! cannot overflow below 2³¹ rows:
+//!
+//! * of halves of 32 bits;
+//! * of products of a row's numbers (modulo a prime of 16 bits) with a number made of its member.
+//!   So the sum changes when the scores of two members are swapped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,16 +26,16 @@ use sea_orm::{
 
 use super::sets::digest;
 
-/// What SQL had of a board in one partition, at one moment.
+/// The sums of a board's rows in one partition, at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Sums {
     /// SQL's cursor of the partition.
     pub(crate) cursor: log_cursor::Model,
-    /// What its rows of sealed standings and of events add up to.
+    /// The sums of its rows of sealed standings and of events.
     lines: Vec<String>,
 }
 
-/// What rows add up to.
+/// The count and the hash of rows.
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
     count: usize,
@@ -37,7 +43,7 @@ pub(crate) struct Sum {
     hashes: u128,
 }
 
-/// What is kept of the rows that are read one by one.
+/// The hashes of the rows that are read one by one.
 pub(crate) struct Hashed {
     /// Of `standing`.
     pub(crate) standing: Sum,
@@ -46,7 +52,7 @@ pub(crate) struct Hashed {
 }
 
 impl Hashed {
-    /// Reads the rows of a board in a partition.
+    /// Reads and hashes the rows of a board in a partition.
     pub(crate) async fn read(
         deployment: &Deployment,
         board: &Board,
@@ -88,7 +94,7 @@ impl fmt::Display for Sum {
 }
 
 impl Sums {
-    /// A digest of all of it.
+    /// A digest of these sums and of the hashes.
     pub(crate) fn digest(&self, hashed: &Hashed) -> String {
         let Hashed { standing, archived } = hashed;
         let mut lines = self.lines.clone();
@@ -97,7 +103,8 @@ impl Sums {
     }
 }
 
-/// The cursors of a board's partitions, and what players and seals change, but for rows that are read one by one: of one moment.
+/// The cursors of a board's partitions, and the sums of its events and sealed entries, at one
+/// moment.
 pub(crate) async fn sums(
     deployment: &Deployment,
     board: &Board,
@@ -121,7 +128,7 @@ pub(crate) async fn sums(
         r#"WHERE "standings_no" IN (SELECT "no" FROM "sealed_period" WHERE "board_no" = {no})"#
     );
     let sealed = of_sealed.sums(&view, &of_periods).await?;
-    // What was accepted while the board had other numbers of shards.
+    // Events that were accepted while the board had other numbers of shards.
     let mut former: BTreeMap<Partition, String> = BTreeMap::new();
     if board.has_moved() {
         let since = board.layout_since();
@@ -155,20 +162,21 @@ fn line(of: &BTreeMap<i32, String>, partition: Partition) -> String {
     of.get(&i32::from(partition.0)).cloned().unwrap_or_default()
 }
 
-/// A table whose rows are counted and summed up.
+/// A table whose rows SQL counts and sums.
 #[derive(Clone, Copy)]
 struct Table<'a> {
     name: &'a str,
-    /// Columns that are summed up by halves.
+    /// Columns that are summed by halves.
     numbers: &'a [&'a str],
-    /// Columns that are summed up together, each so many times.
+    /// Columns that are summed together, each multiplied by a factor.
     besides: &'a [(&'a str, i64)],
-    /// Columns of which but a little is taken into account.
+    /// Text columns of which a few characters count.
     texts: &'a [&'a str],
 }
 
 impl Table<'_> {
-    /// The counts and sums of rows as text, by partition; `which` says of which ones, right behind the table's name.
+    /// Counts and sums of rows as text, by partition. `which` is the SQL that follows the table's
+    /// name.
     async fn sums(&self, view: &DatabaseTransaction, which: &str) -> Result<BTreeMap<i32, String>> {
         let mut sums = vec!["COUNT(*)".to_owned(), r#"SUM("mixed")"#.to_owned()];
         for number in self.numbers.iter().copied().chain(["besides"]) {
@@ -187,7 +195,7 @@ impl Table<'_> {
             .iter()
             .map(|(number, times)| format!(r#"COALESCE(CAST("{number}" AS BIGINT), 0) * {times}"#));
         let besides: Vec<String> = besides.collect();
-        // The limit keeps SQLite from working "mixed" out again for every sum.
+        // The limit keeps SQLite from computing "mixed" again for every sum.
         let sql = format!(
             r#"SELECT "partition", {} FROM (SELECT "partition", {}, {} AS "besides", {} AS "mixed" FROM "{}" {which} LIMIT {}) AS r GROUP BY "partition""#,
             named.join(", "),
@@ -199,7 +207,7 @@ impl Table<'_> {
         );
         let statement = Statement::from_string(view.get_database_backend(), sql);
         let mut lines = BTreeMap::new();
-        for row in view.query_all_raw(statement).await.context("the rows cannot be summed up")? {
+        for row in view.query_all_raw(statement).await.context("the rows cannot be summed")? {
             let mut line = String::new();
             for place in 0..sums.len() {
                 let sum: i64 = row.try_get("", &format!("s{place}"))?;
@@ -210,14 +218,15 @@ impl Table<'_> {
         Ok(lines)
     }
 
-    /// A number of 16 bits that is made of a row's member, and of its other texts.
+    /// SQL for a number of 16 bits made of a row's member and of its other texts.
     fn mixed(&self, backend: DbBackend) -> String {
         if backend == DbBackend::Postgres {
             let texts = self.texts.iter().map(|text| format!(r#""{text}" || ' ' || "#));
             let texts: String = texts.collect();
             return format!(r#"(CAST(hashtext({texts}"member") AS BIGINT) & 65535)"#);
         }
-        // SQLite has no hash: of a member count its length and its last three letters, of other texts the length and the third last letter.
+        // SQLite has no hash. A member's length and last three characters count; of other texts,
+        // the length and the third last character.
         let letter = |text: &str, place: i64, times: i64| {
             format!(r#"COALESCE(unicode(substr("{text}", {place}, 1)), 0) * {times}"#)
         };

@@ -1,11 +1,11 @@
-//! Which standings of a board a command is about.
+//! Selects the standings that a command is about.
 
 use anyhow::{Result, bail};
 use entity::board;
 use ranking::board::Board;
 use ranking::window::{Period, Window};
 
-/// Which standings.
+/// A board's window, period and segment.
 #[derive(Debug, clap::Args)]
 pub struct Choice {
     /// The board's slug.
@@ -14,24 +14,25 @@ pub struct Choice {
     /// The window.
     #[arg(long, default_value = "all")]
     pub window: Window,
-    /// The period's label, as in 2025-09-03, 2025-W36 or 2025-09; the present one by default.
+    /// The period's label, such as 2025-09-03, 2025-W36 or 2025-09; the present period by default.
     #[arg(long)]
     pub period: Option<String>,
-    /// The segment, as in region:eu; everyone by default.
+    /// The segment, such as region:eu; everyone by default.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub segment: String,
 }
 
 impl Choice {
-    /// The period that is meant.
+    /// The selected period.
     ///
     /// # Errors
-    /// Where the board has no such window, segment or period, or they are not there yet; it says what would be accepted.
+    /// If the board has no such window, segment or period, or if it is not there yet. The message
+    /// says what is expected.
     pub fn period(&self, row: &board::Model, board: &Board, now_ms: i64) -> Result<Period> {
         let (window, rules) = (self.window, &board.rules);
         if !rules.is_shown(window) {
             let names: Vec<String> = rules.shown().map(|window| window.to_string()).collect();
-            bail!("board {} has no window {window}; it has {}", row.slug, names.join(", "));
+            bail!("board {} has no window {window}: expected {}", row.slug, names.join(", "));
         }
         if !board.is_whole(window) {
             bail!(

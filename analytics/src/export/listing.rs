@@ -1,4 +1,5 @@
-//! The entries of one standings in rank order, page by page, from wherever it is: Redis, or the archive once its period is sealed.
+//! The entries of one period's standings in rank order, page by page, from Redis, or from SQL once
+//! the period is sealed.
 
 use std::time::Duration;
 
@@ -15,13 +16,14 @@ use ranking::store::read::{Placed, Standings};
 use ranking::window::{Period, Window};
 use tokio::time::{Instant, sleep};
 
-/// How many entries a page has: a command for them keeps Redis busy for some milliseconds.
+/// Entries of a page: the command that reads them keeps Redis busy for some milliseconds.
 const PAGE: usize = 4000;
 
-/// How long a page waits until partitions are level and rolling windows at the present.
+/// How long a page waits for level partitions and for rolling windows that have reached the
+/// present.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A standings being read.
+/// Reads standings page by page.
 pub struct Listing<'a> {
     deployment: &'a Deployment,
     board: Board,
@@ -41,12 +43,13 @@ impl<'a> Listing<'a> {
         Self { standings: Standings::new(&deployment.store, &board, id, period), deployment, board }
     }
 
-    /// What is read.
+    /// The standings that it reads.
     pub fn standings(&self) -> &Standings {
         &self.standings
     }
 
-    /// The next entries after one, or the first ones; none after the last. Who moves from one page to the next may be in both, or in neither.
+    /// The entries after `last`, or the first ones; none after the end. A member that moves from
+    /// one page to the next may be in both, or in neither.
     pub async fn page_after(&mut self, last: Option<&Placed>) -> Result<Vec<Placed>> {
         let deadline = Instant::now() + LEVEL_TIMEOUT;
         loop {
@@ -85,7 +88,8 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Looks where the standings is since the board moved to another number of shards; later again where it still moves.
+    /// Finds the standings again after the board moved to another number of shards. Fails with
+    /// `BoardMoved` while the move goes on, and the caller tries again.
     async fn find_again(&mut self, no: BoardNo) -> entity::Result<()> {
         let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
         let board = boards.get(&no).ok_or(ranking::Error::BoardGone)?;
@@ -105,7 +109,7 @@ impl<'a> Listing<'a> {
             let (_, page) = store.forward(standings, &Start::Split(first), PAGE).await?;
             return Ok(page);
         };
-        // From a place on comes what is at it first.
+        // `Start::Place` begins with the entry at that place.
         let start = Start::Place(last.clone());
         let (_, mut page) = store.forward(standings, &start, PAGE + 1).await?;
         if page.first() == Some(last) {

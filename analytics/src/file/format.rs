@@ -1,43 +1,40 @@
-//! The formats of files that events come in and standings go out: by a file's extension.
+//! The formats of event and standings files, by file extension.
 
 use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use crate::shown;
+use crate::display_path;
 
-/// How a file holds rows.
+/// The format of a file's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// Comma-separated, with a header.
     Csv,
-    /// A JSON object a line.
+    /// A JSON object per line.
     Ndjson,
     /// Apache Parquet.
     Parquet,
 }
 
 impl FileFormat {
-    /// The format of a file to be read: what is neither `.ndjson` nor `.parquet` is CSV.
+    /// The format of an input file: CSV unless the extension is `.ndjson` or `.parquet`.
     pub fn of_input(path: &Path) -> Self {
         Self::named(path).unwrap_or(Self::Csv)
     }
 
-    /// The format of a file to be written.
+    /// The format of an output file.
     ///
     /// # Errors
-    /// Where its extension is none of the three.
+    /// If the extension is none of the three.
     pub fn of_output(path: &Path) -> Result<Self> {
         let Some(format) = Self::named(path) else {
-            bail!(
-                "{} has no format by its name; .csv, .ndjson and .parquet are accepted",
-                shown(path)
-            )
+            bail!("invalid file name {:?}: expected .csv, .ndjson or .parquet", display_path(path))
         };
         Ok(format)
     }
 
-    /// What its rows are counted in, for messages.
+    /// The word for a row in messages.
     pub fn row_word(self) -> &'static str {
         match self {
             Self::Csv | Self::Ndjson => "line",

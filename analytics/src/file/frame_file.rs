@@ -1,4 +1,5 @@
-//! Frames into a file, one after the other, as CSV, NDJSON or Parquet: a file of any size from frames of a bounded one.
+//! A file of any size from frames of bounded size, written one after the other as CSV, NDJSON or
+//! Parquet.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,7 +18,7 @@ use crate::file::out_file::OutFile;
 /// The type of an instant in frames: milliseconds, UTC.
 pub const INSTANT: DataType = DataType::Datetime(TimeUnit::Milliseconds, Some(TimeZone::UTC));
 
-/// A file that frames of one schema are written to: texts, integers and instants.
+/// A file of frames with one schema of texts, integers and instants.
 pub struct FrameFile {
     out: OutFile,
     writer: Writer,
@@ -37,10 +38,10 @@ enum Cells<'a> {
 }
 
 impl FrameFile {
-    /// Begins a file, in the format that its name says.
+    /// Begins a file, in the format of its extension.
     ///
     /// # Errors
-    /// Where its name says none, or it cannot be written.
+    /// If the extension names no format, or the file cannot be written.
     pub fn create(path: &Path, schema: &Schema) -> Result<Self> {
         let format = FileFormat::of_output(path)?;
         let out = OutFile::create(path)?;
@@ -60,10 +61,7 @@ impl FrameFile {
         Ok(Self { out, writer })
     }
 
-    /// Writes the rows of a frame: in Parquet, a row group.
-    ///
-    /// # Errors
-    /// Where they cannot be written.
+    /// Writes the rows of a frame: in Parquet, one row group.
     pub fn write(&mut self, frame: &DataFrame) -> Result<()> {
         match &mut self.writer {
             Writer::Csv(writer) => write_csv(writer, frame),
@@ -73,14 +71,11 @@ impl FrameFile {
     }
 
     /// Ends the file and gives it its name.
-    ///
-    /// # Errors
-    /// Where the rest cannot be written.
     pub fn finish(self) -> Result<()> {
         match self.writer {
             Writer::Csv(mut writer) => writer.flush()?,
             Writer::Ndjson(mut writer) => writer.flush()?,
-            // It flushes what is below it.
+            // `finish` flushes the writer below it.
             Writer::Parquet(writer) => drop(writer.finish()?),
         }
         self.out.finish()
@@ -134,14 +129,14 @@ fn cells(frame: &DataFrame) -> Result<Vec<(&str, Cells<'_>)>> {
             DataType::String => Cells::Text(column.str()?),
             DataType::Int64 => Cells::Integer(column.i64()?),
             dtype if *dtype == INSTANT => Cells::Instant(column.datetime()?.physical()),
-            other => bail!("a column of {other:?} is not written"),
+            other => bail!("invalid column type {other:?}: expected text, integers or instants"),
         };
         columns.push((column.name().as_str(), cells));
     }
     Ok(columns)
 }
 
-/// An instant in Unix milliseconds as the API shows it.
+/// An instant in Unix milliseconds, as the API shows it.
 fn instant(at_ms: i64) -> String {
     let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{at:.3}")
@@ -166,13 +161,13 @@ mod tests {
         .unwrap()
     }
 
-    /// What a file of that name holds after the frame was written to it twice.
+    /// The content of a file of that name, after the frame was written to it twice.
     fn written(name: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         let mut file = FrameFile::create(&path, frame().schema()).unwrap();
         file.write(&frame()).unwrap();
-        assert!(!path.exists(), "it is there when it is whole");
+        assert!(!path.exists(), "the file is there before it is whole");
         file.write(&frame()).unwrap();
         file.finish().unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);

@@ -1,4 +1,4 @@
-//! What of events is folded: frames of them as the fold takes them.
+//! The events that a fold counts, as frames in the form that it takes.
 
 use anyhow::{Error, Result};
 use polars::prelude::{
@@ -7,37 +7,42 @@ use polars::prelude::{
 };
 use ranking::board::layout::Layouts;
 
-/// What tells events apart.
+/// The columns that identify an event.
 const PLACE: [&str; 3] = ["partition", "seq", "event_index"];
 
-/// What names an event that is voided.
+/// The columns that identify a voided event.
 const TARGET: [&str; 3] = ["void_partition", "void_seq", "void_index"];
 
-/// So many events are held in memory, which is faster; more of them are read each time, so that memory does not grow with them.
+/// Up to this many events are held in memory, which is faster. More are read each time, so that
+/// memory does not grow with them.
 pub const AT_ONCE_MAX: usize = 4_000_000;
 
-/// What of events is folded.
+/// The events that a fold counts.
 #[derive(Clone)]
 pub struct Counted {
-    /// One row an event and segment that it counts in, everyone (empty) among them: `member` and `segment` (text), `removal` (bool), `score` and `at_ms`
-    /// (i64, null for a removal), `seq` (i64) and `order` (i64): a member's events stand in the order of it. None that is voided, or a void.
+    /// One row per event and segment that it counts in, everyone (empty) included: `member` and
+    /// `segment` (text), `removal` (bool), `score` and `at_ms` (i64, null for a removal), `seq`
+    /// (i64) and `order` (i64), which sorts a member's events. Voids and voided events have no
+    /// rows.
     pub rows: LazyFrame,
-    /// How many events there are.
+    /// The number of events.
     pub count: usize,
-    /// The first and the last instant that a score was earned at, in Unix milliseconds; `None` where there is none.
+    /// The first and the last instant at which a score was earned, in Unix milliseconds; `None` if
+    /// there is no score.
     pub span_ms: Option<(i64, i64)>,
-    /// Whether a member was removed, so that scores before it do not count.
+    /// True if there is a removal, so that its member's earlier scores do not count.
     pub has_removals: bool,
-    /// Whether an event was voided, so that it is not among them.
+    /// True if there was a void, so that its event has no rows.
     pub has_voids: bool,
-    /// Whether one counts in more segments than everyone.
+    /// True if an event counts in a segment besides everyone.
     pub has_segments: bool,
 }
 
 impl Counted {
-    /// What counts of the events of a board with those layouts, a frame as [`Events`](crate::frame::events::Events) makes.
+    /// The events that count of a board with these layouts, from a frame as
+    /// [`Events`](crate::frame::events::Events) makes it.
     pub fn of(events: LazyFrame, layouts: &Layouts, at_once_max: usize) -> Result<Self> {
-        // What files say of their rows answers most of this without a look at them.
+        // The metadata of the files answers most of this without a look at their rows.
         let is_at_once = height(events.clone())? <= at_once_max;
         let is_there = |condition| Ok::<_, Error>(height(events.clone().filter(condition))? > 0);
         let (has_voids, has_removals) = (is_there(is_kind("VOID"))?, is_there(is_kind("REMOVAL"))?);
@@ -81,18 +86,19 @@ impl Counted {
         })
     }
 
-    /// Whether all events are scores that count.
+    /// True if all events are scores that count.
     pub fn is_of_scores(&self) -> bool {
         !self.has_voids && !self.has_removals
     }
 
-    /// Only the rows for which this holds. The figures stay those of all.
+    /// Only the rows that meet the condition. The figures stay those of all rows.
     pub fn only(&self, condition: Expr) -> Self {
         Self { rows: self.rows.clone().filter(condition), ..*self }
     }
 
-    /// The same, with what those up to a seq add up to in "all" ([`states`](crate::frame::fold::states)) in their place: it says the same of "all", and takes less to fold. The
-    /// figures stay those of all. Without voids and removals.
+    /// Replaces the events up to a seq with their totals in "all"
+    /// ([`states`](crate::frame::fold::states)): "all" folds to the same, in less time. The figures
+    /// stay those of all rows. There must be no voids and no removals.
     pub fn after(&self, states: LazyFrame, tick_ms: u32, through_seq: i64) -> Result<Self> {
         let begun = states.select([
             col("member"),
@@ -116,12 +122,13 @@ impl Counted {
     }
 }
 
-/// Works out a frame in parts, so that memory does not grow with the events behind it.
+/// Collects a frame with the streaming engine, so that memory does not grow with the events behind
+/// it.
 pub fn in_parts(frame: LazyFrame) -> Result<DataFrame> {
     Ok(frame.collect_with_engine(Engine::Streaming)?.unwrap_single())
 }
 
-/// How many events a frame has: so many rows of a column that takes up next to nothing.
+/// The number of events in a frame, by a column that takes up next to nothing.
 fn height(events: LazyFrame) -> Result<usize> {
     let rows = in_parts(events.select([col("generation").count()]))?;
     Ok(rows.column("generation")?.get(0)?.try_extract()?)
@@ -136,7 +143,7 @@ fn in_segments() -> Expr {
     col("segments").list().len().gt(lit(0))
 }
 
-/// The rows that do not stand before their member's last removal, without removals.
+/// The rows after their member's last removal, without removals.
 pub fn unremoved(rows: LazyFrame) -> LazyFrame {
     let removed = rows
         .clone()
@@ -149,7 +156,7 @@ pub fn unremoved(rows: LazyFrame) -> LazyFrame {
         .filter(col("removed").is_null().or(col("order").gt(col("removed"))))
 }
 
-/// The events that are not voided, and no voids.
+/// The events without voids and voided events.
 fn unvoided(events: LazyFrame) -> Result<LazyFrame> {
     let place = |(target, name): (&str, &str)| col(target).alias(name);
     let voids: Vec<Expr> = TARGET.into_iter().zip(PLACE).map(place).collect();

@@ -1,4 +1,4 @@
-//! Events as frames, as archive files hold them.
+//! Events as frames, with the columns of archive files.
 
 use anyhow::Result;
 use entity::history::score_event;
@@ -7,7 +7,8 @@ use polars::prelude::{
     NamedFrom, NewChunkedArray, Series,
 };
 
-/// Events, being gathered: one row each, with all that `score_event` has of it, its shard, and when it was accepted.
+/// Collects events for a frame: one row each, with all columns of `score_event`, its shard, and
+/// when it was accepted.
 #[derive(Default)]
 pub struct Events {
     rows: Vec<score_event::Model>,
@@ -23,21 +24,22 @@ impl Events {
         self.accepted_at_ms.push(accepted_at_ms);
     }
 
-    /// How many there are.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The seq of the last one.
+    /// The seq of the last event.
     pub fn last_seq(&self) -> Option<i64> {
         self.rows.last().map(|row| row.seq)
     }
 
-    /// The frame of them: `partition`, `shard`, `seq`, `event_index`, `board_no`, `generation`, `member`, `kind`, `score`, `at_ms`, `at_sent`, `event_id`,
-    /// `segments` (a list of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`.
+    /// The frame of the events: `partition`, `shard`, `seq`, `event_index`, `board_no`,
+    /// `generation`, `member`, `kind`, `score`, `at_ms`, `at_sent`, `event_id`, `segments` (a list
+    /// of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`.
     ///
     /// # Errors
-    /// Where a row holds what the persister does not write; what polars says.
+    /// If a row holds a value that the persister never writes.
     pub fn into_frame(self) -> Result<DataFrame> {
         let rows = &self.rows;
         let mut segments = ListStringChunkedBuilder::new("segments".into(), rows.len(), 0);
@@ -71,7 +73,7 @@ impl Events {
 /// The rows that a frame of [`Events`] was made of.
 ///
 /// # Errors
-/// Where it is no such frame.
+/// If the frame has other columns.
 pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
     let int = |name: &str| -> Result<_> { Ok(frame.column(name)?.i32()?.clone()) };
     let large = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };

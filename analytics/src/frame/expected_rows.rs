@@ -1,17 +1,18 @@
-//! Who is to have a row, looked up as rows come in whatever order; who is left has none.
+//! The rows that history expects, looked up as a store's rows come in any order; those that were
+//! not found are missing.
 
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-/// Everybody's rows in standings without periods, by segment and member.
+/// The expected rows of standings without periods, by segment and member.
 pub struct Awaited<'a> {
     rows: HashMap<(&'a str, &'a str), usize>,
     is_met: Vec<bool>,
 }
 
 impl<'a> Awaited<'a> {
-    /// Those of `count` rows: segments with where their rows are, and who is in a row.
+    /// Expects `count` rows: the range of rows of each segment, and the member of each row.
     pub fn new(
         count: usize,
         segments: impl Iterator<Item = (&'a str, Range<usize>)>,
@@ -24,7 +25,8 @@ impl<'a> Awaited<'a> {
         Self { rows, is_met: vec![false; count] }
     }
 
-    /// The row of somebody, who is not left from here on; `None` where there is to be none.
+    /// The expected row of a member, which counts as found from here on; `None` if no row is
+    /// expected.
     pub fn meet(&mut self, segment: &str, member: &str) -> Option<usize> {
         let row = self.rows.get(&(segment, member)).copied();
         if let Some(row) = row {
@@ -33,7 +35,7 @@ impl<'a> Awaited<'a> {
         row
     }
 
-    /// Segments and members of whom none was met.
+    /// The segments and members of the rows that were not found.
     pub fn left(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let Self { rows, is_met } = self;
         rows.into_iter().filter(move |(_, row)| !is_met[*row]).map(|(place, _)| place)

@@ -1,5 +1,6 @@
-//! The fold as polars expressions: the events of a board → the standings of a window. It says what `ranking`'s fold says; a property
-//! test at the foot of this file holds the two equal. Period boundaries come from `ranking`: no zone arithmetic here.
+//! The fold as polars expressions, from a board's events to a window's standings. It gives the same
+//! as `ranking`'s fold; a property test at the foot of this file holds the two equal. Period
+//! boundaries come from `ranking`: there is no zone arithmetic here.
 
 use anyhow::{Context, Result};
 use polars::prelude::{
@@ -13,11 +14,12 @@ use ranking::window::{HalfLife, Period, Window};
 use crate::frame::counted::{Counted, in_parts};
 use crate::frame::sorted::{Entries, Sorted};
 
-/// The standings of one window of a board, of every segment and period that has entries and is not sealed. Of a rolling window, whose standings
-/// there are as time passes, those up to the period after the one that is present at `through_ms`.
+/// The standings of one window of a board, of every segment and period that has entries and is not
+/// sealed. A rolling window has standings even for periods without events, up to the period after
+/// the one present at `through_ms`.
 ///
 /// # Errors
-/// What polars says; where an event's time is in no period.
+/// If an event's time is in no period.
 pub fn standings(
     board: &Board,
     window: Window,
@@ -33,21 +35,21 @@ pub fn sorted(board: &Board, window: Window, events: &Counted, through_ms: i64) 
     Sorted::of(board, window, &folded)
 }
 
-/// Which periods of a window are folded.
+/// The periods of a window to fold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// Those that are not sealed, nor being sealed.
+    /// Periods that are neither sealed nor being sealed.
     Open,
-    /// All of them. Entries of those that are sealed have the nearest key that there is, where their score has none.
+    /// All periods. An entry of a sealed period gets the nearest key if its score has none.
     Every,
 }
 
 /// The standings of a window as one frame.
 pub struct Folded {
-    /// Every period that there may be entries of, in their order.
+    /// Every period that may have entries, in order.
     pub periods: Vec<Period>,
-    /// A row an entry: `member`, `segment`, `period` (a place in the list), `key`, `score`, `seq` of its member's last event; sorted by segment, period,
-    /// key and member.
+    /// One row per entry: `member`, `segment`, `period` (an index into `periods`), `key`, `score`,
+    /// and `seq` of its member's last event. Sorted by segment, period, key and member.
     pub frame: DataFrame,
 }
 
@@ -68,7 +70,7 @@ pub fn folded(
         col("period").gt_eq(lit(kept as i64))
     };
     if which == Which::Open && window.has_periods() && window.rolling().is_none() {
-        // What is sealed is not even folded.
+        // Sealed periods are not even folded.
         with_period = with_period.filter(kept_from(&periods));
     }
     let mut by = told_apart_by(events, &periods);
@@ -92,7 +94,7 @@ pub fn folded(
     let first_ticks = periods.iter().map(|period| board.rules.first_tick(period));
     let first_ticks: Vec<i64> = first_ticks.collect();
     let first_tick = of_each(move |place| first_ticks.get(usize::try_from(place).ok()?).copied());
-    let folded = folded.with_column(col("period").map(first_tick, as_it_is).alias("first_tick"));
+    let folded = folded.with_column(col("period").map(first_tick, same_type).alias("first_tick"));
     let key = match which {
         Which::Open => key(board, window, col("score"), col("tick") - col("first_tick")),
         Which::Every => nearest_key(board, window),
@@ -109,8 +111,8 @@ pub fn folded(
     Ok(Folded { frame: in_order_of_members(frame)?, periods })
 }
 
-/// Puts entries of one standings that have the same key in the order of their members. Few have in most standings, and to sort all of them by key and
-/// member takes several times as long as by the key alone.
+/// Sorts entries that have the same key in the same standings by member. Most standings have few of
+/// them, and a sort of all entries by key and member takes several times as long as one by key.
 fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
     let (segments, members) = (frame.column("segment")?.str()?, frame.column("member")?.str()?);
     let (places, keys) = (frame.column("period")?.i64()?, frame.column("key")?.i64()?);
@@ -140,7 +142,8 @@ fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
     }
 }
 
-/// What events add up to in "all", as states: `member`, `segment`, `score`, `tick`, `seq` of the last, and of how many `events` (i64), in no order.
+/// The totals of events in "all", as states in no order: `member`, `segment`, `score`, `tick`,
+/// `seq` of the last event, and the number of `events` (i64).
 pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
     let periods = periods(board, Window::All, events.span_ms)?;
     let counted = in_periods(with_tick(events.scores(), board), &periods);
@@ -149,12 +152,12 @@ pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
 }
 
 fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
-    // Times are not negative: integer division is the floor.
+    // Times are not negative, so integer division is the floor.
     let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
     events.with_column(tick.alias("tick"))
 }
 
-/// Every period from the first event's to the last one's, in their order.
+/// Every period from the first event to the last, in order.
 fn periods(board: &Board, window: Window, span_ms: Option<(i64, i64)>) -> Result<Vec<Period>> {
     let Some((first, last)) = span_ms else {
         return Ok(vec![]);
@@ -168,7 +171,8 @@ fn periods(board: &Board, window: Window, span_ms: Option<(i64, i64)>) -> Result
     Ok(periods)
 }
 
-/// The periods of a rolling window: for each of its base window the one that ends with it, up to the one after that of `through_ms`.
+/// The periods of a rolling window: for each period of the base window the one that ends with it,
+/// up to the one after that of `through_ms`.
 fn rolling_periods(
     board: &Board,
     window: Window,
@@ -191,7 +195,7 @@ fn column(name: &str, values: Vec<i64>) -> Column {
     Series::new(name.into(), values).into()
 }
 
-/// What is worked out of each number of a column.
+/// Maps each number of a column.
 fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> PolarsResult<Column> {
     move |numbers: Column| {
         let found = numbers.i64()?.iter();
@@ -200,11 +204,11 @@ fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> PolarsResult<C
     }
 }
 
-fn as_it_is(_: &Schema, field: &Field) -> PolarsResult<Field> {
+fn same_type(_: &Schema, field: &Field) -> PolarsResult<Field> {
     Ok(field.clone())
 }
 
-/// Adds each event's period: its place in the list. By bisection, as a join would have to sort all events.
+/// Adds each event's period, as an index. It bisects, since a join would have to sort all events.
 fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
     let starts: Vec<i64> = periods.iter().map(|period| period.start_ms).collect();
     let place = match starts.len() {
@@ -213,25 +217,26 @@ fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
             let place = of_each(move |at_ms| {
                 Some(starts.partition_point(|&start_ms| start_ms <= at_ms) as i64 - 1)
             });
-            col("at_ms").map(place, as_it_is)
+            col("at_ms").map(place, same_type)
         }
     };
     events.with_column(place.alias("period"))
 }
 
-/// The place of the one period that there is: polars takes a small number for one of 32 bits.
+/// The index of the only period; polars would give a small literal 32 bits.
 fn first_place() -> Expr {
     lit(0_i64).cast(DataType::Int64)
 }
 
-/// What states are told apart by: where there is but one segment, or one period, nobody has to look at it.
+/// The columns that tell states apart. If there is only one segment, or one period, polars need not
+/// group by it.
 fn told_apart_by(events: &Counted, periods: &[Period]) -> Vec<&'static str> {
     let segment = events.has_segments.then_some("segment");
     let period = (periods.len() > 1).then_some("period");
     [segment, period, Some("member")].into_iter().flatten().collect()
 }
 
-/// One row a member, segment and period: its state. States are folded as events are.
+/// Folds rows to one state per member, segment and period. States fold as events do.
 fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
     let rules = &board.rules;
     let best = |scores: Expr| match rules.direction {
@@ -258,7 +263,8 @@ fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
     states.with_columns(the_one.map(|(name, one)| one.alias(name)).collect::<Vec<_>>())
 }
 
-/// As [`fold`], where scores decay: row by row in the order of acceptance, as everybody adds them up, since sums are rounded.
+/// As [`fold`], for scores that decay: row by row in the order of acceptance, as every other fold
+/// adds them, since sums are rounded.
 fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
     let order = ["member", "segment", "order"];
     let mut events = in_parts(events.sort(order, SortMultipleOptions::default()))?;
@@ -275,7 +281,7 @@ fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
         sums.push(before.map_or(code, |before| half_life.add(sums[before], code)));
     }
     events.with_column(column("sum", sums))?;
-    // The last row of each has all of its events in it.
+    // The last row of each group has the sum of all its events.
     Ok(events.lazy().group_by_stable([col("member"), col("segment"), col("period")]).agg([
         col("sum").last().alias("score"),
         lit(0_i64).alias("tick"),
@@ -300,7 +306,7 @@ fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Expr {
     score_field * lit(unit) + time_field
 }
 
-/// As [`key`], of the nearest score and time that the window has a key for.
+/// As [`key`], for the nearest score and time that have a key in the window.
 fn nearest_key(board: &Board, window: Window) -> Expr {
     let (low, high) = board.rules.range(window);
     let ticks_max = (1_i64 << board.rules.layout(window).time_bits()) - 1;
@@ -373,17 +379,18 @@ mod tests {
         )
     }
 
-    /// What came of a member.
+    /// An event of a member.
     #[derive(Debug, Clone, Copy)]
     enum Happened {
         /// A raw score at Unix milliseconds.
         Score(i64, i64),
         Removal,
-        /// Of one of the events before it, counted round.
+        /// Voids one of the events before it: an index modulo their number.
         Void(usize),
     }
 
-    /// Few members, scores and times, around the days on which clocks change, so that ties and boundaries abound.
+    /// Few members, scores and times, around the days on which clocks change, so that ties and
+    /// boundaries abound.
     fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
         let turns_ms =
             [1_743_210_000_000_i64, 1_743_865_200_000, 1_762_034_460_000, 1_761_438_600_000];
@@ -447,13 +454,13 @@ mod tests {
             for &window in &board.rules.windows {
                 let open = standings(&board, window, &events, through_ms).unwrap();
                 if window.rolling().is_none() {
-                    // Where nothing is sealed and all is in range, every period is an open one.
+                    // Nothing is sealed and all scores are in range, so every period is open.
                     let every = folded(&board, window, &events, through_ms, Which::Every).unwrap();
                     let every = Sorted::of(&board, window, &every).unwrap();
                     prop_assert_eq!(&every.entries().unwrap(), &open);
                 }
                 for (id, entries) in open {
-                    // As Redis has them.
+                    // In the order of Redis.
                     prop_assert!(entries.is_sorted_by_key(|entry| (entry.key, entry.member.as_str())), "{:?}", entries);
                     let mut pairs: Vec<_> = entries.into_iter().map(|entry| (entry.member, entry.key)).collect();
                     pairs.sort_unstable();

@@ -1,5 +1,6 @@
-//! The history of a board as a frame that is read when it is asked for, up to where SQL is level with the partitions' heads: the archive's files, and
-//! what comes after them in SQL. Of more events than fit into memory at once (`AT_ONCE_MAX`) nothing is held but the last part.
+//! A board's history as a lazy frame, up to where SQL is level with the partitions' heads: the
+//! archive's files, and the later events in SQL. If there are more events than `AT_ONCE_MAX`,
+//! memory holds only the last part.
 
 mod copy;
 mod span;
@@ -25,42 +26,43 @@ use sea_orm::{DatabaseConnection, DbBackend, EntityTrait};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
+use crate::display_path;
 use crate::frame::counted::{AT_ONCE_MAX, Counted, in_parts, is_kind};
 use crate::frame::events::{self, Events};
 use crate::frame::parquet;
 use crate::job::Job;
-use crate::shown;
 use span::spans;
 pub use span::{Pages, Span};
 
-/// How many events are held in memory; more of them go to a file.
+/// Events held in memory; more of them go to a file.
 pub const HELD_MAX: usize = 200_000;
 
-/// How often a history is read again because its board was archived meanwhile.
+/// Attempts to read a history while its board is being archived.
 const ATTEMPTS_MAX: usize = 5;
 
 /// The history of a board.
 pub struct History {
-    /// What of it is folded.
+    /// The events that a fold counts.
     pub counted: Counted,
-    /// How far the partitions are archived.
+    /// How far each partition is archived.
     pub marks: BTreeMap<Partition, archive_mark::Model>,
     /// The archive's files up to those marks.
     pub archived: Vec<LazyFrame>,
-    /// Where what is not held in memory lies, as long as this is there.
+    /// The directory of the events that are not held in memory.
     _spool: TempDir,
 }
 
-/// Waits until SQL is level with the heads of the board's partitions, persisting what is left in their logs, and reads the events up to there.
+/// Waits until SQL is level with the heads of the board's partitions, persisting the rest of their
+/// logs, and reads the events up to there.
 ///
 /// # Errors
-/// What the stores say; where a file of the archive is not there, or not as it was.
+/// If a file of the archive is missing or altered, or a store does not answer.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
     let partitions = deployment.store.partitions().of_board(board);
     read_in(deployment, board, &partitions, job).await
 }
 
-/// As [`read`], of some of the board's partitions.
+/// As [`read`], for some of the board's partitions.
 pub async fn read_in(
     deployment: &Deployment,
     board: &Board,
@@ -74,7 +76,7 @@ pub async fn read_in(
         heads.insert(partition, head);
     }
     for (&partition, head) in &heads {
-        // Whatever is committed from here on is past the history that is read.
+        // Commits from here on are past the history that is read.
         settle_to(deployment, partition, head.seq).await?;
     }
     read_to(deployment, board, heads, job).await
@@ -90,7 +92,7 @@ pub async fn read_to(
     let spool = tempfile::Builder::new()
         .prefix("laurel-history-")
         .tempdir()
-        .context("there is no room for temporary files")?;
+        .context("a temporary directory cannot be created")?;
     for _ in 0..ATTEMPTS_MAX {
         let marks = marks_of(deployment, board, heads.keys()).await?;
         let (mut parts, mut files) = (vec![], vec![]);
@@ -99,7 +101,7 @@ pub async fn read_to(
             let through_seq = heads[partition].seq as i64;
             for file in archived(deployment, board, mark).await? {
                 parts.push(match mark.archived_seq > through_seq {
-                    // It was archived past there since.
+                    // The board was archived past the head since.
                     true => file.clone().filter(col("seq").lt_eq(lit(through_seq))),
                     false => file.clone(),
                 });
@@ -119,7 +121,7 @@ pub async fn read_to(
             reading.read(deployment, &span, job).await?;
         }
         check_layout(&deployment.db, board).await?;
-        // Rows go only after a mark has moved past them.
+        // Rows are deleted only after a mark has moved past them.
         if marks_of(deployment, board, heads.keys()).await? == marks {
             return Ok(History {
                 counted: block_in_place(|| {
@@ -131,13 +133,13 @@ pub async fn read_to(
             });
         }
     }
-    bail!("the board is archived all the while; try again later")
+    bail!("the board keeps being archived; try again later")
 }
 
-/// Makes sure that a board has the numbers of shards still that are known of.
+/// Checks that a board still has the numbers of shards that `board` names.
 ///
 /// # Errors
-/// `Overtaken` where it has not; what SQL says.
+/// `Overtaken` if the board has moved since.
 pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> {
     let row = board::Entity::find_by_id(board.no.0).one(db).await?;
     let layouts = row.map(|row| row.to_ranking()).transpose()?;
@@ -148,7 +150,7 @@ pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> 
     Ok(())
 }
 
-/// How far the partitions of a board are archived.
+/// The archive marks of a board's partitions.
 pub async fn marks(
     deployment: &Deployment,
     board: &Board,
@@ -170,11 +172,11 @@ async fn marks_of(
     Ok(marks)
 }
 
-/// The archive's files of a partition's history of a board, up to a mark. They are checked: every byte of them is as it was, and no seq is
-/// missing between them or twice there.
+/// The archive's files of a board's partition, up to a mark. Checks that every byte is as it was
+/// written, and that the files have each seq once.
 ///
 /// # Errors
-/// Names the file that is not there, or not as it was.
+/// If a file is missing or altered; the message names it.
 pub async fn archived(
     deployment: &Deployment,
     board: &Board,
@@ -186,18 +188,18 @@ pub async fn archived(
     for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
         let path = deployment.archive_dir.join(&file.path);
         let sum = parquet::sum(&path).context(
-            "a file of the archive is missing; put it back from a backup. Its partition was not changed",
+            "a file of the archive is missing; restore it from a backup (its partition was not changed)",
         )?;
         ensure!(
             (sum.bytes, &sum.sha256) == (file.bytes.unsigned_abs(), &file.sha256),
-            "the archive file {} is not as it was written: {} bytes with SHA-256 {} are accepted; put it back from a backup. Its partition was not changed",
-            shown(&path),
+            "the archive file {} is not as it was written: expected {} bytes with SHA-256 {}; restore it from a backup (its partition was not changed)",
+            display_path(&path),
             file.bytes,
             file.sha256
         );
         ensure!(
             file.first_seq == through_seq + 1,
-            "the archive of board {} has nothing of partition {partition} from seq {} to {}; put the rows of archive_file back from a backup. That partition was not changed",
+            "the archive of board {} has no file of partition {partition} for seqs {} to {}; restore the table archive_file from a backup (that partition was not changed)",
             board.no,
             through_seq + 1,
             file.first_seq - 1
@@ -207,14 +209,15 @@ pub async fn archived(
     }
     ensure!(
         through_seq == mark.archived_seq,
-        "the archive of board {} ends at seq {through_seq} in partition {partition}, and is to reach to {}; put the rows of archive_file back from a backup. That partition was not changed",
+        "the archive of board {} ends at seq {through_seq} in partition {partition}, expected {}; restore the table archive_file from a backup (that partition was not changed)",
         board.no,
         mark.archived_seq
     );
     Ok(parts)
 }
 
-/// The archived events of a board that have the same as a row of `keys` in all of its columns, and all archived voids, in no order.
+/// The archived events of a board that equal a row of `keys` in all of its columns, and all
+/// archived voids, in no order.
 ///
 /// # Errors
 /// As [`archived`].
@@ -241,20 +244,20 @@ pub async fn archived_with(
     Ok(rows)
 }
 
-/// A frame of texts.
+/// A frame of text columns.
 pub fn keys(columns: Vec<(&str, Vec<String>)>) -> Result<DataFrame> {
     let column = |(name, values): (&str, Vec<String>)| Series::new(name.into(), values).into();
     Ok(DataFrame::new_infer_height(columns.into_iter().map(column).collect())?)
 }
 
-/// A history, being read from SQL.
+/// A history that is being read from SQL.
 struct Reading<'a> {
     spool: &'a TempDir,
     held: Events,
     parts: Vec<LazyFrame>,
     board: &'a Board,
     partitions: Partitions,
-    /// Who is in these.
+    /// The partitions whose members' events are read.
     meant: BTreeSet<Partition>,
 }
 
@@ -279,7 +282,7 @@ impl Reading<'_> {
 
     fn push(&mut self, row: score_event::Model) -> Result<()> {
         let (board, member) = (self.board, MemberId::new(&row.member)?);
-        // Others were in the same partition before.
+        // Before a move, the partition had events of other members too.
         let is_meant = || self.meant.contains(&self.partitions.of_member(board, &member));
         if board.has_moved() && !is_meant() {
             return Ok(());
@@ -292,7 +295,7 @@ impl Reading<'_> {
         let mut frame = std::mem::take(&mut self.held).into_frame()?;
         let path = self.spool.path().join(format!("{}.parquet", self.parts.len()));
         parquet::write(&std::fs::File::create(&path)?, &mut frame)
-            .with_context(|| format!("{} cannot be written", shown(&path)))?;
+            .with_context(|| format!("{} cannot be written", display_path(&path)))?;
         self.parts.push(parquet::scan(&path)?);
         Ok(())
     }
@@ -303,7 +306,7 @@ impl Reading<'_> {
     }
 }
 
-/// The latest instant that any of them has got to.
+/// The latest instant that a rolling window has reached, or `now_ms` if that is later.
 pub fn through_ms(rolls: &BTreeMap<Partition, Rolls>, now_ms: i64) -> i64 {
     let marks = rolls.values().flat_map(|rolls| rolls.marks.values());
     marks.map(|mark| mark.begun_ms).fold(now_ms, i64::max)

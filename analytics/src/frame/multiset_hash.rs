@@ -1,37 +1,39 @@
-//! Whether two sides have the same rows, said by a sum: to look each row up takes many times as long, and is left for where the sums differ.
+//! Compares two sets of rows by a sum of hashes. A look-up of each row takes many times as long,
+//! and is only needed if the sums differ.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use entity::blocks::hash_of_row;
 
-/// The rows of one side less those of the other, in whatever order they come: a sum of 128-bit hashes (XXH3). Their seed is another one each time, so nobody can make up rows
-/// that cancel each other out; by chance others do so once in some 2¹²⁸ times.
+/// The rows of one side minus those of the other, in any order: a sum of 128-bit hashes (XXH3). The
+/// seed is random, so that no client can make up rows that cancel each other out. By chance that
+/// happens once in some 2¹²⁸ times.
 pub struct Balance {
     seed: u64,
     sum: u128,
-    /// Room for a row.
+    /// A buffer for one row.
     row: Vec<u8>,
 }
 
 impl Balance {
-    /// Of no rows.
+    /// The sum of no rows.
     pub fn new() -> Self {
         Self { seed: RandomState::new().build_hasher().finish(), sum: 0, row: vec![] }
     }
 
-    /// Adds a row of the one side.
+    /// Adds a row of one side.
     pub fn add(&mut self, segment: &str, member: &str, numbers: &[Option<i64>]) {
         let hash = self.hash(segment, member, numbers);
         self.sum = self.sum.wrapping_add(hash);
     }
 
-    /// Takes a row of the other side away.
+    /// Subtracts a row of the other side.
     pub fn take(&mut self, segment: &str, member: &str, numbers: &[Option<i64>]) {
         let hash = self.hash(segment, member, numbers);
         self.sum = self.sum.wrapping_sub(hash);
     }
 
-    /// Whether both sides have the same rows, each as often.
+    /// True if both sides have the same rows, each equally often.
     pub fn is_even(&self) -> bool {
         self.sum == 0
     }

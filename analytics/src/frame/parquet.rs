@@ -1,4 +1,4 @@
-//! Parquet files: written so that they are whole or not there, and known by their checksum.
+//! Parquet files: written whole or not at all, and identified by a checksum.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -11,25 +11,25 @@ use polars::prelude::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::display_path;
 use crate::failpoint;
-use crate::shown;
 
-/// What is known of a file's bytes.
+/// The size and the checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sum {
-    /// How many there are.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Their SHA-256, in hexadecimal digits.
+    /// The SHA-256, in hexadecimal digits.
     pub sha256: String,
 }
 
-/// Writes a frame beside its path, moves it there once the disk has it, reads it back and compares.
+/// Writes a frame beside its path, renames it once the disk has it, reads it back and compares.
 ///
 /// # Errors
-/// Where the disk does not take it, or gives back something else; where something lies there already.
+/// If the disk does not take it or returns something else, or if the path is taken.
 pub fn write_durably(path: &Path, frame: &mut DataFrame) -> Result<Sum> {
     let beside = beside(path);
-    let directory = path.parent().context("a file lies in a directory")?;
+    let directory = path.parent().context("the path has no directory")?;
     let mut written = || -> Result<()> {
         fs::create_dir_all(directory)?;
         let file = File::create(&beside)?;
@@ -38,52 +38,46 @@ pub fn write_durably(path: &Path, frame: &mut DataFrame) -> Result<Sum> {
         file.sync_all()?;
         Ok(())
     };
-    written().with_context(|| format!("{} cannot be written", shown(&beside)))?;
+    written().with_context(|| format!("{} cannot be written", display_path(&beside)))?;
     ensure!(
         !path.exists(),
-        "{} is there already and is not of this archive; an archive directory of its own for each deployment is accepted (LAUREL_ARCHIVE_DIR)",
-        shown(path)
+        "{} exists and is not of this archive: expected an archive directory of this deployment alone (LAUREL_ARCHIVE_DIR)",
+        display_path(path)
     );
     fs::rename(&beside, path)
         .and_then(|()| File::open(directory)?.sync_all())
-        .with_context(|| format!("{} cannot be put in place", shown(path)))?;
+        .with_context(|| format!("{} cannot be put in place", display_path(path)))?;
     failpoint::hit("file-renamed");
     let back = read(path)?;
     ensure!(
         back.equals_missing(frame),
-        "{} does not hold what was written to it; look at the disk",
-        shown(path)
+        "{} does not read back as it was written; check the disk",
+        display_path(path)
     );
     sum(path)
 }
 
-/// Copies a file beside a path, and moves it there once the disk has it. What lies there is replaced.
+/// Copies a file beside a path, and renames it once the disk has it. An existing file is replaced.
 ///
 /// # Errors
-/// Where the disk does not take it, or gives back something else than the sum says.
+/// If the disk does not take it, or the copy does not match the sum.
 pub fn copy_durably(from: &Path, to: &Path, meant: &Sum) -> Result<()> {
     let beside = beside(to);
-    let directory = to.parent().context("a file lies in a directory")?;
+    let directory = to.parent().context("the path has no directory")?;
     let copied = || -> Result<()> {
         fs::create_dir_all(directory)?;
         fs::copy(from, &beside)?;
         File::open(&beside)?.sync_all()?;
-        ensure!(
-            sum(&beside)? == *meant,
-            "it does not hold what was copied to it; look at the disk"
-        );
+        ensure!(sum(&beside)? == *meant, "it does not read back as it was copied; check the disk");
         Ok(())
     };
-    copied().with_context(|| format!("{} cannot be written", shown(&beside)))?;
+    copied().with_context(|| format!("{} cannot be written", display_path(&beside)))?;
     fs::rename(&beside, to)
         .and_then(|()| File::open(directory)?.sync_all())
-        .with_context(|| format!("{} cannot be put in place", shown(to)))
+        .with_context(|| format!("{} cannot be put in place", display_path(to)))
 }
 
 /// Writes a frame to a file.
-///
-/// # Errors
-/// Where the disk does not take it.
 pub fn write(file: &File, frame: &mut DataFrame) -> Result<()> {
     ParquetWriter::new(file).with_compression(ParquetCompression::Zstd(None)).finish(frame)?;
     Ok(())
@@ -92,23 +86,23 @@ pub fn write(file: &File, frame: &mut DataFrame) -> Result<()> {
 /// Reads a whole file.
 pub fn read(path: &Path) -> Result<DataFrame> {
     let read = || -> Result<_> { Ok(ParquetReader::new(File::open(path)?).finish()?) };
-    read().with_context(|| format!("{} cannot be read", shown(path)))
+    read().with_context(|| format!("{} cannot be read", display_path(path)))
 }
 
-/// A file as a frame that is read when it is asked for.
+/// A file as a lazy frame.
 pub fn scan(path: &Path) -> Result<LazyFrame> {
-    let text = path.to_str().context("a path is no text")?;
+    let text = path.to_str().context("the path is not UTF-8")?;
     Ok(LazyFrame::scan_parquet(
         PlRefPath::new(text),
         ScanArgsParquet {
-            // A name with a star or a bracket in it is a name.
+            // A star or a bracket in a name stands for itself.
             glob: false,
             ..ScanArgsParquet::default()
         },
     )?)
 }
 
-/// The size and the checksum of a file's bytes, as the disk gives them now.
+/// The size and the checksum of a file, as the disk gives it now.
 pub fn sum(path: &Path) -> Result<Sum> {
     let mut hash = Sha256::new();
     let mut bytes = 0;
@@ -124,20 +118,18 @@ pub fn sum(path: &Path) -> Result<Sum> {
             hash.update(&part[..count]);
         }
     };
-    read().with_context(|| format!("{} cannot be read", shown(path)))?;
+    read().with_context(|| format!("{} cannot be read", display_path(path)))?;
     let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Sum { bytes, sha256 })
 }
 
-/// Removes a file, and what was written beside it, where they are there.
-///
-/// # Errors
-/// Where the directory cannot be changed.
+/// Removes a file and the one written beside it, if they exist.
 pub fn remove(path: &Path) -> Result<()> {
     for path in [beside(path), path.to_owned()] {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("{} cannot be removed", shown(&path)));
+                return Err(error)
+                    .with_context(|| format!("{} cannot be removed", display_path(&path)));
             }
             _ => {}
         }
@@ -145,7 +137,7 @@ pub fn remove(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where a file lies until it is whole.
+/// The path of a file until it is whole.
 fn beside(path: &Path) -> std::path::PathBuf {
     path.with_extension("parquet.part")
 }

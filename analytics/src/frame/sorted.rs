@@ -1,4 +1,4 @@
-//! The standings of a window as a fold gives them, in the order that Redis has them in.
+//! The standings of a window as a fold gives them, in the order of Redis.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,23 +14,23 @@ use ranking::window::{Period, Window};
 use crate::frame::expected_rows::Awaited;
 use crate::frame::fold::Folded;
 
-/// An entry that history adds up to.
+/// An entry that history folds to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Who.
+    /// The member.
     pub member: MemberId,
-    /// Its key.
+    /// The rank key.
     pub key: RankKey,
-    /// Its raw score.
+    /// The raw score.
     pub score: i64,
-    /// The seq of its member's last event.
+    /// The seq of the member's last event.
     pub seq: i64,
 }
 
-/// Standings with their entries, in the order of keys and member bytes.
+/// Entries by standings, in the order of keys and member bytes.
 pub type Entries = BTreeMap<StandingsId, Vec<Entry>>;
 
-/// The standings of one window, as columns: no entry is held twice.
+/// The standings of one window as columns, which hold each entry once.
 pub struct Sorted {
     window: Window,
     members: StringChunked,
@@ -40,21 +40,21 @@ pub struct Sorted {
     runs: Vec<Run>,
 }
 
-/// One standings in them.
+/// The rows of one segment and period.
 pub struct Run {
-    /// Which.
+    /// The id of the standings.
     pub id: StandingsId,
-    /// Its period.
+    /// The period.
     pub period: Period,
-    /// Its rows, in the order of keys and member bytes.
+    /// The rows, in the order of keys and member bytes.
     pub rows: Range<usize>,
 }
 
 impl Sorted {
-    /// The columns of a fold, and where each standings is in them.
+    /// Takes the columns of a fold, and finds the rows of each segment and period.
     ///
     /// # Errors
-    /// Where an entry is out of range, or has no key.
+    /// If an entry is out of range, or has no key.
     pub fn of(board: &Board, window: Window, folded: &Folded) -> Result<Self> {
         let Folded { periods, frame } = folded;
         let number = |name: &str| -> Result<_> { Ok(frame.column(name)?.i64()?.clone()) };
@@ -69,7 +69,7 @@ impl Sorted {
             runs: vec![],
         };
         let (low, high) = board.rules.range(window);
-        let gap = || "a fold left a gap";
+        let gap = || "the fold returned a null";
         let mut last: Option<(&str, i64)> = None;
         for row in 0..frame.height() {
             let (member, score) = (
@@ -82,7 +82,7 @@ impl Sorted {
             let period = &periods[usize::try_from(place)?];
             ensure!(
                 (low..=high).contains(&score),
-                "history gives {member} {score} in {window} {}, which is out of range",
+                "history folds {member} to {score} in {window} {}, which is out of range",
                 period.label
             );
             RankKey::from_i64(sorted.keys.get(row).with_context(gap)?)?;
@@ -105,7 +105,7 @@ impl Sorted {
     /// The entries, by standings.
     ///
     /// # Errors
-    /// Where a member is none.
+    /// If a member's id is invalid.
     pub fn entries(&self) -> Result<Entries> {
         let mut entries = Entries::new();
         for Run { id, rows, .. } in self.runs() {
@@ -128,30 +128,30 @@ impl Sorted {
         self.window
     }
 
-    /// The standings, by segment and then by time.
+    /// The rows by segment, then by time.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Who is in it; of a window without periods.
+    /// The rows that are expected, by segment and member, of a window without periods.
     pub fn awaited(&self) -> Awaited<'_> {
         let segments = self.runs.iter();
         let segments = segments.map(|run| (run.id.segment.as_str(), run.rows.clone()));
         Awaited::new(self.members.len(), segments, |row| self.member(row))
     }
 
-    /// Who is in a row.
+    /// The member of a row.
     pub fn member(&self, row: usize) -> &str {
         self.members.get(row).expect("no member is null")
     }
 
-    /// The key in a row.
+    /// The key of a row.
     pub fn key(&self, row: usize) -> RankKey {
         let key = RankKey::from_i64(self.keys.get(row).expect("no key is null"));
-        key.expect("keys were looked at when it was made")
+        key.expect("`of` has checked all keys")
     }
 
-    /// The raw score in a row.
+    /// The raw score of a row.
     pub fn score(&self, row: usize) -> i64 {
         self.scores.get(row).expect("no score is null")
     }

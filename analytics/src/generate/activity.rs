@@ -1,4 +1,4 @@
-//! When events arrive: hours of the day are busy or quiet, and some hours are bursts.
+//! Arrival times: hours of the day are busy or quiet, and some hours are bursts.
 
 use super::random::Random;
 
@@ -6,10 +6,10 @@ use super::random::Random;
 const HOURS: [u64; 24] =
     [4, 3, 2, 1, 1, 1, 2, 4, 6, 7, 8, 8, 9, 8, 8, 8, 9, 11, 13, 15, 16, 14, 10, 6];
 
-/// One of so many hours is a burst.
+/// One in this many hours is a burst.
 const BURSTS: u64 = 50;
 
-/// How many times as busy as others a burst is.
+/// A burst is this many times as busy as the same hour otherwise.
 const BURST: u64 = 12;
 
 const HOUR_MS: u128 = 3_600_000;
@@ -21,13 +21,13 @@ pub(crate) struct Activity {
     total: u64,
     events: u64,
     next: u64,
-    /// The hour of the last event, and how much lies before it.
+    /// The hour of the last event, and the total of the hours before it.
     hour: usize,
     before: u64,
 }
 
 impl Activity {
-    /// So many events over so many days.
+    /// Spreads `events` over `days`.
     pub(crate) fn new(random: &mut Random, days: u32, events: u64) -> Self {
         let mut hour = |busy: u64| match random.below(BURSTS) {
             0 => busy * BURST,
@@ -37,9 +37,10 @@ impl Activity {
         Self { total: hours.iter().sum(), hours, events, next: 0, hour: 0, before: 0 }
     }
 
-    /// When the next event arrives, in milliseconds since the first day began. Of `events` calls none is before the one before it.
+    /// The arrival of the next event, in milliseconds since the first day began. The times of
+    /// `events` calls never go back.
     pub(crate) fn next_ms(&mut self) -> i64 {
-        // How much has passed, times the number of events: exact.
+        // The total that has passed, times the number of events: exact.
         let passed = u128::from(self.next) * u128::from(self.total);
         let events = u128::from(self.events);
         while passed >= u128::from(self.before + self.hours[self.hour]) * events

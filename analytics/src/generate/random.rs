@@ -1,5 +1,5 @@
-//! Chance that is the same on every machine and in every version: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). The generators of `rand` may change
-//! with its version.
+//! Random numbers that are the same on every machine and in every version: SplitMix64 (Steele, Lea
+//! and Flood, OOPSLA 2014). The generators of `rand` may change with its version.
 
 /// A sequence of numbers.
 pub(crate) struct Random(u64);
@@ -21,7 +21,7 @@ impl Random {
 
     /// A number from 0 to below a bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        // The top half of a product of 128 bits: uneven by less than bound / 2^64.
+        // The top half of a product of 128 bits: biased by less than bound / 2^64.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 

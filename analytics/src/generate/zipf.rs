@@ -1,21 +1,22 @@
-//! Zipf's law: of n members, the k-th is met with a probability proportional to 1 / k.
+//! Zipf's law: of n members, the k-th is drawn with a probability proportional to 1 / k.
 //!
-//! By rejection-inversion (Hörmann and Derflinger, ACM TOMACS 1996), in constant time and without a table; logarithms are `libm`'s, so that all machines agree.
+//! Uses rejection-inversion (Hörmann and Derflinger, ACM TOMACS 1996): constant time, no table.
+//! Logarithms are `libm`'s, so that all machines agree.
 
 use super::random::Random;
 
 /// The law for a number of members.
 pub(crate) struct Zipf {
     members: u64,
-    /// The integral of 1 / x up to where the law ends, and where it begins.
+    /// The integral of 1 / x at the upper and the lower end of the law.
     high: f64,
     low: f64,
-    /// What lies within it of a member's number is taken without a look at the curve.
+    /// A draw this close to a member's number is taken without a look at the curve.
     sure: f64,
 }
 
 impl Zipf {
-    /// The law for so many members, at least one.
+    /// The law for at least one member.
     pub(crate) fn new(members: u64) -> Self {
         Self {
             members,

@@ -3,14 +3,14 @@
 use anyhow::{Context, Result};
 
 use super::rows::{At, Fields, RowChecker};
-use crate::shown;
+use crate::display_path;
 
-/// Hands over every row with its line.
+/// Hands every row with its line to `rows`.
 ///
 /// # Errors
-/// Where the file cannot be read, or lacks a column.
+/// If the file cannot be read, or lacks a column.
 pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
-    let file = shown(rows.path());
+    let file = display_path(rows.path());
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)
         .from_path(rows.path())

@@ -1,4 +1,4 @@
-//! The events that the history holds under an id of a file: an import skips them.
+//! The events that the history has under event ids of a file: an import skips them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -15,13 +15,14 @@ use super::MEMBERS_MAX;
 use super::rows::Row;
 use crate::frame::history::{archived_with, keys, marks};
 
-/// A board, a member, and the id of an event.
+/// A board, a member and an event id.
 pub(crate) type Id = (BoardNo, String, String);
 
-/// Members and ids of events, of one board.
+/// Members and event ids of one board.
 type Named<'a> = BTreeSet<(&'a str, &'a str)>;
 
-/// The scores and times, by id, of the events that the history holds under ids of rows. None that was voided, as its id may be used again.
+/// The scores and times, by event id, of the events that the history has under ids of rows. Voided
+/// events are left out, since their ids may be used again.
 pub(crate) async fn known_events(
     deployment: &Deployment,
     rows: &[Row],
@@ -37,7 +38,8 @@ pub(crate) async fn known_events(
     let mut known = HashMap::new();
     for (no, (board, named)) in boards {
         let mut events = in_sql(deployment, no, &named).await?;
-        // After SQL: what leaves it meanwhile is there by then.
+        // The files are read after SQL, so an event that an archive moves between the two reads is
+        // not missed.
         events.extend(archived(deployment, board, &named).await?);
         let voided: HashSet<_> = events.iter().filter_map(|event| event.voids()).collect();
         for event in events {
@@ -52,7 +54,7 @@ pub(crate) async fn known_events(
     Ok(known)
 }
 
-/// The events in SQL that are named, and all voids of those members.
+/// The events in SQL that are named, and all voids of their members.
 async fn in_sql(
     deployment: &Deployment,
     no: BoardNo,

@@ -1,4 +1,4 @@
-//! The rows of an NDJSON file: a JSON object a line.
+//! The rows of an NDJSON file: a JSON object per line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,20 +8,21 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::value::RawValue;
 
 use super::rows::{At, Fields, RowChecker};
-use crate::shown;
+use crate::display_path;
 
-/// The most digits of a score that comes as a number: more would not survive a writer that holds numbers as doubles.
+/// The most digits of a score that is a JSON number: a writer that holds numbers as doubles would
+/// lose more.
 pub(crate) const NUMBER_DIGITS_MAX: usize = 15;
 
-/// An object, its values as they are written: a number is never rounded on its way.
+/// An object with its values as they are written, so that no number is rounded.
 type Object<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Hands over every row with its line; empty lines are none.
+/// Hands every row with its line to `rows`, and skips empty lines.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
-    let cannot = format!("{} cannot be read", shown(rows.path()));
+    let cannot = format!("{} cannot be read", display_path(rows.path()));
     let file = File::open(rows.path()).with_context(|| cannot.clone())?;
     let (mut reader, mut bytes) = (BufReader::new(file), vec![]);
     let score_column = rows.score_column().to_owned();
@@ -43,14 +44,11 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
 }
 
 /// Checks that a number has no more digits than every writer of JSON keeps.
-///
-/// # Errors
-/// Where it has more.
 pub(crate) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
     let digits = number.bytes().filter(u8::is_ascii_digit).skip_while(|&digit| digit == b'0');
     ensure!(
         digits.count() <= digits_max,
-        "{number} has more than {digits_max} digits: a number that long is accepted as text only, as it may have been rounded on its way"
+        "{number} has more than {digits_max} digits: expected text, as a number that long may have been rounded on its way"
     );
     Ok(())
 }
@@ -68,7 +66,7 @@ struct Texts {
 impl Texts {
     fn read(bytes: &[u8], score_column: &str) -> Result<Self> {
         let object: Object<'_> =
-            serde_json::from_slice(bytes).ok().context("it is no JSON object")?;
+            serde_json::from_slice(bytes).ok().context("it is not a JSON object")?;
         let required = |name: &str| {
             let value = object.get(name).with_context(|| format!("it has no {name}"));
             value.map(|value| value.get())
@@ -80,7 +78,7 @@ impl Texts {
                 check_digits(score, NUMBER_DIGITS_MAX)?;
                 score.to_owned()
             }
-            None => bail!("its {score_column} is {score}; a text or a number is accepted"),
+            None => bail!("invalid {score_column} {score}: expected text or a number"),
         };
         let at = required("at")?;
         let at = text(at).unwrap_or_else(|| at.to_owned());
@@ -88,8 +86,7 @@ impl Texts {
             None | Some("null") => Ok(None),
             Some(value) => {
                 let text = text(value);
-                let text =
-                    text.with_context(|| format!("its {name} is {value}; a text is accepted"));
+                let text = text.with_context(|| format!("invalid {name} {value}: expected text"));
                 text.map(Some)
             }
         };

@@ -1,4 +1,4 @@
-//! The rows of a Parquet file, a row group at a time. Rows are counted from 1.
+//! The rows of a Parquet file, one row group at a time. Rows are counted from 1.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -8,17 +8,17 @@ use polars::prelude::{AnyValue, ArrowDataType, ParquetReader, SerReader, TimeUni
 
 use super::ndjson_rows::{NUMBER_DIGITS_MAX, check_digits};
 use super::rows::{At, Fields, RowChecker};
-use crate::shown;
+use crate::display_path;
 
 /// The most digits of a score in a column of 32-bit floats.
 const FLOAT32_DIGITS_MAX: usize = 6;
 
-/// Hands over every row with its number.
+/// Hands every row with its number to `rows`.
 ///
 /// # Errors
-/// Where the file cannot be read, or lacks a column; where a column has a type that is not taken.
+/// If the file cannot be read, lacks a column, or has a column of an unsupported type.
 pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
-    let cannot = format!("{} cannot be read", shown(rows.path()));
+    let cannot = format!("{} cannot be read", display_path(rows.path()));
     let file = File::open(rows.path()).with_context(|| cannot.clone())?;
     let mut reader = ParquetReader::new(file.try_clone()?);
     let schema = reader.schema().with_context(|| cannot.clone())?;
@@ -70,7 +70,7 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a column's type is one that says what it should.
+/// Checks that a column has a supported type.
 fn check_type(name: &str, dtype: &ArrowDataType, is_score: bool) -> Result<()> {
     use ArrowDataType as Type;
     let is_text = matches!(
@@ -80,20 +80,21 @@ fn check_type(name: &str, dtype: &ArrowDataType, is_score: bool) -> Result<()> {
     let is_integer = matches!(dtype, Type::Int32 | Type::Int64 | Type::UInt32 | Type::UInt64);
     let (fits, accepted) = if is_score {
         let exact = matches!(dtype, Type::Decimal(..) | Type::Float32 | Type::Float64);
-        (is_text || is_integer || exact, "text, integers of 32 or 64 bits, decimals and floats are")
+        (is_text || is_integer || exact, "text, integers of 32 or 64 bits, decimals or floats")
     } else if name == "at" {
         (
             is_text || is_integer || matches!(dtype, Type::Timestamp(..)),
-            "timestamps, text and integers (Unix seconds) of 32 or 64 bits are",
+            "timestamps, text or integers (Unix seconds) of 32 or 64 bits",
         )
     } else {
-        (is_text, "text is")
+        (is_text, "text")
     };
-    ensure!(fits, "the column {name} has the type {dtype:?}; {accepted} accepted");
+    ensure!(fits, "invalid type {dtype:?} of column {name}: expected {accepted}");
     Ok(())
 }
 
-/// A score as an exact decimal. A float is taken where it is written with so few digits that it came from just that decimal.
+/// A score as an exact decimal. A float is accepted if it has so few digits that it can only have
+/// come from that decimal.
 fn score_text<'a>(value: &'a AnyValue<'_>, name: &str) -> Result<Cow<'a, str>> {
     let float = |text: String, digits_max: usize| {
         check_digits(&text, digits_max)?;
@@ -112,7 +113,7 @@ fn score_text<'a>(value: &'a AnyValue<'_>, name: &str) -> Result<Cow<'a, str>> {
     }
 }
 
-/// The decimal of so many units of the last of its places.
+/// The decimal that is `units` times 10 to the power of -`scale`.
 fn decimal(units: i128, scale: usize) -> String {
     let sign = if units < 0 { "-" } else { "" };
     let digits = format!("{:0>width$}", units.unsigned_abs(), width = scale + 1);
@@ -124,7 +125,7 @@ fn decimal(units: i128, scale: usize) -> String {
 fn at_of<'a>(value: &'a AnyValue<'_>) -> Result<At<'a>> {
     let seconds = |seconds: i64| {
         let at_ms = seconds.checked_mul(1000);
-        at_ms.map(At::Ms).context("at is beyond all times")
+        at_ms.map(At::Ms).context("at is out of range")
     };
     match value {
         AnyValue::Null => bail!("it has no at"),
@@ -136,9 +137,7 @@ fn at_of<'a>(value: &'a AnyValue<'_>) -> Result<At<'a>> {
         AnyValue::Int32(number) => seconds((*number).into()),
         AnyValue::Int64(number) => seconds(*number),
         AnyValue::UInt32(number) => seconds((*number).into()),
-        AnyValue::UInt64(number) => {
-            seconds(i64::try_from(*number).context("at is beyond all times")?)
-        }
+        AnyValue::UInt64(number) => seconds(i64::try_from(*number).context("at is out of range")?),
         other => Ok(At::Text(other.get_str().context("it has no at")?)),
     }
 }
@@ -165,7 +164,7 @@ mod tests {
         Series::new(name.into(), values).into()
     }
 
-    /// Reads a file of those columns, in row groups of two rows, for a board with three decimals.
+    /// Reads a file of these columns, in row groups of two rows, for a board with three decimals.
     fn read_columns(columns: Vec<Column>) -> Result<Rows> {
         let file = tempfile::Builder::new().suffix(".parquet").tempfile()?;
         let mut frame = DataFrame::new_infer_height(columns)?;
@@ -274,17 +273,17 @@ mod tests {
         for (columns, reason) in [
             (
                 vec![members(), seconds(), flags()],
-                "text, integers of 32 or 64 bits, decimals and floats are accepted",
+                "expected text, integers of 32 or 64 bits, decimals or floats",
             ),
             (
                 vec![numbers(), seconds(), column("score", [1_i64; 5])],
-                "the column member has the type Int64; text is accepted",
+                "invalid type Int64 of column member: expected text",
             ),
             (
                 vec![members(), column("at", [0.5; 5]), column("score", [1_i64; 5])],
-                "timestamps, text and integers",
+                "expected timestamps, text or integers",
             ),
-            (vec![members(), seconds()], "has no column score; member, score and at are needed"),
+            (vec![members(), seconds()], "has no column score: expected member, score and at"),
         ] {
             let Err(error) = read_columns(columns) else {
                 panic!("{reason} was expected");

@@ -1,4 +1,5 @@
-//! The rows of a file as submissions, or what is wrong with them: the same checks whatever the format.
+//! The rows of a file as submissions, or the reasons why they are bad: the same checks for every
+//! format.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,32 +13,32 @@ use ranking::submission::Submission;
 use sha2::{Digest, Sha256};
 
 use super::{Arguments, csv_rows, ndjson_rows, parquet_rows};
+use crate::display_path;
 use crate::file::format::FileFormat;
-use crate::shown;
 
 /// The longest region, in characters.
 const REGION_CHARS_MAX: usize = 200;
 
-/// A row that is not taken, and why.
+/// A row that is not imported, with the reason.
 pub(crate) struct BadRow {
     pub(crate) line: u64,
     pub(crate) reason: String,
 }
 
-/// A row that may be taken.
+/// A row that may be imported.
 pub(crate) struct Row {
     pub(crate) line: u64,
     pub(crate) submission: Submission,
     pub(crate) region: Option<String>,
 }
 
-/// The rows of a file: those that may be taken, and those that are bad.
+/// The rows of a file: those that may be imported, and the bad ones.
 pub(crate) struct Rows {
     pub(crate) good: Vec<Row>,
     pub(crate) bad: Vec<BadRow>,
 }
 
-/// What a row says, not yet checked.
+/// The fields of a row, not yet checked.
 pub(crate) struct Fields<'a> {
     pub(crate) member: &'a str,
     pub(crate) score: &'a str,
@@ -47,7 +48,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) region: Option<&'a str>,
 }
 
-/// When a score was earned, as a row says it.
+/// The time at which a score was earned, in the form that the row has it.
 pub(crate) enum At<'a> {
     /// RFC 3339, or Unix seconds.
     Text(&'a str),
@@ -55,20 +56,20 @@ pub(crate) enum At<'a> {
     Ms(i64),
 }
 
-/// Takes the rows of a file one by one.
+/// Checks the rows of a file one by one.
 pub(crate) struct RowChecker<'a> {
     arguments: &'a Arguments,
     boards: &'a HashMap<String, Board>,
     now_ms: i64,
-    /// What rows without an event id are named after: what is in the file.
+    /// A hash of the file's content, which names the events of rows that have no event id.
     hash: String,
     rows: Rows,
 }
 
-/// Reads every row: those that may be taken, and those that are bad.
+/// Reads every row: those that may be imported, and the bad ones.
 ///
 /// # Errors
-/// Where the file as a whole is none that can be imported.
+/// If the file as a whole cannot be imported.
 pub(crate) fn read_rows(
     arguments: &Arguments,
     boards: &HashMap<String, Board>,
@@ -96,7 +97,7 @@ pub(crate) fn read_rows(
 
 /// The first 64 bits of the SHA-256 of a file.
 fn hash_of(path: &Path) -> Result<String> {
-    let cannot = || format!("{} cannot be read", shown(path));
+    let cannot = || format!("{} cannot be read", display_path(path));
     let mut file = File::open(path).with_context(cannot)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
@@ -116,38 +117,39 @@ impl RowChecker<'_> {
         &self.arguments.file
     }
 
-    /// The column that has the score.
+    /// The column of the score.
     pub(crate) fn score_column(&self) -> &str {
         &self.arguments.score_column
     }
 
-    /// The columns that are read: member, score, at, and those that a file need not have, board, event_id, region.
+    /// The columns that are read: member, score and at, and the optional ones: board, event_id,
+    /// region.
     pub(crate) fn columns(&self) -> [&str; 6] {
         let score = self.score_column();
         ["member", score, "at", "board", "event_id", "region"]
     }
 
-    /// Checks that the file has the columns it needs.
+    /// Checks that the file has the columns that it needs.
     ///
     /// # Errors
-    /// Where one is missing, naming it.
+    /// If a column is missing; the message names it.
     pub(crate) fn check_columns(&self, has: impl Fn(&str) -> bool) -> Result<()> {
-        let file = shown(self.path());
+        let file = display_path(self.path());
         for name in ["member", self.score_column(), "at"] {
             if !has(name) {
                 bail!(
-                    "{file} has no column {name}; member, {} and at are needed",
+                    "{file} has no column {name}: expected member, {} and at",
                     self.score_column()
                 );
             }
         }
         if !has("board") && self.arguments.board.is_none() {
-            bail!("{file} has no column board: say which with --board");
+            bail!("{file} has no column board; name the board with --board");
         }
         Ok(())
     }
 
-    /// Takes the next row, or what is wrong with it already.
+    /// Checks and adds the next row, or the reason why it could not be read.
     pub(crate) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) {
         match fields.and_then(|fields| self.check(line, &fields)) {
             Ok(row) => self.rows.good.push(row),
@@ -197,6 +199,6 @@ fn parse_at(text: &str) -> Result<i64> {
         Err(_) => text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond),
     };
     at_ms.filter(|&at_ms| at_ms >= 0).with_context(|| {
-        format!("{text:?} is no time since 1970; RFC 3339 and Unix seconds are accepted")
+        format!("invalid at {text:?}: expected RFC 3339 or Unix seconds, since 1970")
     })
 }

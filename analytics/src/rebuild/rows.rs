@@ -1,8 +1,11 @@
-//! SQL's rows of `standing`, held against what the history adds up to, and mended where they differ.
+//! Compares the rows of `standing` with the folded history, and repairs those that differ.
 //!
-//! People play meanwhile: the rows of whoever did since the history was read are held against that history and the events since. A row is mended while
-//! SQL's cursor is held, so that no persister is between what we know and what we write: for who did not play since, the history that was read is all there
-//! is; for who did, it is folded anew within the transaction. To wait until nobody plays would never end, and to rewrite what is right would take minutes.
+//! Writers stay active. The rows of a member with events since the history was read are compared
+//! with that history and those events. A repair holds SQL's cursor, so that no persister comes
+//! between its reads and its writes. For a member without later events, the history that was read
+//! is complete. For a member with later events, the transaction folds the history again.
+//!
+//! A wait for a pause of all writers might never end, and a rewrite of all rows would take minutes.
 
 mod look;
 
@@ -25,10 +28,10 @@ use sea_orm::{
 
 use crate::frame::sorted::{Run, Sorted};
 
-/// How many rows are read at once.
+/// Rows that one SELECT reads.
 const ROWS_MAX: u64 = 20_000;
 
-/// How many members one transaction mends: persisters wait for it.
+/// Members that one transaction repairs: persisters wait for it.
 const MENDED_MAX: usize = 500;
 
 /// The rows of one partition of a board.
@@ -36,13 +39,14 @@ struct Rows<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     partition: Partition,
-    /// Up to here the history was read.
+    /// The seq up to which the history was read.
     seq: i64,
-    /// What it adds up to.
+    /// The fold of that history in "all".
     all: &'a Sorted,
 }
 
-/// Mends the rows of a board in one partition, and says of how many members. `all` is what its history up to a seq gives in "all".
+/// Repairs the rows of a board in one partition, and returns the number of members whose rows
+/// differed. `all` is the fold in "all" of the history up to `seq`.
 pub async fn mend(
     deployment: &Deployment,
     board: &Board,
@@ -93,7 +97,8 @@ impl Rows<'_> {
         known: &HashMap<&str, Vec<(&str, usize)>>,
     ) -> Result<()> {
         let partition = i32::from(self.partition.0);
-        // A write that changes nothing, for its lock: no persister moves the cursor meanwhile. It is the first: SQLite has one write lock.
+        // A write that changes nothing, for its lock: no persister moves the cursor until the
+        // commit. It comes first, since SQLite has one write lock.
         log_cursor::Entity::update_many()
             .col_expr(log_cursor::Column::Epoch, Expr::col(log_cursor::Column::Epoch))
             .filter(log_cursor::Column::Partition.eq(partition))
@@ -103,10 +108,10 @@ impl Rows<'_> {
             .one(transaction)
             .await?
             .context("SQL has no cursor of the partition")?;
-        // Whoever deletes the board waits for this transaction before it takes the rows away.
+        // A client that deletes the board waits for this transaction before its rows are deleted.
         let living = board::living().filter(board::Column::No.eq(self.board.no.0));
         if living.one(transaction).await?.is_none() {
-            bail!("the board was deleted meanwhile");
+            bail!("the board was deleted during the rebuild");
         }
         let named = score_event::Column::Member.is_in(members.iter().copied());
         let later: HashSet<String> = score_event::Entity::find()

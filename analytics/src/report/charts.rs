@@ -17,7 +17,7 @@ use plotters::style::{Color, IntoTextStyle, RGBColor, TextStyle};
 use super::figures::Figures;
 use super::page::{compact, shortened};
 
-/// How wide a picture is, in its own units; the page scales it.
+/// The width of a picture, in its own units; the page scales it.
 const WIDTH: u32 = 960;
 
 const INK: RGBColor = RGBColor(59, 68, 75);
@@ -25,7 +25,8 @@ const FAINT: RGBColor = RGBColor(226, 230, 232);
 const GREEN: RGBColor = RGBColor(47, 121, 86);
 const AMBER: RGBColor = RGBColor(201, 126, 34);
 
-/// Lines that can be told apart, also by those who see few colours (Okabe and Ito), and darker ones of the same.
+/// Line colors that color-blind readers can tell apart (Okabe and Ito), and darker variants of
+/// them.
 const LINES: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -43,7 +44,7 @@ type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane = Cartesian2d<Axis, Axis>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Plane>;
 
-/// An axis: its ends, and what is written where.
+/// An axis: its ends, its labeled ticks and its title.
 #[derive(Clone)]
 struct Axis {
     ends: Range<f64>,
@@ -61,7 +62,7 @@ impl Ranged for Axis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // Light points are those between the ticks: there are none.
+        // Light points lie between the ticks: there are none.
         if hint.weight().allow_light_points() {
             return vec![];
         }
@@ -80,14 +81,14 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// How much room there is around a chart.
+/// The height of a chart, and the room at its sides.
 struct Room {
     height: u32,
     left: u32,
     right: u32,
 }
 
-/// How many members have which score.
+/// The number of members by score.
 pub(crate) fn distribution(figures: &Figures) -> Result<String> {
     let buckets = &figures.scores.buckets;
     let bounds = buckets.iter().map(|bucket| &bucket.from);
@@ -99,14 +100,14 @@ pub(crate) fn distribution(figures: &Figures) -> Result<String> {
     bars(&x, &counts, "members")
 }
 
-/// How many events each period had.
+/// The number of events in each period.
 pub(crate) fn activity(figures: &Figures) -> Result<String> {
     let periods = &figures.activity.periods;
     let counts: Vec<usize> = periods.iter().map(|period| period.events).collect();
     bars(&time(figures), &counts, "events")
 }
 
-/// How many members there were at the end of each period, and how many were active in it.
+/// The number of members at the end of each period, and the number active in it.
 pub(crate) fn growth(figures: &Figures) -> Result<String> {
     let periods = &figures.activity.periods;
     let points = |count: &dyn Fn(usize) -> usize| -> Vec<(f64, f64)> {
@@ -124,21 +125,21 @@ pub(crate) fn growth(figures: &Figures) -> Result<String> {
         chart.draw_series(LineSeries::new(active.clone(), AMBER.stroke_width(2)))?;
         let ends = [("in all", &members, GREEN), ("active", &active, AMBER)];
         let mut labels: Vec<(i32, &str, RGBColor)> = vec![];
-        for (label, points, colour) in ends {
+        for (label, points, color) in ends {
             let end = points.last().context("a report has a period")?;
-            labels.push((chart.backend_coord(end).1, label, colour));
+            labels.push((chart.backend_coord(end).1, label, color));
         }
-        // Not one upon the other.
+        // Labels must not overlap.
         labels[1].0 = labels[1].0.max(labels[0].0 + 18);
-        for (y, label, colour) in labels {
-            let style = style(14, &colour, HPos::Left);
+        for (y, label, color) in labels {
+            let style = style(14, &color, HPos::Left);
             canvas.draw_text(label, &style, (WIDTH as i32 - 104, y))?;
         }
         Ok(())
     })
 }
 
-/// Where those who lead now stood.
+/// The ranks of the present leaders over time.
 pub(crate) fn movement(figures: &Figures) -> Result<String> {
     let movement = &figures.movement;
     let ranks = movement.members.iter().flat_map(|moved| &moved.ranks);
@@ -153,7 +154,7 @@ pub(crate) fn movement(figures: &Figures) -> Result<String> {
     };
     let room = Room { height: 420, left: 70, right: 190 };
     picture(&room, &time(figures), &y, |canvas, chart| {
-        for (moved, colour) in movement.members.iter().zip(LINES) {
+        for (moved, color) in movement.members.iter().zip(LINES) {
             let places = movement.periods.iter().zip(&moved.ranks);
             let points: Vec<(f64, f64)> = places
                 .filter_map(|(&period, rank)| {
@@ -163,12 +164,12 @@ pub(crate) fn movement(figures: &Figures) -> Result<String> {
                 .collect();
             let Some(&end) = points.last() else { continue };
             let first = points.first().copied();
-            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+            chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
             let ends = [first, Some(end)].into_iter().flatten();
-            chart.draw_series(ends.map(|point| Circle::new(point, 3, colour.filled())))?;
+            chart.draw_series(ends.map(|point| Circle::new(point, 3, color.filled())))?;
             let (x, y) = chart.backend_coord(&end);
             let name = shortened(&moved.member, 22);
-            canvas.draw_text(&name, &style(14, &colour, HPos::Left), (x + 10, y))?;
+            canvas.draw_text(&name, &style(14, &color, HPos::Left), (x + 10, y))?;
         }
         Ok(())
     })
@@ -202,7 +203,7 @@ pub(crate) fn ties(figures: &Figures) -> Result<String> {
     })
 }
 
-/// What part of all belongs to how many.
+/// The share of all points and events that the top members have.
 pub(crate) fn share(figures: &Figures) -> Result<String> {
     let share = &figures.share;
     let lowest = (100.0 / figures.members as f64).clamp(0.001, 10.0);
@@ -236,24 +237,24 @@ pub(crate) fn share(figures: &Figures) -> Result<String> {
             chart.draw_series([mark])?;
         }
         let mut legend = 34;
-        for (name, curve, colour) in
+        for (name, curve, color) in
             [("points", &share.scores_curve, GREEN), ("events", &share.events_curve, AMBER)]
         {
             if curve.is_empty() {
                 continue;
             }
             let points = curve.iter().map(|&(x, y)| (across(x), y));
-            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-            let line = PathElement::new([(96, legend), (122, legend)], colour.stroke_width(2));
+            chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
+            let line = PathElement::new([(96, legend), (122, legend)], color.stroke_width(2));
             canvas.draw(&line)?;
-            canvas.draw_text(name, &style(14, &colour, HPos::Left), (130, legend))?;
+            canvas.draw_text(name, &style(14, &color, HPos::Left), (130, legend))?;
             legend += 20;
         }
         Ok(())
     })
 }
 
-/// How far down a rank is: the first ten have most of the room.
+/// How far down a rank is drawn: the first ten have most of the room.
 fn height_of(rank: usize) -> f64 {
     match rank {
         1..=10 => rank as f64,
@@ -272,13 +273,13 @@ fn time(figures: &Figures) -> Axis {
     Axis { ends: 0.0..periods.len() as f64, ticks: every(&labels, 8), title: "" }
 }
 
-/// At most so many of them, evenly, the first among them.
+/// At most `count` of the ticks, evenly spaced, the first included.
 fn every(ticks: &[(f64, String)], count: usize) -> Vec<(f64, String)> {
     let step = ticks.len().div_ceil(count).max(1);
     ticks.iter().step_by(step).cloned().collect()
 }
 
-/// An axis of counts from 0, with round numbers on it.
+/// An axis of counts from 0, with round numbers.
 fn counts_axis(most: usize, title: &'static str) -> Axis {
     let steps = (0..).map(|power| 10_usize.pow(power));
     let mut steps = steps.flat_map(|ten| [ten, 2 * ten, 5 * ten]);
@@ -293,7 +294,7 @@ fn counts_axis(most: usize, title: &'static str) -> Axis {
 fn bars(x: &Axis, counts: &[usize], title: &'static str) -> Result<String> {
     let most = counts.iter().copied().max().unwrap_or(1);
     let room = Room { height: 260, left: 70, right: 30 };
-    // Many bars stand without gaps.
+    // Many bars are drawn without gaps.
     let gap = if counts.len() > 120 { 0.0 } else { 0.08 };
     picture(&room, x, &counts_axis(most, title), |_, chart| {
         let bars = counts.iter().zip(0_u32..).filter(|(count, _)| **count > 0);
@@ -307,7 +308,7 @@ fn bars(x: &Axis, counts: &[usize], title: &'static str) -> Result<String> {
     })
 }
 
-/// A picture with axes, in which something is drawn.
+/// A picture with axes, drawn by `draw`.
 fn picture(
     room: &Room,
     x: &Axis,
@@ -339,9 +340,9 @@ fn picture(
     Ok(svg)
 }
 
-fn style(size: i32, colour: &RGBColor, across: HPos) -> TextStyle<'_> {
+fn style(size: i32, color: &RGBColor, across: HPos) -> TextStyle<'_> {
     let style = ("sans-serif", size).into_text_style(&(WIDTH, WIDTH));
-    style.color(colour).pos(Pos::new(across, VPos::Center))
+    style.color(color).pos(Pos::new(across, VPos::Center))
 }
 
 fn grouped_score(score: &str) -> String {

@@ -1,4 +1,5 @@
-//! The numbers of a report, all of them computed here or in the timeline: the page and its pictures only show them.
+//! The numbers of a report, all computed here or in the timeline. The page and its pictures only
+//! show them.
 
 use anyhow::Result;
 use entity::board;
@@ -10,19 +11,19 @@ use serde::Serialize;
 use super::timeline::{Activity, Movement, Timeline};
 use crate::frame::sorted::Entry;
 
-/// How many ranks are followed.
+/// Ranks that the report follows.
 pub(crate) const TOP: usize = 10;
 
-/// How many buckets scores are counted in.
+/// Buckets that scores are counted in.
 const BUCKETS: i64 = 30;
 
-/// Scores are counted in buckets that grow, where the best is so many times the median.
+/// Buckets grow if the best score is more than this many times the median.
 const SKEW: i64 = 20;
 
 /// How many of the largest ties are shown.
 const TIES: usize = 10;
 
-/// How many points a curve has at most.
+/// The most points of a curve.
 const POINTS: usize = 200;
 
 /// The numbers of a report. Scores are exact decimals.
@@ -35,11 +36,11 @@ pub(crate) struct Figures {
     pub(crate) direction: String,
     pub(crate) tie_break: String,
     pub(crate) time_zone: String,
-    /// When the report was made.
+    /// The time of the report.
     pub(crate) made_at: String,
-    /// How many members have an entry.
+    /// The number of members with an entry.
     pub(crate) members: usize,
-    /// How many events count: those that were neither voided nor came before a removal.
+    /// The number of events that count: those neither voided nor before a removal.
     pub(crate) events: usize,
     pub(crate) top: Vec<Placed>,
     pub(crate) scores: Scores,
@@ -59,19 +60,20 @@ pub(crate) struct Placed {
     pub(crate) events: usize,
 }
 
-/// How scores are spread.
+/// The spread of scores.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Scores {
     pub(crate) lowest: String,
     pub(crate) median: String,
     pub(crate) highest: String,
-    /// Whether each bucket is wider than the one before it.
+    /// True if each bucket is wider than the one before it.
     pub(crate) buckets_grow: bool,
     pub(crate) buckets: Vec<Bucket>,
 }
 
-/// So many members have a score from (inclusive) to (exclusive, of the last one inclusive).
+/// The number of members with a score from `from` (inclusive) to `to` (exclusive, except in the
+/// last bucket).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bucket {
@@ -80,21 +82,21 @@ pub(crate) struct Bucket {
     pub(crate) count: usize,
 }
 
-/// Who has the same score as somebody else.
+/// Members with equal scores.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Ties {
     /// Members who share their score.
     pub(crate) members: usize,
-    /// Scores that several have.
+    /// Scores that several members have.
     pub(crate) scores: usize,
-    /// Members who are told apart by their names alone.
+    /// Members whom only their names tell apart.
     pub(crate) by_name: usize,
-    /// The scores that most have.
+    /// The scores that the most members have.
     pub(crate) largest: Vec<Tie>,
 }
 
-/// So many members have a score.
+/// The number of members with a score.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Tie {
@@ -102,24 +104,25 @@ pub(crate) struct Tie {
     pub(crate) members: usize,
 }
 
-/// What part of all belongs to how many.
+/// The points and events that the top members have of all.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Share {
-    /// How many members the top 1 % are, at least one.
+    /// The number of members in the top 1 %, at least one.
     pub(crate) members: usize,
-    /// The percentage of all points that they have; none where points do not add up: scores below 0, or the lowest first.
+    /// Their percentage of all points; none if points do not add up: a score is below 0, or the
+    /// lowest comes first.
     pub(crate) scores: Option<f64>,
     /// The percentage of all events that the most active 1 % sent.
     pub(crate) events: f64,
-    /// For so many percent of the members, the best first, the percentage of all points.
+    /// Percentages of the members, the best first, with their percentages of all points.
     pub(crate) scores_curve: Vec<(f64, f64)>,
-    /// For so many percent of the members, the most active first, the percentage of all events.
+    /// Percentages of the members, the most active first, with their percentages of all events.
     pub(crate) events_curve: Vec<(f64, f64)>,
 }
 
 impl Figures {
-    /// Of a board's all-time standings of everyone, and the events that they come from.
+    /// The figures of a board's all-time standings of everyone, and of the events behind them.
     pub(crate) fn new(
         row: &board::Model,
         board: &Board,
@@ -181,11 +184,11 @@ fn scores(entries: &[Entry], format: &impl Fn(i64) -> String) -> Result<Scores> 
     })
 }
 
-/// Where buckets begin and the last one ends: at least two bounds, each once.
+/// The bounds of the buckets, the end of the last one included: at least two.
 fn bounds(lowest: i64, highest: i64, grow: bool) -> Vec<i64> {
     let bound = |step: i64| {
         if grow {
-            // From 1 on by equal factors; what is below 1 has a bucket of its own.
+            // By equal factors from 1 on; scores below 1 have their own bucket.
             let factor = libm::pow(highest as f64, step as f64 / BUCKETS as f64);
             return (libm::round(factor) as i64).clamp(lowest, highest);
         }
@@ -208,7 +211,7 @@ fn ties(entries: &[Entry], format: &impl Fn(i64) -> String) -> Ties {
     let by_score = || entries.chunk_by(|a, b| a.score == b.score);
     let by_key = entries.chunk_by(|a, b| a.key == b.key);
     let mut tied: Vec<&[Entry]> = by_score().filter(|run| run.len() > 1).collect();
-    // Stable: of ties of one size the better score comes first.
+    // A stable sort: among ties of one size the better score comes first.
     tied.sort_by_key(|run| std::cmp::Reverse(run.len()));
     let tie = |run: &&[Entry]| Tie { score: format(run[0].score), members: run.len() };
     Ties {
@@ -240,7 +243,8 @@ fn share(direction: Direction, entries: &[Entry], mut events: Vec<usize>) -> Sha
     }
 }
 
-/// Percentages of the values against percentages of their sum; places lie by equal factors.
+/// Percentages of the values with percentages of their sum, at positions that grow by equal
+/// factors.
 fn curve(values: &[f64]) -> Vec<(f64, f64)> {
     let (count, all) = (values.len(), values.iter().sum::<f64>());
     let mut places: Vec<usize> = (0..=POINTS)
@@ -265,7 +269,7 @@ mod tests {
     use ranking::id::MemberId;
     use ranking::rank_key::RankKey;
 
-    /// Entries with those scores, the highest first, and a key a score.
+    /// Entries with these scores, which are sorted, the highest first; equal scores share a key.
     fn entries(scores: &[i64]) -> Vec<Entry> {
         let entry = |(index, &score): (usize, &i64)| Entry {
             member: MemberId::new(&format!("m{index:03}")).unwrap(),

@@ -1,4 +1,4 @@
-//! The page of a report: HTML that holds all it needs, its figures as JSON among it.
+//! The page of a report: self-contained HTML, with the figures as JSON inside.
 
 use anyhow::Result;
 
@@ -26,10 +26,10 @@ footer { margin-top: 20px; font-size: 13px }
 @media print { body { background: #fff } main { padding: 0 } }
 ";
 
-/// The page that shows some figures.
+/// The page that shows the figures.
 ///
 /// # Errors
-/// Where a picture cannot be drawn.
+/// If a picture cannot be drawn.
 pub(crate) fn page(figures: &Figures) -> Result<String> {
     let title = escaped(&figures.title);
     let sections = [
@@ -39,13 +39,13 @@ pub(crate) fn page(figures: &Figures) -> Result<String> {
         section("Growth", &growth_text(figures), &charts::growth(figures)?),
         section(
             "How the top moved",
-            "Where those who lead now stood over time, by the scores earned up to then. The first ten ranks have most of the room.",
+            "The ranks of the present leaders over time, by the scores earned up to then. The first ten ranks have most of the room.",
             &charts::movement(figures)?,
         ),
         section("Ties", &ties_text(figures), &ties_picture(figures)?),
         section("The top 1 %", &share_text(figures), &charts::share(figures)?),
     ];
-    // Within a script element, only what might end it matters.
+    // Within a script element, only '<' could end it.
     let json = serde_json::to_string(figures)?.replace('<', "\\u003c");
     Ok(format!(
         "<!doctype html>
@@ -61,7 +61,7 @@ pub(crate) fn page(figures: &Figures) -> Result<String> {
 <main>
 {header}
 {sections}
-<footer class=\"faint\">Made by Laurel at {made_at}. What was taken back does not count; all times are by when scores were earned, in {zone}.</footer>
+<footer class=\"faint\">Made by Laurel at {made_at}. Voided and removed events do not count. All times are those at which scores were earned, in {zone}.</footer>
 </main>
 <script type=\"application/json\" id=\"figures\">{json}</script>
 </body>
@@ -99,7 +99,7 @@ pub(crate) fn compact(number: &str) -> String {
     format!("{text}{unit}")
 }
 
-/// A decimal with its digits in groups: 1,234,567.50.
+/// A decimal with its digits grouped: 1,234,567.50.
 pub(crate) fn grouped(number: &str) -> String {
     let (sign, rest) = match number.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -116,7 +116,7 @@ pub(crate) fn grouped(number: &str) -> String {
     grouped + fraction
 }
 
-/// A name in at most so many characters.
+/// A name in at most `chars_max` characters.
 pub(crate) fn shortened(name: &str, chars_max: usize) -> String {
     if name.chars().count() <= chars_max {
         return name.to_owned();
@@ -154,8 +154,8 @@ fn header(figures: &Figures, title: &str) -> String {
         _ => String::new(),
     };
     let share = match figures.share.scores {
-        Some(share) => tile("of all points have the top 1 %", &percentage(share)),
-        None => tile("of all events sent the most active 1 %", &percentage(figures.share.events)),
+        Some(share) => tile("of all points, by the top 1 %", &percentage(share)),
+        None => tile("of all events, by the most active 1 %", &percentage(figures.share.events)),
     };
     let tiles = [
         tile("members", &count(figures.members)),
@@ -215,7 +215,7 @@ fn scores_text(figures: &Figures) -> String {
 
 fn activity_text(figures: &Figures) -> String {
     let periods = &figures.activity.periods;
-    // Of several that were as busy, the first.
+    // Of several equally busy periods, the first.
     let busiest = periods.iter().rev().max_by_key(|period| period.events);
     let busiest = busiest.map_or_else(String::new, |busiest| {
         format!(" The busiest was {}, with {}.", busiest.period, count(busiest.events))
@@ -244,7 +244,7 @@ fn ties_text(figures: &Figures) -> String {
         return "No two members have the same score.".to_owned();
     }
     format!(
-        "{} of {} members share their score with somebody; {} scores are had by several. {} members are told apart by their names alone.",
+        "{} of {} members share their score with another member; {} scores have several members. For {} members, only their names break the tie.",
         count(ties.members),
         count(figures.members),
         count(ties.scores),
@@ -268,11 +268,11 @@ fn share_text(figures: &Figures) -> String {
     let events = format!("the most active 1 % sent {} of all events", percentage(share.events));
     match share.scores {
         Some(scores) => format!(
-            "The top 1 % ({who}) have {} of all points, and {events}. The grey line is where all are equal.",
+            "The top 1 % ({who}) have {} of all points, and {events}. The gray line shows equal shares for all.",
             percentage(scores)
         ),
         None => format!(
-            "Of 1 % ({who}): {events}. Points do not add up on this board, so their shares say nothing. The grey line is where all are equal."
+            "Of 1 % ({who}): {events}. Points do not add up on this board, so their shares are left out. The gray line shows equal shares for all."
         ),
     }
 }

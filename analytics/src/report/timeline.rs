@@ -1,4 +1,5 @@
-//! A board's events in the order of their times, passed over once: what happened in each period, and where the top stood at its end.
+//! One pass over a board's events in the order of their times: the activity of each period, and the
+//! ranks of the top at its end.
 
 use std::collections::HashMap;
 
@@ -12,15 +13,16 @@ use serde::Serialize;
 
 use crate::frame::counted::unremoved;
 
-/// How many periods are shown at most, unless there are more months.
+/// The most periods shown, unless there are more months than that.
 const PERIODS_MAX: i64 = 400;
 
-/// How often ranks are counted, at most.
+/// The most times that ranks are counted.
 const COUNTS_MAX: usize = 60;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// What events say, in the order of their times. Events that were voided, or came before their member's removal, do not count.
+/// A board's events in the order of their times. Voided events, and those before their member's
+/// removal, do not count.
 pub(crate) struct Timeline {
     pub(crate) events: usize,
     pub(crate) activity: Activity,
@@ -28,16 +30,16 @@ pub(crate) struct Timeline {
     members: Members,
 }
 
-/// What happened in each period, the empty ones between the first and the last among them.
+/// The activity of each period from the first to the last, including the empty ones.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Activity {
-    /// daily; weekly or monthly where there would be very many.
+    /// `daily`; `weekly` or `monthly` if that would be too many periods.
     pub(crate) window: String,
     pub(crate) periods: Vec<Active>,
 }
 
-/// What happened in a period.
+/// The activity of a period.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Active {
@@ -49,16 +51,16 @@ pub(crate) struct Active {
     pub(crate) members: usize,
 }
 
-/// Where those who lead now stood at the end of some periods, by the events up to there.
+/// The ranks of the present leaders at the end of some periods, by the events up to there.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Movement {
-    /// Indices of periods of the activity.
+    /// Indices into the periods of the activity.
     pub(crate) periods: Vec<usize>,
     pub(crate) members: Vec<Moved>,
 }
 
-/// Where one of them stood: its ranks, and none before its first event.
+/// The ranks of one leader; none before its first event.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Moved {
@@ -71,17 +73,17 @@ pub(crate) struct Moved {
 struct Members {
     numbers: HashMap<String, usize>,
     names: Vec<String>,
-    /// What each has in `all`, how many events, and the period of the last one.
+    /// For each member the state in `all`, the number of events, and the period of the last one.
     states: Vec<State>,
     events: Vec<usize>,
     last_period: Vec<usize>,
 }
 
 impl Timeline {
-    /// Passes over the events of a board, of everyone; `top` are those who lead now.
+    /// Passes over the events of a board, of everyone; `top` names the present leaders.
     ///
     /// # Errors
-    /// What polars says; where an event's time is in no period.
+    /// If there are no events.
     pub(crate) fn new(board: &Board, events: &DataFrame, top: &[&str]) -> Result<Self> {
         let by_time = SortMultipleOptions::default();
         let events = unremoved(events.clone().lazy()).sort(["at_ms"], by_time);
@@ -125,13 +127,13 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// How many events a member has.
+    /// The number of a member's events.
     pub(crate) fn events_of(&self, member: &str) -> usize {
         let number = self.members.numbers.get(member);
         number.map_or(0, |&number| self.members.events[number])
     }
 
-    /// How many events each member has, in no order that matters.
+    /// The number of events of each member, in no particular order.
     pub(crate) fn events_each(&self) -> Vec<usize> {
         self.members.events.clone()
     }
@@ -152,7 +154,7 @@ impl Movement {
 }
 
 impl Members {
-    /// Folds an event; whether it is its member's first one in the period of that index.
+    /// Folds an event. Returns whether it is its member's first in the period of that index.
     fn take(&mut self, board: &Board, name: &str, score: i64, at_ms: i64, period: usize) -> bool {
         let (rules, all) = (&board.rules, Window::All);
         let event = rules.first(all, score, at_ms);
@@ -169,11 +171,12 @@ impl Members {
         std::mem::replace(&mut self.last_period[number], period) != period
     }
 
-    /// The rank of each of these in the order of keys and names; none for those who have nothing yet. O(members).
+    /// The rank of each wanted member in the order of keys and names; none for a member without
+    /// events. O(members).
     fn ranks(&self, board: &Board, wanted: &[&str]) -> Vec<Option<usize>> {
         let period = Period::all();
         let place = |number: usize| -> (RankKey, &str) {
-            // In the order of their times scores may pass through values that no member ever had.
+            // In the order of their times, scores may pass through values that no member ever had.
             let key = board.rules.nearest_key(Window::All, &period, self.states[number]);
             (key, &self.names[number])
         };
@@ -182,7 +185,7 @@ impl Members {
             numbers.map(|number| number.map(place)).collect();
         let mut sorted: Vec<(RankKey, &str)> = places.iter().flatten().copied().collect();
         sorted.sort_unstable();
-        // How many come before each of the sorted ones, but not before the one before it.
+        // The number of members before each of the sorted ones, but not before its predecessor.
         let mut between = vec![0; sorted.len() + 1];
         for number in 0..self.names.len() {
             let other = place(number);
@@ -196,7 +199,8 @@ impl Members {
     }
 }
 
-/// The periods that a span of time has, first to last: days, or where there are very many weeks or months.
+/// The periods of a span of time, first to last: days, or weeks or months if there would be too
+/// many.
 fn periods(board: &Board, (first_ms, last_ms): (i64, i64)) -> Result<(Window, Vec<Period>)> {
     let days = (last_ms - first_ms) / DAY_MS + 1;
     let window = match days {

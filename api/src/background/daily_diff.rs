@@ -9,8 +9,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use engine::deployment::{Deployment, Settings};
+use engine::deployment::Deployment;
 use engine::job;
+use engine::settings::{DailyDiffSettings, DiffAt};
 use entity::{deployment, schedule};
 use sea_orm::EntityTrait;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -18,6 +19,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::command::batch;
 use crate::metrics::{METRICS, Schedule};
 
 /// How often it is looked whether a diff is due.
@@ -38,29 +40,6 @@ const NAME: &str = "DIFF";
 /// The exit status that says that there are differences.
 const DIFFERENCES: i32 = 3;
 
-/// When what is compared daily. Each is an environment variable, or the flag of the same name.
-#[derive(Debug, Clone, clap::Args)]
-pub struct ScheduleSettings {
-    /// When the background work compares history, SQL and Redis of all boards each day: a time of day in UTC such as 03:30; off for never.
-    #[arg(long, env = "LAUREL_DIFF_AT", default_value = "03:30", value_parser = parse_time)]
-    diff_at: DiffAt,
-    /// The program that does it. By default analytics beside this program.
-    #[arg(long, env = "LAUREL_ANALYTICS")]
-    analytics: Option<PathBuf>,
-}
-
-/// The environment variables of [`ScheduleSettings`].
-pub const SETTING_NAMES: [&str; 2] = ["LAUREL_DIFF_AT", "LAUREL_ANALYTICS"];
-
-/// When the diff is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DiffAt {
-    /// Never.
-    Off,
-    /// At a minute of each day, in UTC.
-    Minute(u16),
-}
-
 /// What background work does daily.
 #[derive(Debug, Default)]
 pub struct Daily(Option<DailyDiff>);
@@ -70,63 +49,39 @@ pub struct Daily(Option<DailyDiff>);
 struct DailyDiff {
     minute_of_day: u16,
     program: PathBuf,
-    environment: Vec<(&'static str, OsString)>,
-}
-
-impl ScheduleSettings {
-    /// What this process is to see to: nothing where it was told not to, or has no program to do it with. Says so in the log and the metrics.
-    ///
-    /// # Errors
-    /// Where a program is named that is not there.
-    pub fn daily(&self, settings: &Settings) -> Result<Daily> {
-        let DiffAt::Minute(minute_of_day) = self.diff_at else {
-            METRICS.set_schedule(Schedule::Off);
-            return Ok(Daily::default());
-        };
-        let program = match &self.analytics {
-            Some(named) if named.is_file() => named.clone(),
-            Some(named) => bail!(
-                "LAUREL_ANALYTICS: {} is no file; the path of the program analytics is accepted",
-                named.display()
-            ),
-            None => std::env::current_exe()
-                .context("this program's own path is not known")?
-                .with_file_name("analytics"),
-        };
-        if !program.is_file() {
-            METRICS.set_schedule(Schedule::NoProgram);
-            tracing::warn!(
-                "no boards are compared daily, as {} is not there: build it with `cargo build --release -p analytics`, name it by LAUREL_ANALYTICS, or say LAUREL_DIFF_AT=off",
-                program.display()
-            );
-            return Ok(Daily::default());
-        }
-        METRICS.set_schedule(Schedule::On);
-        Ok(Daily(Some(DailyDiff { minute_of_day, program, environment: settings.environment() })))
-    }
-}
-
-/// Reads "HH:MM", or "off".
-fn parse_time(text: &str) -> Result<DiffAt, String> {
-    if text == "off" {
-        return Ok(DiffAt::Off);
-    }
-    let minute = || {
-        let (hour, minute) = text.split_once(':')?;
-        let has_two =
-            |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
-        let (hour, minute): (u16, u16) = match has_two(hour) && has_two(minute) {
-            true => (hour.parse().ok()?, minute.parse().ok()?),
-            false => return None,
-        };
-        (hour < 24 && minute < 60).then_some(DiffAt::Minute(hour * 60 + minute))
-    };
-    minute().ok_or_else(|| {
-        format!("{text:?} is no time of day; 00:00 to 23:59, in UTC, or off is accepted")
-    })
+    environment: Vec<(String, OsString)>,
 }
 
 impl Daily {
+    /// The work of this process: none if it is told so, or has no program to do it with. The log and the metrics say which.
+    ///
+    /// # Errors
+    /// If a program is named that is not there.
+    pub fn new(settings: &DailyDiffSettings, environment: Vec<(String, OsString)>) -> Result<Self> {
+        let DiffAt::Minute(minute_of_day) = settings.diff_at else {
+            METRICS.set_schedule(Schedule::Off);
+            return Ok(Self::default());
+        };
+        let program = batch::program(settings.analytics.clone())?;
+        if !program.is_file() {
+            if settings.analytics.is_some() {
+                bail!(
+                    "invalid LAUREL_ANALYTICS {}: expected the path of {}",
+                    program.display(),
+                    batch::PROGRAM
+                );
+            }
+            METRICS.set_schedule(Schedule::NoProgram);
+            tracing::warn!(
+                "no daily diff, as {} is not there: build it with `make analytics`, name it by LAUREL_ANALYTICS, or set LAUREL_DIFF_AT=off",
+                program.display()
+            );
+            return Ok(Self::default());
+        }
+        METRICS.set_schedule(Schedule::On);
+        Ok(Self(Some(DailyDiff { minute_of_day, program, environment })))
+    }
+
     /// Sees to it until it is told to stop.
     pub async fn work(self, deployment: &Deployment, stop: watch::Receiver<bool>) {
         if let Some(diff) = self.0 {
@@ -173,7 +128,7 @@ impl DailyDiff {
         match status.code() {
             Some(0) => tracing::info!("the daily diff: everything agrees"),
             Some(DIFFERENCES) => tracing::error!(
-                "the daily diff found differences: integrityRuns has them, or `analytics diff`"
+                "the daily diff found differences: integrityRuns has them, or `laurel diff`"
             ),
             _ => bail!("{} ended with {status}: {said}", self.program.display()),
         }
@@ -243,20 +198,4 @@ async fn start_of(stream: Option<impl AsyncRead + Unpin>) -> String {
         kept.extend_from_slice(&part[..count.min(left)]);
     }
     String::from_utf8_lossy(&kept).trim().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_of_day_has_two_digits_twice() {
-        assert_eq!(parse_time("00:00"), Ok(DiffAt::Minute(0)));
-        assert_eq!(parse_time("03:30"), Ok(DiffAt::Minute(210)));
-        assert_eq!(parse_time("23:59"), Ok(DiffAt::Minute(1439)));
-        assert_eq!(parse_time("off"), Ok(DiffAt::Off));
-        for wrong in ["", "3:30", "24:00", "12:60", "+1:00", "0330", "03:30:00", "OFF", "noon"] {
-            assert!(parse_time(wrong).unwrap_err().contains("accepted"), "{wrong}");
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! The background work: the log of every partition into SQL, recovery where a partition is not level, rolling windows moved on, what others began, and
-//! the daily diff.
+//! The background work. It persists the log of every partition, recovers partitions that are not
+//! level, rolls windows, finishes interrupted work, and runs the daily diff.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,38 +15,40 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::background::daily_diff::Daily;
 
-/// How long nothing may happen before the heads are looked at again: other processes commit too.
+/// How long the persister sleeps before it reads the heads again, as other processes commit too.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// How long what is committed is gathered for one transaction, unless somebody waits for it: small transactions cost many times as much, and
-/// each has the disk to itself while Redis wants to write.
+/// How long the persister gathers commits for one transaction, unless a client waits for SQL. Small
+/// transactions cost many times as much, and each has the disk to itself while Redis wants to
+/// write.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// How long to wait after a store failed.
+/// How long the persister pauses after a store failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether something that a request began is to be finished.
+/// How long upkeep pauses between two rounds.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long ago a board was deleted whose data the request that deleted it left.
+/// How long after the deletion of a board upkeep purges the data that the deleting request left, in
+/// milliseconds.
 const PURGE_AFTER_MS: i64 = 20_000;
 
-/// How long after sealing failed it is tried again, in milliseconds.
+/// How long after a failed seal upkeep tries again, in milliseconds.
 const SEAL_AGAIN_MS: i64 = 10_000;
 
-/// How long a last round may take when the process stops.
+/// How long the last round of the persister may take when the process stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the persister of this process is told.
+/// Signals to the persister of this process.
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// There is something to persist.
+    /// A committer has committed.
     pub committed: Notify,
-    /// Somebody waits for SQL to have it.
+    /// A client waits until SQL has its commit.
     pub awaited: Notify,
 }
 
-/// Works until it is told to stop, then persists what is left, as far as the stores answer.
+/// Works until `stop` is set, then persists the rest of the logs, as far as the stores answer.
 pub async fn work(
     deployment: Deployment,
     signals: Arc<Signals>,
@@ -57,12 +59,12 @@ pub async fn work(
         daily.work(&deployment, stop.clone()),
         persist(&deployment, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {
-            finish_what_was_begun(deployment).boxed()
+            finish_interrupted_work(deployment).boxed()
         }),
         upkeep(&deployment, stop, |deployment| roll(deployment).boxed()),
     );
     if let Err(error) = job::end_own(&deployment.db, "its server was stopped").await {
-        tracing::warn!(%error, "what was begun is taken for dead after a while");
+        tracing::warn!(%error, "jobs of this process could not be ended; they end once their heartbeats expire");
     }
 }
 
@@ -107,7 +109,7 @@ async fn persist(deployment: &Deployment, signals: &Signals, mut stop: watch::Re
     }
 }
 
-/// Does something again and again, until it is told to stop.
+/// Repeats `work`, with a pause of [`UPKEEP_INTERVAL`], until `stop` is set.
 async fn upkeep(
     deployment: &Deployment,
     mut stop: watch::Receiver<bool>,
@@ -119,7 +121,7 @@ async fn upkeep(
             finished = work(deployment) => {
                 let was_well = std::mem::replace(&mut well, finished.is_ok());
                 if let Err(error) = finished && was_well {
-                    tracing::warn!(%error, "what was begun cannot be finished yet");
+                    tracing::warn!(%error, "upkeep failed and is retried");
                 }
             }
             _ = stop.changed() => return,
@@ -136,12 +138,12 @@ async fn roll(deployment: &Deployment) -> Result<()> {
     Ok(())
 }
 
-/// Finishes what others began: boards' windows that are to be filled or dropped, moves to another number of shards that were
-/// left, past periods that are to be sealed, what deleted boards had,
-/// and what SQL refused and Redis still counts.
-async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
+/// Finishes interrupted work: voids of events that SQL refused and Redis still counts, windows to
+/// fill or drop, abandoned moves to another number of shards, due seals, dead jobs, and the data of
+/// deleted boards.
+async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
     engine::amend::void_dead_letters(deployment).await?;
-    // One board's trouble is not the others'.
+    // A board that fails must not stop the others.
     let mut failed = None;
     for board in engine::board::windows::unfinished(deployment).await? {
         if let Err(error) = engine::board::windows::finish(deployment, &board).await {
@@ -166,7 +168,8 @@ async fn finish_what_was_begun(deployment: &Deployment) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Seals what is due, as a job; nothing where another process is at it, or failed a moment ago.
+/// Seals all due periods, as a job. Does nothing if another process runs that job, or if it failed
+/// a moment ago.
 async fn seal(deployment: &Deployment) -> Result<()> {
     let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
     if !engine::seal::is_due(deployment, now_ms).await? {
@@ -187,7 +190,8 @@ async fn seal(deployment: &Deployment) -> Result<()> {
     sealed.map(drop)
 }
 
-/// Persists every partition whose head is not where SQL was last seen; recovers those that are not level.
+/// Persists every partition whose head has moved since its last round, and recovers those that are
+/// not level.
 async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
     let heads = deployment.store.heads().await?;
     let mut failed = None;
@@ -198,7 +202,7 @@ async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> 
         }
         match settle(deployment, partition).await {
             Ok(settled) => *seq = Some(settled),
-            // One partition's trouble is not the others'.
+            // A partition that fails must not stop the others.
             Err(error) => failed = Some(error),
         }
     }

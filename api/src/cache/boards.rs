@@ -1,4 +1,4 @@
-//! The boards that this process knows, so that reads and writes go on without SQL.
+//! The cache of boards, so that reads and writes go on without SQL.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use tokio::time::Instant;
 use crate::cache::sql::{FRESH, Known};
 use crate::error::Result;
 
-/// How many boards are kept in memory.
+/// The most boards kept in memory.
 const BOARDS_MAX: u64 = 10_000;
 
-/// A board: its row, and what ranking needs of it.
+/// A board: its row, and its rules as `ranking` has them.
 #[derive(Debug)]
 pub struct KnownBoard {
     /// The row in SQL.
     pub row: board::Model,
-    /// Its rules.
+    /// The rules.
     pub board: Board,
-    /// The member attributes that it has standings by.
+    /// The member attributes that have standings of their own.
     pub segment_by: Vec<String>,
 }
 
-/// Boards by slug.
+/// The cache of boards by slug.
 pub struct Boards(Known<String, Option<Arc<KnownBoard>>>);
 
 impl KnownBoard {
-    /// Reads a row's rules.
+    /// Parses the rules of a row.
     ///
     /// # Errors
-    /// `INTERNAL` where the row is broken.
+    /// `INTERNAL` if the row is corrupt.
     pub fn new(row: board::Model) -> Result<Arc<Self>> {
         let (board, segment_by) = (row.to_ranking()?, row.segment_attributes()?);
         Ok(Arc::new(Self { row, board, segment_by }))
@@ -39,16 +39,17 @@ impl KnownBoard {
 }
 
 impl Boards {
-    /// Knows none yet.
+    /// Starts empty.
     #[must_use]
     pub fn new() -> Self {
         Self(Known::new(BOARDS_MAX, |_| 1))
     }
 
-    /// The board of a slug, `None` where there is none; and until when it is good.
+    /// Finds the board of a slug, `None` if there is none; and the instant until which that is
+    /// good.
     ///
     /// # Errors
-    /// `UNAVAILABLE` where it has to be loaded and SQL does not answer.
+    /// `UNAVAILABLE` if the board must be loaded and SQL does not answer.
     pub async fn find(
         &self,
         db: &DatabaseConnection,
@@ -66,7 +67,7 @@ impl Boards {
         self.0.find(&slug, read).await
     }
 
-    /// Says that this process changed the board of a slug.
+    /// Invalidates the board of a slug, as this process has changed it.
     pub fn changed(&self, slug: &str) {
         self.0.changed(&slug.to_owned());
     }

@@ -1,4 +1,4 @@
-//! Friendships: mutual, kept in SQL; the lists of friends that this process knows.
+//! Friendships, which are mutual and kept in SQL, and the cache of them.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::error::{Error, ErrorCode, Result};
 /// The most friends of one member.
 pub const FRIENDS_MAX: usize = 10_000;
 
-/// How much memory lists of friends may take, in bytes.
+/// The most memory that cached lists of friends may take, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Members' friends.
+/// The cache of lists of friends, by member.
 pub struct Friends(Known<MemberId, Arc<[MemberId]>>);
 
 impl Friends {
-    /// Knows none yet.
+    /// Starts empty.
     #[must_use]
     pub fn new() -> Self {
         let bytes = |friends: &Arc<[MemberId]>| {
@@ -34,10 +34,10 @@ impl Friends {
         Self(Known::new(BYTES_MAX, bytes))
     }
 
-    /// A member's friends, by key; and until when they are good.
+    /// Finds a member's friends, ordered by key; and the instant until which the list is good.
     ///
     /// # Errors
-    /// `UNAVAILABLE` where they have to be loaded and SQL does not answer.
+    /// `UNAVAILABLE` if the list must be loaded and SQL does not answer.
     pub async fn of(
         &self,
         db: &DatabaseConnection,
@@ -64,10 +64,10 @@ impl Friends {
         self.0.find(member, read).await
     }
 
-    /// Makes two members friends; nothing where they are. Both have rows.
+    /// Makes two members friends; does nothing if they are. Both must have rows.
     ///
     /// # Errors
-    /// `LIMIT_EXCEEDED` where one of them has too many; what SQL says.
+    /// `LIMIT_EXCEEDED` if one of them would have more than [`FRIENDS_MAX`] friends.
     pub async fn add(&self, db: &DatabaseConnection, a: &MemberId, b: &MemberId) -> Result<()> {
         let (low, high) = (a.min(b), a.max(b));
         let transaction = db.begin().await?;
@@ -92,7 +92,9 @@ impl Friends {
                 transaction.rollback().await?;
                 return Err(Error::new(
                     ErrorCode::LimitExceeded,
-                    format!("{member} has {FRIENDS_MAX} friends; more are not accepted"),
+                    format!(
+                        "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
+                    ),
                 ));
             }
         }
@@ -101,7 +103,7 @@ impl Friends {
         Ok(())
     }
 
-    /// Ends a friendship; nothing where there is none.
+    /// Ends a friendship; does nothing if there is none.
     pub async fn remove(&self, db: &DatabaseConnection, a: &MemberId, b: &MemberId) -> Result<()> {
         let key = (a.min(b).to_string(), a.max(b).to_string());
         friendship::Entity::delete_by_id(key).exec(db).await?;
@@ -115,7 +117,7 @@ impl Friends {
     }
 }
 
-/// Makes sure that a member has a row.
+/// Inserts the row of a member that has none.
 pub async fn ensure_row(db: &DatabaseConnection, key: &MemberId) -> Result<()> {
     let row = member::ActiveModel {
         key: Set(key.to_string()),

@@ -1,14 +1,15 @@
-//! Members whose first score was accepted here a moment ago: they exist, though their row may be on its way to SQL.
+//! Members whose scores this process accepted a moment ago. They exist, although their rows may
+//! still be on the way to SQL.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ranking::id::MemberId;
 
-/// How many members are remembered at least, each for as long as so many others have not come after it.
+/// A member is remembered until at least this many others have come after it.
 const MEMBERS_MIN: usize = 100_000;
 
-/// The newer half and the older: where the newer is full, the older is forgotten.
+/// Two halves, the newer first. When the newer half is full, the older one is dropped.
 #[derive(Debug, Default)]
 pub struct RecentMembers(Mutex<[HashSet<MemberId>; 2]>);
 
@@ -25,7 +26,7 @@ impl RecentMembers {
         }
     }
 
-    /// Whether a member is among them.
+    /// True if the member is remembered.
     pub fn contains(&self, member: &MemberId) -> bool {
         self.lock().iter().any(|half| half.contains(member))
     }

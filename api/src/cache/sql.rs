@@ -1,7 +1,8 @@
-//! What this process knows of SQL: values read a moment ago, so that most requests need no SQL, and kept for when SQL is away.
+//! A cache of values from SQL. Most requests need no SQL thanks to it, and reads go on while SQL is
+//! unavailable.
 //!
-//! A value is good for [`FRESH`], or until this process changes it; then it is read again, once however many ask. Where SQL does not
-//! answer, the last one known goes on being used.
+//! A value is good for [`FRESH`], or until this process changes it. Then one request reads it
+//! again, and the others wait for that. If SQL does not answer, the last known value stays in use.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,22 +13,22 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorCode, Result};
 
-/// How long a value is good: what other processes wrote shows here that much later at most.
+/// How long a value is good. Writes of other processes show here that much later at most.
 pub const FRESH: Duration = Duration::from_millis(250);
 
-/// How long reading a value again may take before the last one known is used instead.
+/// How long a repeated read may take before the last known value is used instead.
 const REFRESH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long reading a value may take of which none is known.
+/// How long the first read of a value may take.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long SQL is left alone after it did not answer.
+/// How long to leave SQL alone after it did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Counters of changes; a key has one of them.
+/// The number of change counters, which keys share by hash.
 const COUNTERS: usize = 1024;
 
-/// Values by key.
+/// A cache of values from SQL, by key.
 pub struct Known<K, V> {
     values: Cache<K, Value<V>>,
     hasher: RandomState,
@@ -36,13 +37,13 @@ pub struct Known<K, V> {
 
 #[derive(Clone)]
 struct Value<V> {
-    /// The last value known.
+    /// The last known value.
     last: Option<V>,
-    /// Why it is not to be used.
+    /// The error of the last read, if the value must not be used.
     error: Option<Error>,
-    /// Until when it is good.
+    /// The instant until which it is good.
     good_until: Instant,
-    /// How many changes of this process had been made before it was read.
+    /// How many changes this process had made when the read began, by the counter of the key.
     changes: u64,
 }
 
@@ -51,7 +52,7 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Knows nothing yet, and keeps values of a total weight.
+    /// Starts empty, and keeps values up to a total weight.
     #[must_use]
     pub fn new(weight_max: u64, weigh: fn(&V) -> u32) -> Self {
         let weigher = move |_: &K, value: &Value<V>| value.last.as_ref().map_or(1, weigh);
@@ -62,10 +63,11 @@ where
         }
     }
 
-    /// The value of a key, read by `read` unless a good one is known; and until when it is good.
+    /// Finds the value of a key: a good cached one, or else that of `read`; and the instant until
+    /// which it is good.
     ///
     /// # Errors
-    /// What `read` says, where no value is known to go on with.
+    /// The error of `read`, if there is no known value to use instead.
     pub async fn find<R>(&self, key: &K, read: impl Fn() -> R + Sync) -> Result<(V, Instant)>
     where
         R: Future<Output = Result<V>> + Send,
@@ -82,7 +84,7 @@ where
             let reading = self.read(key, last, read());
             let entry = self.values.entry_by_ref(key);
             let value = entry.or_insert_with_if(reading, is_old).await.into_value();
-            // Another one's reading may have begun before a change of ours.
+            // Another request's read may have begun before a change by this process.
             if value.error.is_some() || value.changes >= changes {
                 return value.answer();
             }
@@ -95,7 +97,7 @@ where
         last: Option<Value<V>>,
         read: impl Future<Output = Result<V>> + Send,
     ) -> Value<V> {
-        // Whoever changes something after this may not be in what is read.
+        // The read may miss changes made after this point.
         let changes = self.changes_of(key).load(Ordering::Acquire);
         let began = Instant::now();
         let patience = if last.is_some() { REFRESH_TIMEOUT } else { FIRST_TIMEOUT };
@@ -109,9 +111,10 @@ where
                 };
             }
             Ok(Err(error)) => error,
-            Err(_) => away(),
+            Err(_) => unavailable(),
         };
-        // The last one known is kept for when SQL is away; after a change of ours it is not what it was.
+        // The last known value serves while SQL is unavailable, but not after a change by this
+        // process.
         match last {
             Some(last) if error.code == ErrorCode::Unavailable && last.changes >= changes => {
                 Value { good_until: Instant::now() + RETRY, error: None, ..last }
@@ -125,7 +128,8 @@ where
         }
     }
 
-    /// Says that this process changed what SQL has of a key: the next to ask reads it again.
+    /// Invalidates the value of a key, as this process has changed it in SQL. The next request
+    /// reads it again.
     pub fn changed(&self, key: &K) {
         self.changes_of(key).fetch_add(1, Ordering::AcqRel);
     }
@@ -139,11 +143,11 @@ impl<V> Value<V> {
     fn answer(self) -> Result<(V, Instant)> {
         match (self.error, self.last) {
             (None, Some(value)) => Ok((value, self.good_until)),
-            (error, _) => Err(error.unwrap_or_else(away)),
+            (error, _) => Err(error.unwrap_or_else(unavailable)),
         }
     }
 }
 
-fn away() -> Error {
-    Error::new(ErrorCode::Unavailable, "the database does not answer for now; try again later")
+fn unavailable() -> Error {
+    Error::new(ErrorCode::Unavailable, "the database does not answer; try again later")
 }

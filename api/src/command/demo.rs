@@ -1,11 +1,17 @@
-//! The demo: boards of real commits, loaded through the ordinary path.
+//! `laurel demo`: boards of real commits, loaded through the ordinary path.
+//!
+//! The commits end on a day of the past. All of them are moved by the same span, so that the last one lies at the instant at
+//! which the first demo board was made: today, this week and 7d then have entries. An interrupted load goes on with that span.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
 use engine::partition::recovery::settle;
+use engine::process::StopSignals;
+use engine::settings::stores::Missing;
 use entity::board;
 use entity::history::score_event;
 use flate2::read::GzDecoder;
@@ -21,12 +27,20 @@ use sea_orm::{
 };
 use serde::Deserialize;
 
+use super::StoreArguments;
+use super::worker::Working;
+use crate::background::daily_diff::Daily;
+use crate::background::worker::Signals;
 use crate::submit::committer::Committers;
 
 const EVENTS: &[u8] = include_bytes!("../../demo/commits.csv.gz");
 
 /// The board of every project's largest commit.
 const LARGEST: &str = "largest-commit";
+
+/// The board of the commits of all projects in the last days before the newest one: small enough for a rolling window.
+const RECENT: &str = "recent";
+const RECENT_DAYS: i64 = 60;
 
 /// How many batches are under way at once.
 const IN_FLIGHT: usize = 32;
@@ -40,39 +54,87 @@ struct Row {
     lines: i64,
 }
 
-/// Creates the demo boards and loads their events; nothing where they are there already. Says how many events were loaded.
+/// Loads the demo, and waits until SQL has it.
 ///
 /// # Errors
-/// Where a store does not answer or refuses an event.
-pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<usize> {
+/// If a store does not answer, or an event is refused.
+pub async fn run(arguments: StoreArguments) -> Result<()> {
+    let mut stop = StopSignals::catch()?;
+    let db = arguments.connect(Missing::Create).await?;
+    if is_loaded(&db).await? {
+        println!("the demo boards are there");
+        return Ok(());
+    }
+    let deployment = arguments.settings.open(db).await.context("the stores cannot be opened")?;
+    let signals = Arc::new(Signals::default());
+    let committers = Committers::start(&deployment, &signals);
+    let working = Working::start(&deployment, &signals, Daily::default());
+    println!("loading the demo boards: real commits of nine open-source projects …");
+    let began = std::time::Instant::now();
+    let loaded = tokio::select! {
+        loaded = load(&deployment, &committers) => loaded,
+        _ = stop.wait() => Err(anyhow!("stopped; the next start loads the rest")),
+    };
+    committers.drain().await;
+    working.stop().await;
+    deployment.close().await;
+    let loaded = loaded?;
+    println!(
+        "loaded {} events in {:.1} s, moved by {} days so that the newest is of today",
+        loaded.events,
+        began.elapsed().as_secs_f64(),
+        loaded.moved_ms / 86_400_000
+    );
+    Ok(())
+}
+
+/// What a load did.
+struct Loaded {
+    events: usize,
+    /// The span that the events were moved by, in milliseconds.
+    moved_ms: i64,
+}
+
+/// Creates the demo boards and loads the events that they lack.
+async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded> {
     let rows = rows()?;
+    let db = &deployment.db;
+    let now_ms = deployment.clock.now_ms();
+    let (largest, born_ms) =
+        find_or_create(db, LARGEST, "Largest commit, all projects", Policy::Best, now_ms).await?;
+    let newest_ms = rows.iter().map(|row| row.at).max().unwrap_or(0) * 1000;
+    let moved_ms = (born_ms - newest_ms).max(0) / 1000 * 1000;
+    let recent_title = format!("All projects, the last {RECENT_DAYS} days");
+    let (recent, _) = find_or_create(db, RECENT, &recent_title, Policy::Sum, now_ms).await?;
+    let recent_from_ms = newest_ms - RECENT_DAYS * 86_400_000;
     let mut boards: BTreeMap<String, Board> = BTreeMap::new();
     for row in &rows {
         if !boards.contains_key(&row.board) {
             let title = format!("{}: lines changed", row.board);
             boards.insert(
                 row.board.clone(),
-                find_or_create(&deployment.db, &row.board, &title, Policy::Sum).await?,
+                find_or_create(db, &row.board, &title, Policy::Sum, now_ms).await?.0,
             );
         }
     }
-    let largest =
-        find_or_create(&deployment.db, LARGEST, "Largest commit, all projects", Policy::Best)
-            .await?;
     for partition in deployment.store.partitions().each() {
         settle(deployment, partition).await?;
     }
     let mut known: HashMap<BoardNo, HashSet<String>> = HashMap::new();
-    for board in boards.values().chain([&largest]) {
-        known.insert(board.no, known_ids(&deployment.db, board).await?);
+    for board in boards.values().chain([&largest, &recent]) {
+        known.insert(board.no, known_ids(db, board).await?);
     }
     let mut by_partition: BTreeMap<Partition, Vec<Submission>> = BTreeMap::new();
     for row in &rows {
-        for (board, event_id) in [
+        let of_all = format!("{}:{}", row.board, row.event_id);
+        let of_boards = [
             (&boards[&row.board], row.event_id.clone()),
-            (&largest, format!("{}:{}", row.board, row.event_id)),
-        ] {
-            if known[&board.no].contains(&event_id) {
+            (&largest, of_all.clone()),
+            (&recent, of_all),
+        ];
+        for (board, event_id) in of_boards {
+            let is_old = board.no == recent.no && row.at * 1000 < recent_from_ms;
+            if is_old || known[&board.no].contains(&event_id) {
                 continue;
             }
             let member = MemberId::new(&row.member)?;
@@ -82,7 +144,7 @@ pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<us
                 board: board.clone(),
                 member,
                 score: row.lines,
-                at_ms: Some(row.at * 1000),
+                at_ms: Some(row.at * 1000 + moved_ms),
                 event_id,
                 segments: vec![],
             };
@@ -110,17 +172,17 @@ pub async fn load(deployment: &Deployment, committers: &Committers) -> Result<us
             }
         }
     }
-    Ok(loaded)
+    Ok(Loaded { events: loaded, moved_ms })
 }
 
 /// Whether all of the demo is there: its loading may have been cut short.
 ///
 /// # Errors
 /// Where SQL does not answer.
-pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
+async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
     let rows = rows()?;
     let mut slugs: BTreeSet<&str> = rows.iter().map(|row| row.board.as_str()).collect();
-    slugs.insert(LARGEST);
+    slugs.extend([LARGEST, RECENT]);
     let boards = board::living().filter(board::Column::Slug.is_in(slugs.clone())).all(db).await?;
     if boards.len() < slugs.len() {
         return Ok(false);
@@ -134,7 +196,9 @@ pub async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
         .filter(score_event::Column::BoardNo.is_in(numbers))
         .count(db)
         .await?;
-    Ok(events >= 2 * rows.len() as u64)
+    let recent_from = rows.iter().map(|row| row.at).max().unwrap_or(0) - RECENT_DAYS * 86_400;
+    let recent = rows.iter().filter(|row| row.at >= recent_from).count();
+    Ok(events >= (2 * rows.len() + recent) as u64)
 }
 
 /// The event ids of a board that the history holds: the dedup window forgets them after a day.
@@ -151,12 +215,18 @@ fn rows() -> Result<Vec<Row>> {
     Ok(csv::Reader::from_reader(text.as_bytes()).deserialize().collect::<Result<_, _>>()?)
 }
 
+/// A demo board and the instant at which it was made, in Unix milliseconds.
 async fn find_or_create(
     db: &DatabaseConnection,
     slug: &str,
     title: &str,
     policy: Policy,
-) -> Result<Board> {
+    now_ms: i64,
+) -> Result<(Board, i64)> {
+    let mut windows = vec![Window::Daily, Window::Weekly, Window::Monthly];
+    if slug == RECENT {
+        windows.push("7d".parse()?);
+    }
     let rules = Rules::new(RulesInput {
         direction: Direction::HighFirst,
         policy,
@@ -167,14 +237,14 @@ async fn find_or_create(
         max: 999_999_999,
         zone: ranking::window::parse_zone("UTC")?,
         shards: 1,
-        windows: vec![Window::Daily, Window::Weekly, Window::Monthly],
+        windows,
     })?;
     if let Some(row) = board::living().filter(board::Column::Slug.eq(slug)).one(db).await? {
         let ours = board::of_rules(slug, title, &rules, "UTC", row.created_at_ms);
         let ours = board::ActiveModel { no: Set(row.no), ..ours }.try_into_model()?;
         ensure!(ours == row, "there is a board {slug} of your own; the demo will not touch it");
-        return Ok(row.to_ranking()?);
+        return Ok((row.to_ranking()?, row.created_at_ms));
     }
-    let row = board::of_rules(slug, title, &rules, "UTC", entity::now_ms());
-    Ok(board::Entity::insert(row).exec_with_returning(db).await?.to_ranking()?)
+    let row = board::of_rules(slug, title, &rules, "UTC", now_ms);
+    Ok((board::Entity::insert(row).exec_with_returning(db).await?.to_ranking()?, now_ms))
 }

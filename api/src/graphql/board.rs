@@ -23,53 +23,53 @@ use crate::app::App;
 use crate::cache::boards::KnownBoard;
 use crate::error::Error;
 
-/// Which scores are better.
+/// The order of scores.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "ranking::board::Direction")]
 pub enum Direction {
-    /// The highest score is first.
+    /// The highest score ranks first.
     HighFirst,
-    /// The lowest score is first.
+    /// The lowest score ranks first.
     LowFirst,
 }
 
-/// How a submission meets the score that is there.
+/// How a submitted score changes the score of its member.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "ranking::board::Policy")]
 pub enum ScorePolicy {
-    /// It is added.
+    /// The submitted score is added.
     Sum,
-    /// The better one stays.
+    /// The better score stays.
     Best,
-    /// The one earned last stays; of those earned in the same tick the better one.
+    /// The score earned last stays; of scores earned in the same tick, the better one.
     Latest,
 }
 
-/// Who ranks higher at equal scores.
+/// The order of members with equal scores.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "ranking::board::TieBreak")]
 pub enum TieBreak {
-    /// Who reached it first.
+    /// The member that reached the score first ranks higher.
     Earliest,
-    /// Who reached it last.
+    /// The member that reached the score last ranks higher.
     Latest,
-    /// The smaller member key, by bytes.
+    /// The member with the smaller key, by bytes, ranks higher.
     Member,
 }
 
-/// Who may read a board.
+/// The clients that may read a board.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
-    /// Everyone.
+    /// All clients.
     Public,
-    /// Whoever has an access token; for others it does not exist.
+    /// Clients with an access token; for others the board does not exist.
     Private,
 }
 
-/// What kind of rule about time a window is.
+/// The kind of a window.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowKind {
-    /// Everything.
+    /// All time.
     AllTime,
     /// Local hours.
     Hourly,
@@ -79,9 +79,9 @@ pub enum WindowKind {
     Weekly,
     /// Calendar months.
     Monthly,
-    /// The present hour, day, week or month and some before it.
+    /// The present hour, day, week or month, and a number of earlier ones.
     Rolling,
-    /// Everything, with half the weight after every half-life.
+    /// All time, with scores that lose half their weight in every half-life.
     Decay,
 }
 
@@ -94,12 +94,12 @@ impl Visibility {
     }
 }
 
-/// An explicit null means the default, as leaving it out does.
+/// An explicit null means the default, as an absent argument does.
 pub(crate) fn window_or_all(window: Option<String>) -> String {
     window.unwrap_or_else(|| "all".to_owned())
 }
 
-/// The board of a slug that whoever asks may see.
+/// The board of a slug, if the client may see it.
 pub(crate) async fn find(
     app: &App,
     state: &RequestState,
@@ -116,13 +116,14 @@ pub(crate) async fn find(
 /// The board of a slug.
 ///
 /// # Errors
-/// `NOT_FOUND` where there is none that whoever asks may see.
+/// `NOT_FOUND` if there is no such board that the client may see.
 pub(crate) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<KnownBoard>> {
     let board = find(app(ctx), state(ctx), slug).await?;
     board.ok_or_else(|| no_board(slug))
 }
 
-/// The board of a number; none where there is no number, or the board was deleted. For whoever may see every board.
+/// The board of a number; `None` without a number, or if the board was deleted. It does not check
+/// visibility, so it is only for clients that may see every board.
 pub(crate) async fn of_number(
     ctx: &Context<'_>,
     no: Option<i64>,
@@ -135,7 +136,7 @@ pub(crate) async fn of_number(
     Ok(living.map(Board))
 }
 
-/// A page of the boards that whoever asks may see, by slug.
+/// A page of the boards that the client may see, ordered by slug.
 pub(crate) async fn list(
     ctx: &Context<'_>,
     page: Page,
@@ -147,7 +148,7 @@ pub(crate) async fn list(
     {
         ranking::id::check_slug(cursor).map_err(|_| {
             Error::bad_input(
-                "this is no page cursor of the boards; take one from pageInfo or an edge",
+                "invalid page cursor: expected one from pageInfo or an edge of boards",
             )
         })?;
     }
@@ -195,12 +196,12 @@ fn visible(state: &RequestState) -> Select<row::Entity> {
     }
 }
 
-/// The total of a connection of boards, counted when it is asked for.
+/// The total of a connection of boards, counted only if a query asks for it.
 pub struct BoardTotal;
 
 #[Object]
 impl BoardTotal {
-    /// How many boards there are.
+    /// The number of boards that the client may see.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let count =
             visible(state(ctx)).count(&app(ctx).deployment.db).await.map_err(Error::from)?;
@@ -215,42 +216,42 @@ pub struct Board(pub(crate) Arc<KnownBoard>);
 /// A ranking with fixed rules.
 #[Object]
 impl Board {
-    /// Its global id: "board:<slug>".
+    /// The global id: "board:<slug>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::Board(self.0.row.slug.clone()).to_text().into()
     }
 
-    /// Its name in queries: [a-z0-9][a-z0-9_-]{0,63}.
+    /// The name of the board in queries: [a-z0-9][a-z0-9_-]{0,63}.
     async fn slug(&self) -> &str {
         &self.0.row.slug
     }
 
-    /// Its title, for people.
+    /// The title, for people.
     async fn title(&self) -> &str {
         &self.0.row.title
     }
 
-    /// Which scores are better.
+    /// The order of scores.
     async fn direction(&self) -> Direction {
         self.0.board.rules.direction.into()
     }
 
-    /// How a submission meets the score that is there.
+    /// How a submitted score changes the score of its member.
     async fn policy(&self) -> ScorePolicy {
         self.0.board.rules.policy.into()
     }
 
-    /// Who ranks higher at equal scores.
+    /// The order of members with equal scores.
     async fn tie_break(&self) -> TieBreak {
         self.0.board.rules.tie_break.into()
     }
 
-    /// How fine the time in a tie-break is, in milliseconds; fixed at creation.
+    /// The unit of time in tie-breaks, in milliseconds; fixed at creation.
     async fn tie_break_resolution_ms(&self) -> i32 {
         self.0.row.tick_ms
     }
 
-    /// How many decimals a score has.
+    /// The number of decimals of a score.
     async fn decimals(&self) -> i32 {
         self.0.board.rules.decimals.into()
     }
@@ -265,22 +266,22 @@ impl Board {
         Decimal::of(self.0.board.rules.max, self.0.board.rules.decimals)
     }
 
-    /// The IANA zone in which its days, weeks and months begin.
+    /// The IANA time zone in which periods begin.
     async fn time_zone(&self) -> &str {
         &self.0.row.time_zone
     }
 
-    /// How many sorted sets its standings are split into.
+    /// The number of Redis sorted sets that the entries of each window and period are spread over.
     async fn shards(&self) -> i32 {
         self.0.board.rules.shards.into()
     }
 
-    /// Member attributes that have standings of their own: "region", or none.
+    /// The member attributes that have standings of their own: "region", or none.
     async fn segment_by(&self) -> &[String] {
         &self.0.segment_by
     }
 
-    /// Who may read it.
+    /// The clients that may read the board.
     async fn visibility(&self) -> Visibility {
         if self.0.row.visibility == Visibility::Private.name() {
             Visibility::Private
@@ -289,32 +290,34 @@ impl Board {
         }
     }
 
-    /// Whether a member-bound token may submit its own scores.
+    /// True if a member's own token may submit scores of that member.
     async fn self_submit(&self) -> bool {
         self.0.row.self_submit
     }
 
-    /// Its windows; "all" is always there, and first.
+    /// The windows of the board; "all" is always the first.
     async fn windows(&self) -> Vec<Window> {
         self.0.board.rules.shown().map(|window| Window::new(&self.0, window)).collect()
     }
 
-    /// When it was created.
+    /// The time of creation.
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.row.created_at_ms)
     }
 
-    /// The first instant that it takes scores for, by their `at`; null for always.
+    /// The first instant for which the board accepts scores, by their `at`; null for no beginning.
     async fn opens_at(&self) -> Option<DateTime> {
         self.0.row.opens_at_ms.map(DateTime)
     }
 
-    /// The first instant that it takes no scores for any more, by their `at`; null for never.
+    /// The first instant for which the board no longer accepts scores, by their `at`; null for no
+    /// end.
     async fn closes_at(&self) -> Option<DateTime> {
         self.0.row.closes_at_ms.map(DateTime)
     }
 
-    /// How many seconds after they were earned it takes scores, by their `at`; null for however long.
+    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
+    /// no limit.
     async fn lateness_max_seconds(&self) -> Option<i32> {
         let seconds = self.0.row.lateness_max_ms? / 1000;
         Some(i32::try_from(seconds).unwrap_or(i32::MAX))
@@ -325,10 +328,11 @@ impl Board {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The window's name.")] window: String,
-        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
-        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
-        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Connection<Period, PeriodTotal>> {
         let choice = Choice { window, ..Choice::default() };
         let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?;
@@ -336,15 +340,16 @@ impl Board {
         Ok(periods_page(ctx, standings, page).await?)
     }
 
-    /// One standings: of a window's present period, or of the period that an instant is in or a label names.
+    /// The standings of one window and period: the present period, or the one that `at` or `period`
+    /// selects.
     async fn standings(
         &self,
         ctx: &Context<'_>,
         #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
         window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
-        #[graphql(desc = "The period's label, instead of an instant.")] period: Option<String>,
-        #[graphql(desc = "A member attribute such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+        #[graphql(desc = "The period's label, as an alternative to `at`.")] period: Option<String>,
+        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Standings> {
         let choice =
             Choice { window: window_or_all(window), at_ms: at.map(|at| at.0), period, segment };
@@ -352,7 +357,7 @@ impl Board {
     }
 }
 
-/// A rule about time that has standings of its own.
+/// A rule about time, with standings of its own.
 pub struct Window {
     board: Arc<KnownBoard>,
     window: ranking::window::Window,
@@ -364,16 +369,17 @@ impl Window {
     }
 }
 
-/// A rule about time that has standings of its own.
+/// A rule about time, with standings of its own.
 #[Object]
 impl Window {
-    /// Its name: "all", "hourly", "daily", "weekly", "monthly", of a rolling one "24h", "7d" (today and the six days before), "12w",
-    /// "3mo", or of one in which scores decay "decay:7d".
+    /// The name: "all", "hourly", "daily", "weekly" or "monthly"; of a rolling window "24h", "7d"
+    /// (today and the six days before), "12w" or "3mo"; of a window in which scores decay
+    /// "decay:7d".
     async fn name(&self) -> String {
         self.window.to_string()
     }
 
-    /// What kind of rule it is.
+    /// The kind of the window.
     async fn kind(&self) -> WindowKind {
         use ranking::window::Window as Rule;
         match self.window {
@@ -387,8 +393,8 @@ impl Window {
         }
     }
 
-    /// How many past periods are kept in Redis; older ones are read from the archive. 1,000,000 is in effect all; so it is for "all", which
-    /// has one period.
+    /// The number of past periods kept in Redis; older ones are sealed and read from SQL. 1,000,000
+    /// is in effect all. It is also the number of "all", which has a single period.
     async fn retain(&self) -> Result<i32> {
         let rows = self.board.row.window_rows().map_err(Error::from)?;
         let named = self.window.to_string();
@@ -397,12 +403,13 @@ impl Window {
         Ok(int(retain.into())?)
     }
 
-    /// Whether it has all that came before it; while a new window is being filled from the history, its standings are UNAVAILABLE.
+    /// True if the window has everything that came before it. While a new window is being filled
+    /// from the history, its standings are UNAVAILABLE.
     async fn ready(&self) -> bool {
         self.board.board.is_whole(self.window)
     }
 
-    /// The period that is on now.
+    /// The present period.
     async fn current(&self, ctx: &Context<'_>) -> Result<Period> {
         let period = self
             .window

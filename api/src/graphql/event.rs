@@ -1,4 +1,4 @@
-//! Events: a member's history on a board, and what takes back.
+//! Events: a member's history on a board, and amendments to it.
 
 mod total;
 
@@ -33,21 +33,21 @@ use crate::error::{Error, ErrorCode};
 pub use total::EventTotal;
 use total::mark_of;
 
-/// How long an amendment is tried for.
+/// How long an amendment is tried.
 const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an event does.
+/// The kind of an event.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// A score.
+    /// A score was submitted.
     Score,
-    /// The member left the board: what stands before it counts no more.
+    /// The member was removed from the board: its earlier events no longer count.
     Removal,
-    /// An earlier event counts no more, as if it had never been.
+    /// An earlier event was voided: it no longer counts, as if it had never been.
     Void,
 }
 
-/// One accepted event of a member's history on a board, kept for good.
+/// An accepted event in a member's history on a board, kept for good.
 #[derive(Clone)]
 pub struct ScoreEvent {
     board: Arc<KnownBoard>,
@@ -56,37 +56,37 @@ pub struct ScoreEvent {
     voided: bool,
 }
 
-/// A removal.
+/// The result of `removeEntry`.
 #[derive(SimpleObject)]
 pub struct RemoveEntryPayload {
-    /// Whether the member was on the board.
+    /// True if the member was on the board.
     removed: bool,
     /// The board.
     board: Board,
-    /// The member; null where there is none of that key.
+    /// The member; null if there is no member with this key.
     member: Option<Member>,
 }
 
-/// A void.
+/// The result of `voidEvent`.
 #[derive(SimpleObject)]
 pub struct VoidEventPayload {
-    /// Whether it counted until now; false where it was voided before.
+    /// True if the event counted until now; false if it was voided before.
     voided: bool,
     /// The event.
     event: ScoreEvent,
-    /// What the member has in "all" now; null where nothing is left.
+    /// The member's entry in "all" now; null if the member has none left.
     entry: Option<Entry>,
 }
 
-/// One accepted event of a member's history on a board, kept for good.
+/// An accepted event in a member's history on a board, kept for good.
 #[Object]
 impl ScoreEvent {
-    /// Its global id: "event:<partition>:<seq>:<index>".
+    /// The global id: "event:<partition>:<seq>:<index>".
     pub(crate) async fn id(&self) -> Result<ID> {
         Ok(id_of(self.row.place().map_err(Error::from)?))
     }
 
-    /// What it does.
+    /// The kind of the event.
     async fn kind(&self) -> EventKind {
         match self.row.kind.as_str() {
             "SCORE" => EventKind::Score,
@@ -100,38 +100,39 @@ impl ScoreEvent {
         Board(self.board.clone())
     }
 
-    /// Whose.
+    /// The member.
     async fn member(&self) -> Member {
         Member::named(&self.row.member)
     }
 
-    /// The score that was submitted; null unless it is one.
+    /// The submitted score; null if the event is not a score.
     async fn score(&self) -> Option<Decimal> {
         let decimals = self.board.board.rules.decimals;
         self.row.score.map(|score| Decimal::of(score, decimals))
     }
 
-    /// When it was earned; null unless it is a score.
+    /// The time when the score was earned; null if the event is not a score.
     async fn at(&self) -> Option<DateTime> {
         self.row.at_ms.map(DateTime)
     }
 
-    /// When it was accepted.
+    /// The time when the server accepted the event.
     async fn accepted_at(&self) -> DateTime {
         DateTime(self.accepted_at_ms)
     }
 
-    /// The client's name for it.
+    /// The client's id for the event, if it sent one.
     async fn event_id(&self) -> Option<&str> {
         self.row.event_id.as_deref()
     }
 
-    /// Whether it was voided. One that stands before a removal counts no more either.
+    /// True if the event was voided. An event before a removal does not count either, but this
+    /// stays false.
     async fn voided(&self) -> bool {
         self.voided
     }
 
-    /// The global id of the event that it voids; null unless it is a void.
+    /// The global id of the event that this void takes back; null if the event is not a void.
     async fn voids(&self) -> Option<ID> {
         self.row.voids().map(id_of)
     }
@@ -141,7 +142,7 @@ fn id_of(place: EventPlace) -> ID {
     GlobalId::Event(place).to_text().into()
 }
 
-/// A page of a member's history on a board, newest first; `None` where there is no such board.
+/// A page of a member's history on a board, newest first; `None` if there is no such board.
 pub(crate) async fn events_page(
     ctx: &Context<'_>,
     slug: &str,
@@ -194,7 +195,7 @@ pub(crate) async fn events_page(
     Ok(Some(connection))
 }
 
-/// The event of a place, where whoever asks may see it.
+/// The event at a place in the history, if the client may see it.
 pub(crate) async fn find(
     ctx: &Context<'_>,
     place: EventPlace,
@@ -209,14 +210,15 @@ pub(crate) async fn find(
         return Ok(None);
     };
     let board = board::find(app(ctx), state(ctx), &slug).await?;
-    // For a moment another one of that slug may be known here.
+    // For a moment the cache may hold another board of that slug.
     let Some(board) = board.filter(|board| board.row.no == row.board_no) else {
         return Ok(None);
     };
     Ok(complete(ctx, &board, vec![row]).await?.pop())
 }
 
-/// Events of a member with what other rows say of them: when they were accepted, whether they were voided.
+/// Completes the events of a member from other rows: when they were accepted, and whether they were
+/// voided.
 async fn complete(
     ctx: &Context<'_>,
     board: &Arc<KnownBoard>,
@@ -241,7 +243,7 @@ async fn complete(
             commits.into_iter().map(|commit| ((partition, commit.seq), commit.accepted_at_ms)),
         );
     }
-    // A void is in the partition that the member was in by then.
+    // A void lies in the partition that held the member when it was committed.
     let seqs = rows.iter().map(|row| row.seq);
     let voids = score_event::of_member(board.board.no, &first.member)
         .filter(score_event::Column::VoidSeq.is_in(seqs))
@@ -260,16 +262,16 @@ async fn complete(
     rows.into_iter().map(event).collect()
 }
 
-/// An event's place in its member's history, as a page cursor carries it.
+/// The page cursor of an event: its place in the history of its member.
 fn cursor_of(board: &RankingBoard, row: &score_event::Model) -> String {
     let layout = board.layout_of(row.generation.unsigned_abs());
     format!("{layout}.{}.{}", row.seq, row.event_index)
 }
 
-/// The events beyond a page cursor: older ones forward, newer ones back.
+/// The condition for events beyond a page cursor: older ones forward, newer ones backward.
 fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Result<Condition> {
     let no_cursor = || {
-        Error::bad_input("this is no page cursor of a history; take one from pageInfo or an edge")
+        Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of events")
     };
     let parts: Vec<i64> = cursor
         .split('.')
@@ -298,7 +300,7 @@ fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Re
     Ok(beyond)
 }
 
-/// Takes a member off a board.
+/// Removes a member from a board.
 pub(crate) async fn remove_entry(
     ctx: &Context<'_>,
     slug: &str,
@@ -322,7 +324,7 @@ pub(crate) async fn void_event(
 ) -> crate::error::Result<VoidEventPayload> {
     let Some(GlobalId::Event(place)) = GlobalId::parse(id) else {
         return Err(Error::bad_input(
-            "this is no id of an event; one from Member.events is accepted",
+            "invalid event id: expected one from Member.events",
         ));
     };
     let Some(event) = find(ctx, place).await? else {
@@ -346,16 +348,16 @@ pub(crate) async fn void_event(
     })
 }
 
-/// What is said of an event that SQL does not have, or no longer: it may have been archived a moment ago.
+/// The error for an event that SQL does not have. It may have been archived a moment ago.
 async fn not_there(ctx: &Context<'_>, place: EventPlace) -> crate::error::Result<Error> {
     let db = &app(ctx).deployment.db;
     Ok(match archive_file::has(db, place.partition, place.seq).await? {
         true => Error::bad_input(
-            "this event is archived and cannot be voided; a removal of the member is accepted",
+            "this event is archived and cannot be voided; removeEntry can remove the member",
         ),
         false => Error::new(
             ErrorCode::NotFound,
-            "there is no such event; one of a moment ago has to reach the database first",
+            "there is no such event; a recent one may still be on its way to the database",
         ),
     })
 }
@@ -370,7 +372,8 @@ async fn amend_now(
     let (app, gone) = (app(ctx), ranking::Error::BoardGone);
     let mut amended = amend(&app.deployment, &board.board, member, amendment, deadline).await;
     if matches!(&amended, Err(entity::Error::Ranking(error)) if *error == gone) {
-        // Another process changed it a moment ago; if it is still the same one, what is meant has not changed.
+        // Another process changed the board a moment ago. If it is still the same board, the
+        // amendment means the same.
         app.boards.changed(&board.row.slug);
         let now = board::find(app, state(ctx), &board.row.slug).await?;
         if let Some(now) = now.filter(|now| now.row.no == board.row.no) {

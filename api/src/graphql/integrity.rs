@@ -1,4 +1,5 @@
-//! Integrity: what comparing history, SQL and Redis found. For whoever runs the server.
+//! Integrity runs: the differences that the diff found between history, SQL and Redis. For
+//! operators.
 
 use std::sync::Arc;
 
@@ -17,108 +18,108 @@ use crate::access::Scope;
 use crate::cache::boards::KnownBoard;
 use crate::error::Error;
 
-/// How long a page of findings is that does not say.
+/// The default length of a page of findings.
 pub const FINDINGS_DEFAULT: usize = 50;
 
 /// The kind of a difference.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
-    /// The history has the entry; a store does not.
+    /// The history has the entry, but a store does not.
     Missing,
-    /// A store has the entry; the history does not.
+    /// A store has the entry, but the history does not.
     Phantom,
-    /// The score is another one.
+    /// The score differs.
     WrongScore,
-    /// The score is right; the time in the tie-break is another one.
+    /// The score is right, but the time in the tie-break differs.
     WrongTieBreak,
-    /// The entry stands in a period that it does not belong to, and not where it does.
+    /// The entry is in a period that it does not belong to, and not in the one where it does.
     WrongWindow,
-    /// Something that this server does not know: a newer program found it.
+    /// A kind that this server does not know, found by a newer program.
     Other,
 }
 
-/// Where a difference was found.
+/// The location of a difference.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingPlace {
-    /// Standings in Redis, or the table of them in SQL.
+    /// The standings in Redis, or their table in SQL.
     Entry,
     /// The sealed entries of a past period, in SQL.
     Sealed,
-    /// What archived events add up to, in SQL.
+    /// The sums of archived events, in SQL.
     Archived,
     /// A file of the archive.
     File,
-    /// A key of Redis that is no standings of Laurel's.
+    /// A key in Redis that names no standings.
     Key,
-    /// The list of a window's periods, in Redis.
+    /// The list of the periods of a window, in Redis.
     Periods,
-    /// Something that this server does not know: a newer program found it.
+    /// A location that this server does not know, found by a newer program.
     Other,
 }
 
-/// A run of the integrity diff over a board, or over all of them.
+/// A run of the integrity diff over one board or all boards.
 pub struct IntegrityRun(row::Model);
 
-/// A run of the integrity diff over a board, or over all of them.
+/// A run of the integrity diff over one board or all boards.
 #[Object]
 impl IntegrityRun {
-    /// Its global id: "integrityRun:<number>".
+    /// The global id: "integrityRun:<number>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::IntegrityRun(self.0.id).to_text().into()
     }
 
-    /// The board; null where it is about all of them, or the board was deleted since.
+    /// The board; null if the run covers all boards, or if the board was deleted since.
     async fn board(&self, ctx: &Context<'_>) -> Result<Option<Board>> {
         Ok(board::of_number(ctx, self.0.board_no).await?)
     }
 
-    /// When it began.
+    /// The start of the run.
     async fn started_at(&self) -> DateTime {
         DateTime(self.0.started_at_ms)
     }
 
-    /// When it ended; null while it is running, and where it did not get to its end.
+    /// The end of the run; null while it is running, and if it was cut short.
     async fn finished_at(&self) -> Option<DateTime> {
         self.0.finished_at_ms.map(DateTime)
     }
 
-    /// How many entries were compared; 2147483647 where they are that many or more.
+    /// The number of entries compared; 2147483647 means that many or more.
     async fn checked(&self) -> i32 {
         at_most(self.0.checked)
     }
 
-    /// How many differences were found; 2147483647 where they are that many or more.
+    /// The number of differences found; 2147483647 means that many or more.
     async fn found(&self) -> i32 {
         at_most(self.0.found)
     }
 
-    /// How many of them were repaired; 2147483647 where they are that many or more.
+    /// The number of differences repaired; 2147483647 means that many or more.
     async fn repaired(&self) -> i32 {
         at_most(self.0.repaired)
     }
 
-    /// What was found, in the order of the run.
+    /// The findings, in the order of the run.
     async fn findings(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How many, at most 1,000.", default = 50)] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items, at most 1,000.", default = 50)] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Connection<Finding, FindingTotal>> {
         Ok(findings_page(ctx, self.0.id, first, after.as_deref()).await?)
     }
 }
 
-/// One difference between history, SQL and Redis.
+/// A difference between history, SQL and Redis.
 pub struct Finding {
     row: finding_row::Model,
-    /// Also where it was deleted since; `None` where what was found belongs to no board.
+    /// The board, even if it was deleted since; `None` if the finding belongs to no board.
     known: Option<Arc<KnownBoard>>,
 }
 
-/// One difference between history, SQL and Redis.
+/// A difference between history, SQL and Redis.
 #[Object]
 impl Finding {
-    /// Its kind.
+    /// The kind of the difference.
     async fn kind(&self) -> FindingKind {
         match self.row.kind.as_str() {
             "MISSING" => FindingKind::Missing,
@@ -130,7 +131,7 @@ impl Finding {
         }
     }
 
-    /// Where it was found.
+    /// The location of the difference.
     async fn place(&self) -> FindingPlace {
         match self.row.place.as_str() {
             "ENTRY" => FindingPlace::Entry,
@@ -143,23 +144,23 @@ impl Finding {
         }
     }
 
-    /// What else there is to say: what is wrong with a file, or that the history is what is doubted.
+    /// A remark, such as the fault of a file, or a doubt about the history itself.
     async fn note(&self) -> Option<&str> {
         self.row.note.as_deref()
     }
 
-    /// The board; null where what was found belongs to none, or it was deleted since.
+    /// The board; null if the finding belongs to no board, or if the board was deleted since.
     async fn board(&self) -> Option<Board> {
         let known = self.known.clone()?;
         known.row.deleted_at_ms.is_none().then_some(Board(known))
     }
 
-    /// Whose entry; "*" where it is a whole key of Redis.
+    /// The member whose entry differs; "*" for a whole key in Redis.
     async fn member(&self) -> &str {
         &self.row.member
     }
 
-    /// The window's name; the key of Redis where it is the name of no standings.
+    /// The window's name; for a key in Redis that names no standings, the key itself.
     async fn window(&self) -> &str {
         &self.row.window
     }
@@ -174,29 +175,30 @@ impl Finding {
         Some(self.row.segment.as_str()).filter(|segment| !segment.is_empty())
     }
 
-    /// The score by the history; null where that has none.
+    /// The score by the history; null if the history has none.
     async fn history(&self) -> Option<Decimal> {
         self.decimal(self.row.history)
     }
 
-    /// The score in the table of standings, which has "all" only; null where that has none, or none that makes sense.
+    /// The score in the standings table of SQL, which has "all" only; null if it has none, or one
+    /// that makes no sense.
     async fn sql(&self) -> Option<Decimal> {
         self.decimal(self.row.sql)
     }
 
-    /// The score in Redis; null where that has none, or none that makes sense.
+    /// The score in Redis; null if it has none, or one that makes no sense.
     async fn redis(&self) -> Option<Decimal> {
         self.decimal(self.row.redis)
     }
 
-    /// Whether the run repaired it.
+    /// True if the run repaired the difference.
     async fn repaired(&self) -> bool {
         self.row.repaired
     }
 }
 
 impl Finding {
-    /// A raw score with the board's decimals.
+    /// Converts a raw score, with the decimals of the board.
     fn decimal(&self, raw: Option<i64>) -> Option<Decimal> {
         let known = self.known.as_ref();
         let decimals = known.map_or(0, |known| known.board.rules.decimals);
@@ -211,7 +213,7 @@ pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Opt
     Ok(row.one(&app(ctx).deployment.db).await?.map(IntegrityRun))
 }
 
-/// The run of a global id, or of its number alone, as `analytics diff` prints it.
+/// The run of a global id, or of its number alone, as `laurel diff` prints it.
 pub(crate) async fn find_named(
     ctx: &Context<'_>,
     text: &str,
@@ -222,12 +224,12 @@ pub(crate) async fn find_named(
         None => text.parse().ok(),
     };
     let number = number.ok_or_else(|| {
-        Error::bad_input("this is no id of a run; \"integrityRun:1\" or \"1\" is accepted")
+        Error::bad_input("invalid run id: expected \"integrityRun:1\" or \"1\"")
     })?;
     find(ctx, number).await
 }
 
-/// A page of the runs over a board alone, or of all runs; newest first.
+/// A page of the runs over one board alone, or of all runs; newest first.
 pub(crate) async fn list(
     ctx: &Context<'_>,
     slug: Option<&str>,
@@ -280,29 +282,29 @@ async fn findings_page(
     Ok(connection)
 }
 
-/// A count of the schema, up to what GraphQL's Int can hold.
+/// A count, capped at the largest GraphQL Int.
 fn at_most(count: i64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// The total of a connection of runs, counted when it is asked for.
+/// The total of a connection of runs, counted only if a query asks for it.
 pub struct IntegrityRunTotal(Select<row::Entity>);
 
 #[Object]
 impl IntegrityRunTotal {
-    /// How many runs there are.
+    /// The number of runs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let count = self.0.clone().count(&app(ctx).deployment.db);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }
 
-/// The total of a connection of findings, counted when it is asked for.
+/// The total of a connection of findings, counted only if a query asks for it.
 pub struct FindingTotal(i64);
 
 #[Object]
 impl FindingTotal {
-    /// How many findings of the run are kept.
+    /// The number of findings that are kept of the run.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let of_run = finding_row::Entity::find().filter(finding_row::Column::RunId.eq(self.0));
         let count = of_run.count(&app(ctx).deployment.db);

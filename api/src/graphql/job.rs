@@ -1,4 +1,4 @@
-//! Jobs: what the programs around the API do with whole boards, and how far they are. For whoever runs the server.
+//! Jobs: long work on whole boards, and its progress. For operators.
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
@@ -13,38 +13,38 @@ use super::types::scalar::{DateTime, int};
 use crate::access::Scope;
 use crate::error::Error;
 
-/// How long a page of jobs or integrity runs is that does not say.
+/// The default length of a page of jobs or integrity runs.
 pub const JOBS_DEFAULT: usize = 20;
 
-/// What a job does.
+/// The kind of a job.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobKind {
-    /// Makes standings anew from the history.
+    /// Rebuilds standings from the history.
     Rebuild,
-    /// Makes Redis level with SQL, or a board's standings anew.
+    /// Makes Redis level with SQL, or rebuilds the standings of a board.
     Restore,
     /// Compares history, SQL and Redis.
     Diff,
     /// Moves old events to files.
     Archive,
-    /// Moves rolling windows on to the present.
+    /// Rolls windows to the present.
     Roll,
     /// Moves past periods from Redis to SQL.
     Seal,
-    /// Takes events from a file.
+    /// Imports events from a file.
     Import,
-    /// Something that this server does not know: a newer program began it.
+    /// A kind that this server does not know, begun by a newer program.
     Other,
 }
 
-/// How a job is.
+/// The state of a job.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// It is at work.
+    /// The job is running.
     Running,
-    /// It did what it was to do.
+    /// The job is done.
     Done,
-    /// It failed, was stopped, or its process ended without a word; the summary says which.
+    /// The job failed, was stopped, or its process died; the summary says which.
     Failed,
 }
 
@@ -65,7 +65,7 @@ impl JobKind {
         known.map_or(Self::Other, |(_, kind)| *kind)
     }
 
-    /// The jobs of this kind.
+    /// Restricts a selection to jobs of this kind.
     fn filter(self, select: Select<row::Entity>) -> Select<row::Entity> {
         match KINDS.iter().find(|(_, kind)| *kind == self) {
             Some((name, _)) => select.filter(row::Column::Kind.eq(*name)),
@@ -74,28 +74,28 @@ impl JobKind {
     }
 }
 
-/// Something that is done with a whole board, or with all of them.
+/// Long work on one board or all boards, such as a rebuild or a diff.
 pub struct Job(row::Model);
 
-/// Something that is done with a whole board, or with all of them.
+/// Long work on one board or all boards, such as a rebuild or a diff.
 #[Object]
 impl Job {
-    /// Its global id: "job:<number>".
+    /// The global id: "job:<number>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::Job(self.0.id).to_text().into()
     }
 
-    /// What it does.
+    /// The kind of the job.
     async fn kind(&self) -> JobKind {
         JobKind::of(&self.0.kind)
     }
 
-    /// The board; null where it is about all of them, or the board was deleted since.
+    /// The board; null if the job covers all boards, or if the board was deleted since.
     async fn board(&self, ctx: &Context<'_>) -> Result<Option<Board>> {
         Ok(board::of_number(ctx, self.0.board_no).await?)
     }
 
-    /// How it is.
+    /// The state of the job.
     async fn state(&self) -> JobState {
         match self.0.state.as_str() {
             "RUNNING" => JobState::Running,
@@ -104,22 +104,24 @@ impl Job {
         }
     }
 
-    /// How far it is, from 0 to 1, as far as it can tell; it never goes back, and is written once a second.
+    /// The progress from 0 to 1, as far as the job can tell. It never goes back, and is written
+    /// once a second.
     async fn progress(&self) -> f64 {
         self.0.progress
     }
 
-    /// When it began.
+    /// The start of the job.
     async fn started_at(&self) -> DateTime {
         DateTime(self.0.started_at_ms)
     }
 
-    /// When it ended; null while it is running.
+    /// The end of the job; null while it is running.
     async fn finished_at(&self) -> Option<DateTime> {
         self.0.finished_at_ms.map(DateTime)
     }
 
-    /// What it is at; once it has ended its figures, or why it failed.
+    /// The present step of a running job; the figures of a job that is done; the reason why a job
+    /// failed.
     async fn summary(&self) -> Option<&str> {
         self.0.summary.as_deref()
     }
@@ -132,7 +134,7 @@ pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Opt
     Ok(row.one(&app(ctx).deployment.db).await?.map(Job))
 }
 
-/// A page of the jobs of a board, or of all; of a kind, or of all; newest first.
+/// A page of the jobs of one board or all, and of one kind or all; newest first.
 pub(crate) async fn list(
     ctx: &Context<'_>,
     slug: Option<&str>,
@@ -160,12 +162,12 @@ pub(crate) async fn list(
     Ok(connection)
 }
 
-/// The total of a connection of jobs, counted when it is asked for.
+/// The total of a connection of jobs, counted only if a query asks for it.
 pub struct JobTotal(Select<row::Entity>);
 
 #[Object]
 impl JobTotal {
-    /// How many jobs there are.
+    /// The number of jobs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let count = self.0.clone().count(&app(ctx).deployment.db);
         Ok(int(count.await.map_err(Error::from)?)?)

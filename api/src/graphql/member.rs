@@ -1,4 +1,4 @@
-//! Members: whoever is ranked.
+//! Members, which boards rank.
 
 pub mod friend;
 pub mod input;
@@ -20,10 +20,10 @@ use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
 use crate::error::{Error, ErrorCode};
 
-/// How many boards one request may ask a member's ranks of.
+/// The most boards in one field `ranks`.
 const BOARDS_MAX: usize = 100;
 
-/// Whoever is ranked.
+/// A participant that boards rank, such as a player or a team.
 #[derive(Clone)]
 pub struct Member {
     key: String,
@@ -31,7 +31,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// The member of a key that is known to exist; its row is looked up when something of it is asked for.
+    /// The member of a key that is known to exist. Its row is looked up when a field needs it.
     pub(crate) fn named(key: &str) -> Self {
         Self { key: key.to_owned(), row: None }
     }
@@ -40,13 +40,14 @@ impl Member {
         Self { key: row.key.clone(), row: Some(row) }
     }
 
-    /// The members of keys, in the order asked; `None` for those who do not exist.
+    /// The members of keys, in their order; `None` for keys without a member.
     pub(crate) async fn find(
         ctx: &Context<'_>,
         keys: &[String],
     ) -> crate::error::Result<Vec<Option<Self>>> {
         let _reading = state(ctx).loaders.reading();
-        // A key that can be nobody's is nobody's: not every database takes it as text.
+        // An invalid key has no member. It must not get into the query, as not every database
+        // accepts it as text.
         let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
         let mut rows = state(ctx).loaders.members(possible).await?;
         let recent = |key: &String| {
@@ -59,7 +60,7 @@ impl Member {
         Ok(keys.iter().map(find).collect())
     }
 
-    /// Its row; `None` where SQL has none yet or does not answer.
+    /// The row; `None` if SQL has none yet or does not answer.
     async fn row(&self, ctx: &Context<'_>) -> Option<row::Model> {
         if self.row.is_some() {
             return self.row.clone();
@@ -114,62 +115,66 @@ impl Member {
     }
 }
 
-/// Whoever is ranked.
+/// A participant that boards rank, such as a player or a team.
 #[Object]
 impl Member {
-    /// Its global id: "member:<key>".
+    /// The global id: "member:<key>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::Member(self.key.clone()).to_text().into()
     }
 
-    /// The id that the game gives: 1 to 128 bytes, no control characters.
+    /// The id that the client gave the member: 1 to 128 bytes, no control characters.
     async fn key(&self) -> &str {
         &self.key
     }
 
-    /// What to call it; the key until another name is told.
+    /// The display name; the key until `upsertMembers` sets a name.
     async fn name(&self, ctx: &Context<'_>) -> String {
         self.row(ctx).await.and_then(|row| row.name).unwrap_or_else(|| self.key.clone())
     }
 
-    /// Its region; null until told.
+    /// The region; null until `upsertMembers` sets one.
     async fn region(&self, ctx: &Context<'_>) -> Option<String> {
         self.row(ctx).await.and_then(|row| row.region)
     }
 
-    /// When it came into being; null for a moment after its first score.
+    /// The time of creation; null for a moment after the first score of the member.
     async fn created_at(&self, ctx: &Context<'_>) -> Option<DateTime> {
         self.row(ctx).await.map(|row| DateTime(row.created_at_ms))
     }
 
-    /// Its friends, by key.
+    /// The member's friends, ordered by key.
     async fn friends(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
-        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
-        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Connection<Member, MemberTotal>> {
         let page = Page::new(first, after, last, before)?;
         Ok(self.friends_page(ctx, page).await?)
     }
 
-    /// Its history on a board, newest first: what the database has of it, a moment after it was accepted. Null where there is no such board.
+    /// The member's history on a board, newest first. The database has an event a moment after its
+    /// acceptance. Null if there is no such board.
     async fn events(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] board: String,
-        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
-        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
-        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<ScoreEvent, EventTotal>>> {
         let page = Page::new(first, after, last, before)?;
         Ok(events_page(ctx, &board, &self.key, page).await?)
     }
 
-    /// Its entry on a board; null where there is no such board, or the member is not in these standings.
+    /// The member's entry on a board; null if there is no such board, or if the member is not in
+    /// these standings.
     async fn rank(
         &self,
         ctx: &Context<'_>,
@@ -177,7 +182,7 @@ impl Member {
         #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
         window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
-        #[graphql(desc = "A member attribute such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Option<Entry>> {
         Ok(self
             .entry(
@@ -193,7 +198,8 @@ impl Member {
             .await?)
     }
 
-    /// Its entries on boards, at most 100, in the order asked, as `rank` has them.
+    /// The member's entries on boards, at most 100, in the order of `boards`. Each is as `rank`
+    /// gives it.
     async fn ranks(
         &self,
         ctx: &Context<'_>,
@@ -205,7 +211,7 @@ impl Member {
             return Err(Error::new(
                 ErrorCode::LimitExceeded,
                 format!(
-                    "{} boards were asked for; at most {BOARDS_MAX} are accepted",
+                    "{} boards requested: expected at most {BOARDS_MAX}",
                     boards.len()
                 ),
             )

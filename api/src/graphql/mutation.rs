@@ -1,4 +1,4 @@
-//! What can be written.
+//! The mutations.
 
 use async_graphql::{Context, ID, Object, Result};
 
@@ -13,13 +13,13 @@ use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use crate::access::Scope;
 
-/// What can be written. Every mutation needs an access token.
+/// All writes. Every mutation needs an access token.
 pub struct Mutation;
 
-/// What can be written. Every mutation needs an access token.
+/// All writes. Every mutation needs an access token.
 #[Object]
 impl Mutation {
-    /// Creates a board. Needs the scope admin.
+    /// Creates a board. Needs scope admin.
     async fn create_board(
         &self,
         ctx: &Context<'_>,
@@ -30,19 +30,20 @@ impl Mutation {
         Ok(BoardPayload { board })
     }
 
-    /// Changes a board's title, windows, who may read it, whether members submit themselves, when it takes scores. Needs the scope admin.
+    /// Changes a board's title, windows, visibility, `selfSubmit`, or the times for which it
+    /// accepts scores. Needs scope admin.
     async fn update_board(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is to change.")] input: UpdateBoardInput,
+        #[graphql(desc = "The changes.")] input: UpdateBoardInput,
     ) -> Result<BoardPayload> {
         state(ctx).require(Scope::Admin)?;
         let board = Board(update(app(ctx), input).await?);
         Ok(BoardPayload { board })
     }
 
-    /// Deletes a board for good, with its history, its standings and what is in flight. Its slug may be used again, for another board.
-    /// Needs the scope admin.
+    /// Deletes a board for good, with its history, its standings and all submissions in flight. Its
+    /// slug may be used again, for another board. Needs scope admin.
     async fn delete_board(
         &self,
         ctx: &Context<'_>,
@@ -54,7 +55,8 @@ impl Mutation {
         Ok(deleted)
     }
 
-    /// Submits scores to a board. Needs the scope submit. Each score is taken or refused for itself: read its status.
+    /// Submits scores to a board. Each score is accepted or rejected on its own, so read each
+    /// status. Needs scope submit.
     async fn submit_scores(
         &self,
         ctx: &Context<'_>,
@@ -63,8 +65,8 @@ impl Mutation {
         Ok(submit(ctx, input).await?)
     }
 
-    /// Takes a member off a board, in every window and period. Its history stays, with this removal as one more event; scores that come
-    /// later count from nothing. Needs the scope admin.
+    /// Removes a member from a board, in every window and period. The history stays, with this
+    /// removal as one more event. Later scores count as the member's first. Needs scope admin.
     async fn remove_entry(
         &self,
         ctx: &Context<'_>,
@@ -75,8 +77,10 @@ impl Mutation {
         Ok(remove_entry(ctx, &board, &member).await?)
     }
 
-    /// Voids one event, a score or a removal: every standings is as if it had never been. The void is an event itself; it cannot be voided.
-    /// The event's `eventId` may be sent again. Refused where what is left would leave the board's range. Needs the scope admin.
+    /// Voids one event, a score or a removal: all standings become as if it had never been. The
+    /// void is an event itself, and cannot be voided. The `eventId` of the voided event may be sent
+    /// again. Refused if the remaining events would leave the range of the board. Needs scope
+    /// admin.
     async fn void_event(
         &self,
         ctx: &Context<'_>,
@@ -86,7 +90,8 @@ impl Mutation {
         Ok(void_event(ctx, &id).await?)
     }
 
-    /// Creates members, or changes what they are called; 1 to 1,000 at once, all or none. Needs the scope admin.
+    /// Creates members, or changes their names and regions; 1 to 1,000 at once, all or none. Needs
+    /// scope admin.
     async fn upsert_members(
         &self,
         ctx: &Context<'_>,
@@ -98,24 +103,25 @@ impl Mutation {
         Ok(MembersPayload { members })
     }
 
-    /// Makes two members friends of each other; nothing where they are. A member has at most 10,000. Needs the scope submit; a member's own
-    /// token makes friends of that member only.
+    /// Makes two members friends of each other; does nothing if they are. A member has at most
+    /// 10,000 friends. Needs scope submit; a member's own token may make friends of that member
+    /// only.
     async fn add_friend(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "A member's key.")] member: String,
-        #[graphql(desc = "The other one's key.")] friend: String,
+        #[graphql(desc = "The member's key.")] member: String,
+        #[graphql(desc = "The friend's key.")] friend: String,
     ) -> Result<FriendPayload> {
         Ok(add_friend(ctx, &member, &friend).await?)
     }
 
-    /// Ends a friendship, for both; nothing where there is none. Needs the scope submit; a member's own token ends those of that member
-    /// only.
+    /// Ends a friendship, for both members; does nothing if there is none. Needs scope submit; a
+    /// member's own token may end friendships of that member only.
     async fn remove_friend(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "A member's key.")] member: String,
-        #[graphql(desc = "The other one's key.")] friend: String,
+        #[graphql(desc = "The member's key.")] member: String,
+        #[graphql(desc = "The friend's key.")] friend: String,
     ) -> Result<FriendPayload> {
         Ok(remove_friend(ctx, &member, &friend).await?)
     }

@@ -1,4 +1,4 @@
-//! What can be read.
+//! The queries.
 
 use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
 
@@ -17,13 +17,13 @@ use crate::error::Error;
 
 /// Anything with a global id.
 #[derive(Interface)]
-#[graphql(field(name = "id", ty = "ID", desc = "Its global id, readable."))]
+#[graphql(field(name = "id", ty = "ID", desc = "The global id, as readable text."))]
 pub enum Node {
     /// A board.
     Board(Board),
     /// A member.
     Member(Member),
-    /// A standings.
+    /// Standings.
     Standings(Standings),
     /// An entry.
     Entry(Entry),
@@ -35,22 +35,23 @@ pub enum Node {
     IntegrityRun(IntegrityRun),
 }
 
-/// Who the access token says is asking.
+/// The client, as its access token identifies it.
 #[derive(SimpleObject)]
 pub struct Viewer {
-    /// The member that the token speaks for; null for a token of a service.
+    /// The member that the token is bound to; null for a token of a service.
     member: Option<Member>,
-    /// What the token allows.
+    /// The scopes that the token grants.
     scopes: Vec<String>,
 }
 
-/// What can be read.
+/// All reads.
 pub struct Query;
 
-/// What can be read. An answer may be kept for a second by whoever stands between, unless a field of it says less.
+/// All reads. A cache between server and client may keep an answer for a second, unless a field of
+/// it says less.
 #[Object(cache_control(max_age = 1))]
 impl Query {
-    /// Whatever has that global id; null where nothing has.
+    /// The object with a global id; null if there is none.
     async fn node(
         &self,
         ctx: &Context<'_>,
@@ -58,7 +59,7 @@ impl Query {
     ) -> Result<Option<Node>> {
         let unknown = || {
             Error::bad_input(
-                "this is no id of ours; one begins with board:, member:, standings:, entry:, event:, job: or integrityRun:",
+                "invalid id: expected one that begins with board:, member:, standings:, entry:, event:, job: or integrityRun:",
             )
         };
         Ok(match GlobalId::parse(&id).ok_or_else(unknown)? {
@@ -83,98 +84,101 @@ impl Query {
         })
     }
 
-    /// The board of a slug; null where there is none.
+    /// The board of a slug; null if there is none.
     async fn board(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its slug.")] slug: String,
+        #[graphql(desc = "The board's slug.")] slug: String,
     ) -> Result<Option<Board>> {
         Ok(board::find(app(ctx), state(ctx), &slug).await?.map(Board))
     }
 
-    /// The boards, by slug.
+    /// The boards, ordered by slug.
     async fn boards(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
-        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
-        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
+        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Connection<Board, BoardTotal>> {
         Ok(board::list(ctx, Page::new(first, after, last, before)?).await?)
     }
 
-    /// The member of a key; null where nobody with it was ranked or named yet.
+    /// The member of a key; null if there is none. A first accepted score or `upsertMembers`
+    /// creates a member.
     async fn member(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The id that the game gives.")] key: String,
+        #[graphql(desc = "The member's key.")] key: String,
     ) -> Result<Option<Member>> {
         Ok(Member::find(ctx, &[key]).await?.pop().flatten())
     }
 
-    /// The members of keys, at most 1,000, in the order asked; null where unknown.
+    /// The members of keys, at most 1,000, in the order of `keys`; null for a key without a member.
     async fn members(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The ids that the game gives.")] keys: Vec<String>,
+        #[graphql(desc = "The members' keys.")] keys: Vec<String>,
     ) -> Result<Vec<Option<Member>>> {
         member_ids(&keys)?;
         Ok(Member::find(ctx, &keys).await?)
     }
 
-    /// The members whose key begins with a text, by key; then those whose name does, whatever the case, by name.
+    /// The members whose key begins with a prefix, ordered by key; then those whose name does, in
+    /// upper or lower case, ordered by name.
     async fn search_members(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The start of a key or name: 1 to 128 bytes.")] prefix: String,
-        #[graphql(desc = "How many, at most 1,000.")] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items, at most 1,000; 10 by default.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Connection<Member, MemberTotal>> {
         Ok(search(ctx, &prefix, first, after).await?)
     }
 
-    /// What is done, or was done, with whole boards, newest first. It needs scope admin.
+    /// The jobs, newest first. Needs scope admin.
     #[graphql(cache_control(private))]
     async fn jobs(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The slug of a board: only what is about it alone.")] board: Option<
+        #[graphql(desc = "A board's slug: only jobs of this board alone.")] board: Option<
             String,
         >,
-        #[graphql(desc = "Only those of a kind.")] kind: Option<JobKind>,
-        #[graphql(desc = "How many, at most 1,000.", default = 20)] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Only jobs of this kind.")] kind: Option<JobKind>,
+        #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Connection<Job, JobTotal>> {
         Ok(job::list(ctx, board.as_deref(), kind, first, after.as_deref()).await?)
     }
 
-    /// The run of the integrity diff of an id; null where there is none. It needs scope admin.
+    /// The run of the integrity diff with an id; null if there is none. Needs scope admin.
     #[graphql(cache_control(private))]
     async fn integrity_run(
         &self,
         ctx: &Context<'_>,
         #[graphql(
-            desc = "Its global id, \"integrityRun:1\", or its number alone, as `analytics diff` prints it."
+            desc = "The global id, \"integrityRun:1\", or the number alone, as `laurel diff` prints it."
         )]
         id: ID,
     ) -> Result<Option<IntegrityRun>> {
         Ok(integrity::find_named(ctx, &id).await?)
     }
 
-    /// The runs of the integrity diff, newest first. It needs scope admin.
+    /// The runs of the integrity diff, newest first. Needs scope admin.
     #[graphql(cache_control(private))]
     async fn integrity_runs(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The slug of a board: only runs over it alone.")] board: Option<String>,
-        #[graphql(desc = "How many, at most 1,000.", default = 20)] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
+        #[graphql(desc = "A board's slug: only runs over this board alone.")] board: Option<String>,
+        #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Connection<IntegrityRun, IntegrityRunTotal>> {
         Ok(integrity::list(ctx, board.as_deref(), first, after.as_deref()).await?)
     }
 
-    /// Who the access token says is asking; null without one.
+    /// The client, as its access token identifies it; null without a token.
     #[graphql(cache_control(private))]
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
         let principal = state(ctx).principal.as_ref()?;

@@ -1,4 +1,4 @@
-//! What holds for one request: one "now", who is asking, its look-ups.
+//! The state of one request: its instant, its principal, its look-ups.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::loader::Loaders;
 pub struct RequestState {
     /// The instant that the whole request is answered for, in Unix milliseconds.
     pub now_ms: i64,
-    /// Who is asking; `None` without a token.
+    /// The principal; `None` without a token.
     pub principal: Option<Arc<Principal>>,
-    /// Until when all that it used is good.
+    /// The instant until which everything that the request used is good.
     pub good_until: GoodUntil,
-    /// Its look-ups.
+    /// The look-ups of the request.
     pub loaders: Loaders,
 }
 
 impl RequestState {
-    /// Checks that whoever asks may do what needs that scope.
+    /// Checks that the client has a scope.
     ///
     /// # Errors
     /// `UNAUTHENTICATED` without a token, `FORBIDDEN` with one of a lesser scope.
@@ -32,7 +32,7 @@ impl RequestState {
             Error::new(
                 ErrorCode::Unauthenticated,
                 format!(
-                    "this needs an access token of scope {}: send it as \"Authorization: Bearer …\"",
+                    "this needs an access token with scope {}: send it as \"Authorization: Bearer …\"",
                     scope.name()
                 ),
             )
@@ -44,7 +44,7 @@ impl RequestState {
         Err(Error::new(
             ErrorCode::Forbidden,
             format!(
-                "this needs an access token of scope {}; yours has {}",
+                "this needs an access token with scope {}; yours has {}",
                 scope.name(),
                 principal.scope.name()
             ),

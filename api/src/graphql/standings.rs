@@ -1,4 +1,4 @@
-//! A standings: all entries of a board in one period of one window.
+//! Standings: all entries of a board in one segment and one period of one window.
 
 pub mod distribution;
 pub mod entries;
@@ -29,19 +29,19 @@ use crate::cache::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
 use crate::loader::{Bound, Found, Place};
 
-/// How many neighbours are meant on each side where it is not said.
+/// The default number of neighbors on each side.
 const AROUND_DEFAULT: i32 = 5;
 
-/// Where an answer comes from.
+/// The source of an answer.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Redis.
     Live,
-    /// The archive of sealed periods, in SQL.
+    /// The sealed standings of past periods, in SQL.
     Archive,
 }
 
-/// Which standings of a board are meant.
+/// A choice among the standings of a board.
 #[derive(Debug, Default)]
 pub struct Choice {
     /// The window's name.
@@ -54,17 +54,18 @@ pub struct Choice {
     pub segment: Option<String>,
 }
 
-/// All entries of a board in one period of one window.
+/// All entries of a board in one segment and one period of one window.
 #[derive(Clone)]
 pub struct Standings {
     pub(crate) board: Arc<KnownBoard>,
     pub(crate) read: Arc<Read>,
-    /// Whether the request said which period; else it is the present one, and a page cursor of an earlier one goes on in its own.
+    /// True if the request chose the period. Otherwise it is the present one, and a page cursor of
+    /// an earlier period continues in that period.
     period_chosen: bool,
 }
 
 impl Standings {
-    /// The standings that a choice means.
+    /// The standings that a choice names.
     pub(crate) fn choose(
         app: &App,
         board: &Arc<KnownBoard>,
@@ -96,7 +97,7 @@ impl Standings {
         let period = match (choice.period, choice.at_ms) {
             (Some(_), Some(_)) => {
                 return Err(Error::bad_input(
-                    "at and period both say which period is meant; one is accepted",
+                    "both at and period are given: expected one of them",
                 ));
             }
             (Some(label), None) => window.period_named(&label, &rules.zone)?,
@@ -140,19 +141,20 @@ impl Standings {
         }
     }
 
-    /// The standings as they were at the end of the last period of a window: those of the period before this one. `None` where there is none.
+    /// The standings of the period before this one; `None` if there is none. `since` must be the
+    /// window itself, or the window of the periods that it rolls over.
     pub(crate) fn last_period(&self, app: &App, since: &str) -> crate::error::Result<Option<Self>> {
         let (window, rules) = (self.read.id.window, &self.read.rules);
         let of = window.rolling().map_or(window, |rolling| rolling.base());
         if !window.has_periods() {
             return Err(Error::bad_input(format!(
-                "the window {window} has no periods, so nothing is known of its last one; ask in a daily, weekly, monthly or rolling window"
+                "window {window} has no periods, so it has no last one: expected a window with periods, such as daily or 7d"
             )));
         }
         let since: RankingWindow = since.parse()?;
         if since != of && since != window {
             return Err(Error::bad_input(format!(
-                "the periods of the window {window} are {of}; since: \"{of}\" is accepted"
+                "invalid since \"{since}\" in window {window}: expected \"{of}\""
             )));
         }
         let last_ms = self.read.period.present_from_ms - 1;
@@ -164,7 +166,7 @@ impl Standings {
         Ok(Some(Self::of_period(app, &self.board, window, segment, period, true)))
     }
 
-    /// A member's entry, by the request's loader.
+    /// A member's entry, by the loader of the request.
     pub(crate) async fn entry_of(
         &self,
         ctx: &Context<'_>,
@@ -175,13 +177,13 @@ impl Standings {
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
-    /// The place of a page cursor, and the standings that it goes on in.
+    /// The place of a page cursor, and the standings in which it continues.
     pub(crate) fn resume(&self, app: &App, cursor: &str) -> crate::error::Result<(Self, Placed)> {
         let (list, cursor) = self.list_of(app, cursor)?;
         Ok((list, cursor.place()?))
     }
 
-    /// A page cursor, and the standings that it goes on in.
+    /// A page cursor, and the standings in which it continues.
     pub(crate) fn list_of(
         &self,
         app: &App,
@@ -193,7 +195,7 @@ impl Standings {
             || cursor.list() != (&id.segment, &id.window.to_string())
         {
             return Err(Error::bad_input(
-                "this page cursor is of another list; take one from this list",
+                "invalid page cursor: it is of another list; expected one from this list",
             ));
         }
         if cursor.period() == id.period {
@@ -201,7 +203,7 @@ impl Standings {
         }
         if self.period_chosen {
             return Err(Error::bad_input(format!(
-                "this page cursor is of the period {}; the request asks for {}",
+                "invalid page cursor: it is of the period {}, but the request asks for {}",
                 cursor.period(),
                 id.period
             )));
@@ -211,10 +213,10 @@ impl Standings {
     }
 }
 
-/// All entries of a board in one period of one window.
+/// All entries of a board in one segment and one period of one window.
 #[Object]
 impl Standings {
-    /// Its global id: "standings:<board>:<window>:<period>:<segment>".
+    /// The global id: "standings:<board>:<window>:<period>:<segment>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::Standings(self.name()).to_text().into()
     }
@@ -239,12 +241,12 @@ impl Standings {
         Some(self.read.id.segment.clone()).filter(|segment| !segment.is_empty())
     }
 
-    /// Where the answers come from.
+    /// The source of the answers.
     async fn source(&self) -> Source {
         if self.read.is_sealed() { Source::Archive } else { Source::Live }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     async fn size(&self, ctx: &Context<'_>) -> Result<i32> {
         Ok(int(state(ctx)
             .loaders
@@ -252,35 +254,37 @@ impl Standings {
             .await?)?)
     }
 
-    /// A page of entries in rank order: the first ones (10 by default, at most 1,000), those after or before a page cursor, or
-    /// those from an offset on. A cursor goes on in its own period, even when a new one has begun.
+    /// A page of entries in rank order: the first ones, those after or before a page cursor, or
+    /// those from an offset on. A page cursor continues in its own period, even after the next one
+    /// has begun.
     async fn top(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How many from the front, at most 1,000.")] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
-        #[graphql(desc = "How many from the back, at most 1,000.")] last: Option<i32>,
-        #[graphql(desc = "Only those before this cursor.")] before: Option<String>,
-        #[graphql(desc = "How many to skip from the front; not together with a cursor.")]
+        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
+        #[graphql(desc = "The number of entries to skip from the front; goes with `first` only.")]
         offset: Option<i32>,
     ) -> Result<EntryConnection> {
         let offset = offset
             .map(|offset| {
                 u64::try_from(offset).map_err(|_| {
-                    Error::bad_input(format!("offset is {offset}; 0 or more is accepted"))
+                    Error::bad_input(format!("invalid offset {offset}: expected 0 or more"))
                 })
             })
             .transpose()?;
         let page = Page::new(first, after, last, before)?;
         if offset.is_some() && !matches!(page, Page::Forward { after: None, .. }) {
             return Err(
-                Error::bad_input("offset goes with first, not with a cursor or last").into()
+                Error::bad_input("invalid offset: expected it with first only, not with a cursor or last").into()
             );
         }
         Ok(self.page(ctx, page, offset).await?)
     }
 
-    /// A member's entry; null when the member is not in these standings.
+    /// A member's entry; null if the member is not in these standings.
     async fn rank(
         &self,
         ctx: &Context<'_>,
@@ -289,7 +293,8 @@ impl Standings {
         Ok(self.entry_of(ctx, MemberId::new(&member).map_err(Error::from)?).await?)
     }
 
-    /// The entries of members, at most 1,000, in the order asked; null for those who are not in these standings.
+    /// The entries of members, at most 1,000, in the order of `members`; null for members that are
+    /// not in these standings.
     async fn ranks(
         &self,
         ctx: &Context<'_>,
@@ -303,19 +308,19 @@ impl Standings {
         Ok(found.into_iter().zip(members).map(entry).collect())
     }
 
-    /// How a member stands among its friends: those who have an entry, in rank order, with their places among the friends and their ranks
-    /// among everybody. A cursor goes on in its own period.
+    /// The entries of a member's friends, in rank order, with their positions among the friends and
+    /// their ranks among all members. A page cursor continues in its own period.
     async fn friends(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
-        #[graphql(desc = "How many, at most 1,000.")] first: Option<i32>,
-        #[graphql(desc = "Only those after this cursor.")] after: Option<String>,
-        #[graphql(default_with = "Some(true)", desc = "Whether the member is among them.")]
+        #[graphql(desc = "The number of items, at most 1,000; 10 by default.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(default_with = "Some(true)", desc = "True to include the member itself.")]
         include_self: Option<bool>,
         #[graphql(
             default_with = "Some(false)",
-            desc = "Whether those without an entry follow at the end, in the connection's field missing."
+            desc = "True to list friends without an entry too, at the end, in the connection's field `missing`."
         )]
         include_missing: Option<bool>,
     ) -> Result<FriendEntryConnection> {
@@ -328,22 +333,23 @@ impl Standings {
         Ok(friends_page(ctx, self, &member, page).await?)
     }
 
-    /// The entry of a rank (ordinal, from 1); null where there are fewer entries.
+    /// The entry of a rank (ordinal, from 1); null if there are fewer entries.
     async fn entry_at(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The rank, from 1.")] rank: i32,
     ) -> Result<Option<Entry>> {
         let position = u64::try_from(i64::from(rank) - 1)
-            .map_err(|_| Error::bad_input(format!("rank is {rank}; 1 or more is accepted")))?;
+            .map_err(|_| Error::bad_input(format!("invalid rank {rank}: expected 1 or more")))?;
         Ok(self.entry_of_position(ctx, position).await?)
     }
 
-    /// The lowest score that is in the top (100 − percentile) %, by nearest rank; null where there are no entries.
+    /// The lowest score in the top (100 − percentile) %, by nearest rank; null if there are no
+    /// entries.
     async fn score_for(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "0 to 100; nine decimals count.")] percentile: f64,
+        #[graphql(desc = "0 to 100, rounded to nine decimals.")] percentile: f64,
     ) -> Result<Option<Decimal>> {
         let all = Bound { standings: self.read.clone(), key: None };
         let size = state(ctx).loaders.count(all).await?;
@@ -352,31 +358,33 @@ impl Standings {
         Ok(entry.map(|entry| entry.shown_score(state(ctx).now_ms)))
     }
 
-    /// How scores are spread: equal buckets from the lowest score to the highest, in that order; none where there are no entries. There are
-    /// fewer than asked for where fewer scores are possible between the two.
+    /// The distribution of scores: equal buckets from the lowest score to the highest, in that
+    /// order. Empty if there are no entries. There are fewer buckets than requested if fewer scores
+    /// are possible between the two ends.
     async fn distribution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(default_with = "Some(20)", desc = "How many buckets, 1 to 1,000.")]
+        #[graphql(default_with = "Some(20)", desc = "The number of buckets, 1 to 1,000.")]
         buckets: Option<i32>,
     ) -> Result<Vec<Bucket>> {
         let buckets = buckets.unwrap_or(BUCKETS_DEFAULT);
         Ok(distribution(app(ctx), &self.read, buckets, state(ctx).now_ms).await?)
     }
 
-    /// The entries around a member, itself among them, in rank order; empty when the member is not in these standings.
+    /// The entries around a member, its own included, in rank order; empty if the member is not in
+    /// these standings.
     async fn neighbors(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(
             default_with = "Some(5)",
-            desc = "How many ranked above, at most 1,000."
+            desc = "The number of entries ranked above, at most 1,000."
         )]
         above: Option<i32>,
         #[graphql(
             default_with = "Some(5)",
-            desc = "How many ranked below, at most 1,000."
+            desc = "The number of entries ranked below, at most 1,000."
         )]
         below: Option<i32>,
     ) -> Result<Entries> {
@@ -393,15 +401,15 @@ impl Standings {
     }
 }
 
-/// Checks a list of members' keys.
+/// Parses a list of members' keys.
 ///
 /// # Errors
-/// `LIMIT_EXCEEDED` for more than 1,000; `BAD_USER_INPUT` for a key that can be nobody's.
+/// `LIMIT_EXCEEDED` for more than 1,000 keys; `BAD_USER_INPUT` for an invalid key.
 pub(crate) fn member_ids(keys: &[String]) -> crate::error::Result<Vec<MemberId>> {
     if keys.len() > PAGE_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
-            format!("{} members were asked for; at most {PAGE_MAX} are accepted", keys.len()),
+            format!("{} members requested: expected at most {PAGE_MAX}", keys.len()),
         ));
     }
     Ok(keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?)

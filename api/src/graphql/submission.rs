@@ -1,4 +1,4 @@
-//! Scores on their way in, and what is said of each.
+//! The submission of scores, and the result for each of them.
 
 mod durable;
 
@@ -24,24 +24,26 @@ use crate::cache::boards::KnownBoard;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
 
-/// How far a client's clock may be ahead of ours, in milliseconds; a time within it is taken as now.
+/// How far the clock of a client may be ahead of the server's, in milliseconds; a time within it is
+/// taken as now.
 const SKEW_MS: i64 = 2000;
 
 /// How long scores wait while their board moves to another number of shards.
 const HELD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether it has.
+/// How often a waiting request tries again.
 const HELD_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often scores are sent on because their board is another one than was known.
+/// How often scores are submitted again because the cached board is out of date.
 const GONE_MAX: usize = 3;
 
-/// What an answer waits for.
+/// The point at which the server answers.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// Ranked in Redis. Until it is in SQL, moments later, a crash of the Redis server may take it.
+    /// The score is ranked in Redis. Until it is in SQL, moments later, a crash of the Redis server
+    /// may lose it.
     Applied,
-    /// Also committed to SQL.
+    /// The score is committed to SQL too.
     Durable,
 }
 
@@ -50,9 +52,9 @@ pub enum Ack {
 pub struct SubmitScoresInput {
     /// The board's slug.
     board: String,
-    /// The scores, 1 to 1,000. Each is taken or refused for itself.
+    /// The scores, 1 to 1,000. Each is accepted or rejected on its own.
     scores: Vec<ScoreInput>,
-    /// What the answer waits for.
+    /// The point at which the server answers.
     #[graphql(default_with = "Some(Ack::Applied)")]
     ack: Option<Ack>,
 }
@@ -60,44 +62,47 @@ pub struct SubmitScoresInput {
 /// One score.
 #[derive(InputObject)]
 pub struct ScoreInput {
-    /// Who: 1 to 128 bytes, no control characters. A member unknown so far comes into being with its first accepted score.
+    /// The member's key: 1 to 128 bytes, no control characters. The first accepted score creates a
+    /// member that is unknown so far.
     pub(crate) member: String,
-    /// SUM: what is added, may be negative. BEST, LATEST: the value.
+    /// With SUM, the amount to add, which may be negative. With BEST and LATEST, the value.
     score: Decimal,
-    /// When it was earned; now by default. Not in the future, not before 1970.
+    /// The time when it was earned; now by default. Not in the future, not before 1970.
     at: Option<DateTime>,
-    /// Unique per board and member: the same id counts once within the server's dedup window (24 hours unless set otherwise). Send one, and sending again is safe.
+    /// The client's id for the score, unique per board and member. The same id counts once within
+    /// the server's deduplication window (24 hours by default), so a score with an id is safe to
+    /// send again.
     event_id: Option<String>,
 }
 
-/// What became of the scores.
+/// The result of `submitScores`.
 pub struct SubmitScoresPayload {
     results: Vec<SubmitResult>,
 }
 
-/// What became of a score.
+/// The outcome of one score.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubmitStatus {
-    /// It counts.
+    /// The score counts.
     Applied,
-    /// Its event id counted before; it does not count again.
+    /// A score with this event id counted before; this one does not count again.
     Duplicate,
-    /// It was refused; nothing of it was written.
+    /// The score was refused; nothing of it was written.
     Rejected,
-    /// No answer in time: whether it counts is not known. Send again with the same event id.
+    /// No answer in time, so the outcome is unknown. Send the score again with the same event id.
     Unknown,
 }
 
-/// Why a score was refused.
+/// The reason why a score does not count, or why its outcome is unknown.
 #[derive(SimpleObject, Clone)]
 pub struct SubmitError {
-    /// For programs.
+    /// The code, for programs.
     code: ErrorCode,
-    /// For people.
+    /// The message, for people.
     message: String,
 }
 
-/// What became of one score.
+/// The result for one score.
 pub struct SubmitResult {
     board: Arc<KnownBoard>,
     member: String,
@@ -105,25 +110,25 @@ pub struct SubmitResult {
     error: Option<SubmitError>,
 }
 
-/// What became of the scores.
+/// The result of `submitScores`.
 #[Object]
 impl SubmitScoresPayload {
-    /// One for each score sent, in that order.
+    /// The results, one for each score, in the order of the scores.
     async fn results(&self) -> &[SubmitResult] {
         &self.results
     }
 
-    /// How many count now.
+    /// The number of scores with status APPLIED.
     async fn accepted(&self) -> Result<i32> {
         self.count(SubmitStatus::Applied)
     }
 
-    /// How many counted before.
+    /// The number of scores with status DUPLICATE.
     async fn duplicates(&self) -> Result<i32> {
         self.count(SubmitStatus::Duplicate)
     }
 
-    /// How many were refused.
+    /// The number of scores with status REJECTED.
     async fn rejected(&self) -> Result<i32> {
         self.count(SubmitStatus::Rejected)
     }
@@ -136,20 +141,21 @@ impl SubmitScoresPayload {
     }
 }
 
-/// What became of one score.
+/// The result for one score.
 #[Object]
 impl SubmitResult {
-    /// The member that was sent.
+    /// The member's key, as it was sent.
     async fn member(&self) -> &str {
         &self.member
     }
 
-    /// What became of it.
+    /// The outcome.
     async fn status(&self) -> SubmitStatus {
         self.status
     }
 
-    /// The member's entry in "all" after this submission; null where the score was refused.
+    /// The member's entry in "all" after this submission; null if the score was rejected or its
+    /// outcome is unknown.
     async fn entry(&self, ctx: &Context<'_>) -> Result<Option<Entry>> {
         if matches!(self.status, SubmitStatus::Rejected | SubmitStatus::Unknown) {
             return Ok(None);
@@ -159,7 +165,7 @@ impl SubmitResult {
         Ok(standings.entry_of(ctx, MemberId::new(&self.member).map_err(Error::from)?).await?)
     }
 
-    /// Why it was refused.
+    /// The reason, if the score was rejected or its outcome is unknown.
     async fn error(&self) -> Option<SubmitError> {
         self.error.clone()
     }
@@ -174,14 +180,14 @@ pub(crate) async fn submit(
     let principal = state.require(Scope::Submit)?;
     if input.scores.is_empty() {
         return Err(Error::bad_input(format!(
-            "scores is empty; 1 to {COMMIT_EVENTS_MAX} are accepted"
+            "scores is empty: expected 1 to {COMMIT_EVENTS_MAX} scores"
         )));
     }
     if input.scores.len() > COMMIT_EVENTS_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
             format!(
-                "{} scores were sent; at most {COMMIT_EVENTS_MAX} are accepted at once",
+                "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
                 input.scores.len()
             ),
         ));
@@ -190,7 +196,7 @@ pub(crate) async fn submit(
         .await?
         .ok_or_else(|| no_board(&input.board))?;
     check_member_token(principal, &board, &input.scores)?;
-    let mut outcomes = place(app, state, &board, &input, 0..input.scores.len()).await;
+    let mut outcomes = submit_by_partition(app, state, &board, &input, 0..input.scores.len()).await;
     let held = |(_, outcome): &(usize, Outcome)| {
         matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardHeld)))
     };
@@ -200,7 +206,8 @@ pub(crate) async fn submit(
     };
     let deadline = Instant::now() + HELD_TIMEOUT;
     let mut left = GONE_MAX;
-    // Another process deleted it, changed its windows or is moving it to another number of shards. What was accepted stays accepted, whatever comes of the rest.
+    // Another process deleted the board, changed its windows, or is moving it to another number of
+    // shards. Accepted scores stay accepted, whatever happens to the rest.
     while outcomes.iter().any(gone) {
         if outcomes.iter().any(held) {
             if Instant::now() >= deadline {
@@ -221,7 +228,7 @@ pub(crate) async fn submit(
         };
         let again: Vec<usize> =
             outcomes.extract_if(.., |outcome| gone(outcome)).map(|(index, _)| index).collect();
-        outcomes.extend(place(app, state, &other, &input, again).await);
+        outcomes.extend(submit_by_partition(app, state, &other, &input, again).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
     }
@@ -234,7 +241,7 @@ pub(crate) async fn submit(
     Ok(SubmitScoresPayload { results })
 }
 
-/// Counts scores by what became of them: each number is added to once.
+/// Counts scores by outcome; each counter is added to once.
 fn count(results: &[SubmitResult]) {
     let counted = &METRICS.submissions;
     let is_unavailable = |result: &SubmitResult| {
@@ -255,10 +262,11 @@ fn count(results: &[SubmitResult]) {
     counted.unavailable.inc_by(unavailable);
 }
 
-/// What became of one score.
+/// The outcome of one score.
 type Outcome = crate::error::Result<Verdict>;
 
-/// A member's own token submits that member's scores only, and only where the board allows it.
+/// Checks that a member's own token submits scores of that member only, and that the board allows
+/// it.
 fn check_member_token(
     principal: &Principal,
     board: &KnownBoard,
@@ -270,20 +278,21 @@ fn check_member_token(
     if !board.row.self_submit {
         return Err(Error::new(
             ErrorCode::Forbidden,
-            format!("board {} takes no scores from members themselves", board.row.slug),
+            format!("board {} does not accept scores from members themselves", board.row.slug),
         ));
     }
     if scores.iter().any(|score| score.member != *member) {
         return Err(Error::new(
             ErrorCode::Forbidden,
-            format!("this access token submits scores of {member} only"),
+            format!("this access token may submit scores of {member} only"),
         ));
     }
     Ok(())
 }
 
-/// Submits some of the scores, by their indices; what became of each, in order of the indices.
-async fn place(
+/// Submits the scores of some indices, side by side by partition. Returns their outcomes, in order
+/// of the indices.
+async fn submit_by_partition(
     app: &App,
     state: &RequestState,
     board: &KnownBoard,
@@ -323,10 +332,10 @@ fn read(
 ) -> crate::error::Result<Submission> {
     let at_ms = score.at.map(|at| at.0);
     if at_ms.is_some_and(|at_ms| at_ms > now_ms + SKEW_MS) {
-        return Err(Error::bad_input("at is in the future; a time up to now is accepted"));
+        return Err(Error::bad_input("invalid at: expected a time that is not in the future"));
     }
     if at_ms.is_some_and(|at_ms| at_ms < 0) {
-        return Err(Error::bad_input("at is before 1970; a time since then is accepted"));
+        return Err(Error::bad_input("invalid at: expected a time that is not before 1970"));
     }
     Ok(Submission {
         board: board.board.clone(),
@@ -338,7 +347,7 @@ fn read(
     })
 }
 
-/// What became of the submissions to one partition, in their order.
+/// Submits to one partition. Returns the outcomes in the order of the submissions.
 async fn submit_to(
     app: &App,
     partition: Partition,

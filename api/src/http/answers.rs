@@ -1,7 +1,8 @@
-//! Whole answers to public queries, kept for a moment for whoever asks the same.
+//! The cache of whole answers to public queries.
 //!
-//! Only what was asked without a token is kept, and only what has no errors and no field that is private or not to be kept, by the
-//! schema's own hints. Whether a request is accepted depends on nothing but what an answer is kept by, so one that would be refused finds none.
+//! It keeps only answers to requests without a token, and only those without errors and without
+//! fields that are private or uncacheable by the hints of the schema. The key of an answer decides
+//! whether a request is accepted, so a request that would be refused finds none.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,12 +12,13 @@ use ranking::store::Store;
 use tokio::time::Instant;
 
 use super::response::Answer;
-use crate::cache::shared::{CacheSettings, GoodUntil, Hot};
+use crate::cache::shared::{GoodUntil, Hot};
+use engine::settings::CacheSettings;
 
-/// The answers.
+/// The cache of answers.
 pub struct Answers(Hot<Question, Answer>);
 
-/// All that an answer to somebody without a token depends on.
+/// Everything that an answer to a request without a token depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Question {
     query: String,
@@ -25,7 +27,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// What a request asks.
+    /// The question of a request.
     pub fn of(request: &Request) -> Self {
         let variables = serde_json::to_string(&request.variables);
         Self {
@@ -42,20 +44,21 @@ impl Question {
 }
 
 impl Answers {
-    /// Has none yet.
+    /// Starts empty.
     pub fn new(store: &Store, caches: &CacheSettings) -> Self {
         let bytes = |question: &Question, answer: &Answer| question.bytes() + answer.bytes() + 256;
         let age = Duration::from_millis(caches.cache_age_ms);
         Self(Hot::new(store, age, caches.answer_cache_bytes, bytes))
     }
 
-    /// An answer that is there.
+    /// The cached answer, if there is a good one.
     pub async fn get(&self, question: &Question) -> Option<Answer> {
         let fetched = self.0.get(question).await?;
         Some(fetched.value).filter(Answer::is_for_all)
     }
 
-    /// An answer that is there, or what `execution` answers; `good_until` says how long that is good, once it is there.
+    /// The cached answer, or else that of `execution`. Once the latter is there, `good_until` says
+    /// how long it is good.
     pub async fn find(
         &self,
         question: &Question,

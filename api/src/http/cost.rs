@@ -1,7 +1,9 @@
-//! What a query may cost: how many fields it can expand to, pages and lists multiplied out, fragments followed.
+//! The cost of a query: the number of fields that it can expand to, with pages and lists multiplied
+//! and fragments followed.
 //!
-//! It is worked out before anything runs, once a fragment: async-graphql's own checks visit a fragment each time it is spread,
-//! which a chain of fragments that each spread the next one twice turns into exponential time.
+//! The cost is computed before execution, and once for each fragment. The checks of async-graphql
+//! visit a fragment each time it is spread, which takes exponential time in a chain of fragments
+//! that each spread the next one twice.
 
 use std::collections::HashMap;
 
@@ -21,7 +23,7 @@ pub const COST_MAX: u64 = 100_000;
 /// The most levels of fragments and fields.
 const DEPTH_MAX: usize = 50;
 
-/// Fields that answer with a page, with how long one is that does not say; and arguments whose number or length says how many objects a field answers with.
+/// Fields that answer with a page, each with its default length.
 const PAGES: [(&str, usize); 9] = [
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
@@ -33,12 +35,19 @@ const PAGES: [(&str, usize); 9] = [
     ("integrityRuns", JOBS_DEFAULT),
     ("findings", FINDINGS_DEFAULT),
 ];
+
+/// Arguments whose value is the number of objects that a field answers with.
 const COUNTS: [&str; 3] = ["first", "last", "buckets"];
+
+/// Arguments of `neighbors`, whose values add up to the number of other members.
 const AROUND: [&str; 2] = ["above", "below"];
+
+/// Arguments whose length is the number of objects that a field answers with.
 const LISTS: [&str; 4] = ["members", "keys", "boards", "input"];
 
-/// Fields that look at much to answer with little, and how many fields each counts as besides: all friends of a member are ranked for a page
-/// of them, periods without entries are passed over, a search may count what it finds.
+/// Fields that read much to answer with little, each with the number of fields that it counts as
+/// besides its own. `friends` ranks all friends of a member for a page of them, `periods` passes
+/// over periods without entries, and `searchMembers` may count all that it finds.
 const WEIGHTS: [(&str, u64); 6] = [
     ("friends", 500),
     ("periods", 2000),
@@ -48,10 +57,11 @@ const WEIGHTS: [(&str, u64); 6] = [
     ("searchMembers", 2000),
 ];
 
-/// Checks a document.
+/// Checks the cost of a document.
 ///
 /// # Errors
-/// `LIMIT_EXCEEDED` where it is too costly, `BAD_USER_INPUT` where fragments spread each other in a circle.
+/// `LIMIT_EXCEEDED` if it is too costly or too deep, `BAD_USER_INPUT` if fragments spread each
+/// other in a circle.
 pub fn check(document: &ExecutableDocument, variables: &Variables) -> Result<()> {
     let mut total: u64 = 0;
     for (_, operation) in document.operations.iter() {
@@ -67,19 +77,19 @@ pub fn check(document: &ExecutableDocument, variables: &Variables) -> Result<()>
         return Err(Error::new(
             ErrorCode::LimitExceeded,
             format!(
-                "this query can expand to {total} fields; at most {COST_MAX} are accepted: ask for shorter pages or fewer fields"
+                "this query can expand to {total} fields: expected at most {COST_MAX}; ask for shorter pages or fewer fields"
             ),
         ));
     }
     Ok(())
 }
 
-/// The costs of one operation: what its variables and their defaults make of the fragments.
+/// The costs of one operation and its fragments, with its variables and their defaults.
 struct Costs<'d> {
     document: &'d ExecutableDocument,
     variables: &'d Variables,
     defaults: HashMap<Name, ConstValue>,
-    /// `None` while a fragment is being worked out.
+    /// `None` while the cost of a fragment is being computed.
     fragments: HashMap<Name, Option<u64>>,
 }
 
@@ -127,7 +137,7 @@ impl Costs<'_> {
         Ok(cost)
     }
 
-    /// How many objects a field can answer with.
+    /// The most objects that a field can answer with.
     fn objects(&self, field: &Field) -> u64 {
         let argument = |name: &str| field.get_argument(name).map(|value| self.resolve(&value.node));
         let count = |name: &str| argument(name).and_then(|value| number(&value));
@@ -140,7 +150,7 @@ impl Costs<'_> {
         if let Some(length) =
             LISTS.into_iter().find_map(|name| argument(name).and_then(|value| length(&value)))
         {
-            // An empty list of an input does not make the answer free.
+            // An empty list must not make the field free.
             return length.max(1);
         }
         if field.name.node == "distribution" {
@@ -227,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_counts_for_more() {
+    fn costly_fields_count_for_more() {
         let friends = |count: usize| {
             let aliases: Vec<String> = (0..count)
                 .map(|index| format!("f{index}: friends(member: \"a\") {{ totalCount }}"))

@@ -1,7 +1,8 @@
-//! Fields in the order in which they were asked for.
+//! The order of the fields in an answer.
 //!
-//! async-graphql writes an object's fields as they complete; the specification wants the order of the selection, fields of the same
-//! response key merged into the first place. Answers are put into that order before they are written.
+//! async-graphql writes the fields of an object as they complete. The specification wants the order
+//! of the selection, with fields of the same response key merged into the first place. This module
+//! restores that order before an answer is serialized.
 
 use async_graphql::Value;
 use async_graphql::parser::types::{ExecutableDocument, Selection, SelectionSet};
@@ -20,7 +21,8 @@ pub fn restore(data: &mut Value, document: &ExecutableDocument, operation_name: 
     }
 }
 
-/// The response keys of an object in their order, each with what is asked below it: the same for all items of a list.
+/// The response keys of an object in order, each with the selections below it. All items of a list
+/// share them.
 #[derive(Default)]
 struct Asked<'d>(IndexMap<&'d Name, Asked<'d>>);
 
@@ -54,7 +56,7 @@ impl<'d> Asked<'d> {
             Value::Object(fields) => {
                 if !self.is_order_of(fields) {
                     let mut unordered = std::mem::take(fields);
-                    // A field of another type's fragment is not in the answer.
+                    // A fragment on another type adds no fields to the answer.
                     let there = self.0.keys().filter_map(|key| unordered.swap_remove_entry(*key));
                     fields.extend(there);
                     fields.extend(unordered);

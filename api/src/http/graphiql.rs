@@ -1,7 +1,8 @@
 //! GraphiQL: a page and its assets, built from `api/web` and embedded in this program.
 //!
-//! npm brings it, so that nothing of it is in the repository, and a program compiled without it says how to build it. The
-//! files are embedded as the build compressed them; for the rare client that takes no gzip they are inflated as they are sent.
+//! npm provides GraphiQL, so the repository holds none of it. A program compiled without it serves
+//! a page that says how to build it. The build compresses the files, and they are embedded so; the
+//! server inflates them for the rare client that does not accept gzip.
 
 use std::io::Read;
 
@@ -16,17 +17,18 @@ use rust_embed::{Embed, EmbeddedFile};
 use crate::http::preference::Preference;
 use crate::http::tag;
 
-/// `npm run build` of `api/web`; empty where it has not run.
+/// The output of `npm run build` in `api/web`; empty if that has not run.
 #[derive(Embed)]
 #[folder = "web/dist"]
 #[allow_missing = true]
 struct Built;
 
-/// Scripts, workers and requests of this server only. Monaco and React style elements by attributes, hence the one `unsafe-inline`.
+/// Allows scripts, workers and requests of this server only. Monaco and React style elements by
+/// attributes, hence the one `unsafe-inline`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; \
     font-src 'self' data:; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Assets have a hash of their content in their name; the page that names them has not.
+/// Assets have a hash of their content in their names; the page that names them has none.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 const ASK_AGAIN: &str = "no-cache";
 
@@ -67,7 +69,7 @@ fn answer(
     let hash = u128::from_be_bytes(
         *file.metadata.sha256_hash().first_chunk().expect("a hash has 32 bytes"),
     );
-    // Each coding is a representation of its own, and so is its tag.
+    // Each content coding is a representation of its own, with a tag of its own.
     let tag = format!("\"{hash:032x}-{}\"", if gzip { "gzip" } else { "plain" });
     let described = [
         (header::CACHE_CONTROL, HeaderValue::from_static(caching)),
@@ -87,7 +89,7 @@ fn answer(
     (guards(), described, media_type, plain).into_response()
 }
 
-/// What every answer says about how far it is trusted.
+/// The security headers of every response.
 fn guards() -> [(HeaderName, &'static str); 3] {
     [
         (header::CONTENT_SECURITY_POLICY, POLICY),

@@ -1,4 +1,4 @@
-//! The parameters of a request: from a JSON body, or from an address.
+//! The parameters of a GraphQL request, from a JSON body or a URL.
 
 use async_graphql::parser::types::ExecutableDocument;
 use async_graphql::{Request, ServerError, Variables};
@@ -7,27 +7,28 @@ use serde_json::{Map, Value};
 use super::persisted::QueryHash;
 use crate::error::{Error, Result};
 
-/// What a request asks.
+/// The parameters of a request.
 pub struct Parameters {
-    /// The request; its query is empty where only its hash was sent.
+    /// The request; its query is empty if only a hash was sent.
     pub request: Request,
-    /// The hash that the query is to be known by.
+    /// The hash under which the query is persisted.
     pub hash: Option<QueryHash>,
 }
 
-/// Reads a body.
+/// Parses a body.
 ///
 /// # Errors
-/// Where it is no JSON object with a query or the hash of one, or a parameter is of another type.
+/// `BAD_USER_INPUT` unless it is a JSON object with a query or the hash of one, and each parameter
+/// has its type.
 pub fn of_body(body: &[u8]) -> Result<Parameters> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(parameters)) => read(parameters),
-        Ok(_) => Err(Error::bad_input("the body is accepted as a JSON object")),
-        Err(error) => Err(Error::bad_input(format!("the body is not JSON: {error}"))),
+        Ok(_) => Err(Error::bad_input("invalid body: expected a JSON object")),
+        Err(error) => Err(Error::bad_input(format!("invalid body: expected JSON: {error}"))),
     }
 }
 
-/// Reads the pairs of an address. In these an empty parameter is as good as none.
+/// Parses the query string of a URL, where an empty parameter counts as absent.
 ///
 /// # Errors
 /// As [`of_body`].
@@ -39,26 +40,26 @@ pub fn of_address(pairs: Vec<(String, String)>) -> Result<Parameters> {
         }
         let value = if name == "variables" || name == "extensions" {
             serde_json::from_str(&text)
-                .map_err(|error| Error::bad_input(format!("{name} is not JSON: {error}")))?
+                .map_err(|error| Error::bad_input(format!("invalid {name}: expected JSON: {error}")))?
         } else {
             Value::String(text)
         };
         if parameters.contains_key(&name) {
-            return Err(Error::bad_input(format!("{name} is accepted once")));
+            return Err(Error::bad_input(format!("duplicate {name}: expected it once")));
         }
         parameters.insert(name, value);
     }
     read(parameters)
 }
 
-/// Other parameters are left alone, as the specification reserves them, and so are other extensions.
+/// Ignores other parameters, which the specification reserves, and other extensions.
 fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
     let mut taken = |name: &str| parameters.remove(name).unwrap_or_default();
     let hash = match taken("extensions") {
         Value::Null => None,
         extensions @ Value::Object(_) => QueryHash::of_extensions(&extensions)?,
         _ => {
-            return Err(Error::bad_input("extensions are accepted as a JSON object or null"));
+            return Err(Error::bad_input("invalid extensions: expected a JSON object or null"));
         }
     };
     let mut request = match taken("query") {
@@ -66,7 +67,7 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
         Value::Null if hash.is_some() => Request::new(""),
         _ => {
             return Err(Error::bad_input(
-                "query is accepted as a string that is not empty, and must be there",
+                "invalid or missing query: expected a string that is not empty",
             ));
         }
     };
@@ -75,7 +76,7 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
         Value::String(name) if name.is_empty() => {}
         Value::String(name) => request = request.operation_name(name),
         _ => {
-            return Err(Error::bad_input("operationName is accepted as a string or null"));
+            return Err(Error::bad_input("invalid operationName: expected a string or null"));
         }
     }
     match taken("variables") {
@@ -84,17 +85,17 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
             request = request.variables(Variables::from_json(variables));
         }
         _ => {
-            return Err(Error::bad_input("variables are accepted as a JSON object or null"));
+            return Err(Error::bad_input("invalid variables: expected a JSON object or null"));
         }
     }
     Ok(Parameters { request, hash })
 }
 
-/// Sees that every variable that an operation needs is there, before anything of it runs: async-graphql itself would find out
-/// at the field that uses it, after the fields before.
+/// Checks that an operation has all variables that it needs, before any of it runs. async-graphql
+/// itself would find out at the field that uses a variable, after the fields before it.
 ///
 /// # Errors
-/// Where one is missing or null.
+/// An error for the first variable that is missing or null.
 pub fn require_variables(
     document: &ExecutableDocument,
     operation_name: Option<&str>,
@@ -104,7 +105,7 @@ pub fn require_variables(
         operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
     });
     let (Some((_, operation)), None) = (meant.next(), meant.next()) else {
-        // None or several: async-graphql says so.
+        // async-graphql reports it if no operation or several match.
         return Ok(());
     };
     for definition in &operation.node.variable_definitions {
@@ -116,7 +117,7 @@ pub fn require_variables(
         };
         if lacks && !definition.var_type.node.nullable {
             let (name, needed) = (&definition.name.node, &definition.var_type.node);
-            let message = format!("the variable ${name} is needed, as {needed}");
+            let message = format!("missing variable ${name}: expected {needed}");
             return Err(ServerError::new(message, Some(position)));
         }
     }

@@ -1,7 +1,9 @@
-//! Persisted queries, by the protocol that Apollo's clients speak: a query is known by the SHA-256 of its text once it was sent with it, so
-//! that the hash alone makes an address short enough for GET, which others can cache.
+//! Persisted queries, in the protocol of Apollo's clients. A client sends a query once together
+//! with the SHA-256 of its text. From then on the hash alone makes a URL that is short enough for
+//! GET, which other caches can keep.
 //!
-//! Each process keeps its own, as many as fit; a client that hears `PersistedQueryNotFound` sends the text again.
+//! Each process keeps its own queries, as many as fit. A client that gets `PersistedQueryNotFound`
+//! sends the text again.
 
 use std::sync::Arc;
 
@@ -19,14 +21,14 @@ const PERSISTED_QUERY_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueryHash([u8; 32]);
 
-/// The queries that this process knows.
+/// The cache of persisted queries.
 pub struct PersistedQueries(Cache<QueryHash, Arc<str>>);
 
 impl QueryHash {
-    /// The hash that a request's extensions name, if they name one.
+    /// The hash in the extensions of a request, if there is one.
     ///
     /// # Errors
-    /// Where it is none, or of another version of the protocol.
+    /// `BAD_USER_INPUT` if it is malformed, or of another version of the protocol.
     pub fn of_extensions(extensions: &Value) -> Result<Option<Self>> {
         let named = match extensions.get("persistedQuery") {
             None | Some(Value::Null) => return Ok(None),
@@ -36,7 +38,7 @@ impl QueryHash {
         let hash = hash.filter(|_| named["version"] == 1);
         hash.map(Some).ok_or_else(|| {
             Error::bad_input(
-                "persistedQuery is accepted with version 1 and a sha256Hash of 64 lower-case hexadecimal digits",
+                "invalid persistedQuery: expected version 1 and a sha256Hash of 64 lower-case hexadecimal digits",
             )
         })
     }
@@ -59,21 +61,22 @@ impl QueryHash {
 }
 
 impl PersistedQueries {
-    /// Knows none yet, and keeps so many bytes of them.
+    /// Starts empty, and keeps up to `bytes_max` bytes of queries.
     pub fn new(bytes_max: u64) -> Self {
         let bytes = |_: &QueryHash, query: &Arc<str>| query.len() as u32 + 128;
         Self(Cache::builder().max_capacity(bytes_max).weigher(bytes).build())
     }
 
-    /// Gives a request that names a hash alone its query; of one that has both sees that they belong together.
+    /// Fills in the query of a request that has only a hash. If a request has both, checks that
+    /// they belong together.
     ///
     /// # Errors
-    /// `PERSISTED_QUERY_NOT_FOUND` where no query of the hash is known, `LIMIT_EXCEEDED` for one that is too long to be kept,
-    /// `BAD_USER_INPUT` where the hash is another query's.
+    /// `PERSISTED_QUERY_NOT_FOUND` if no query of the hash is known, `LIMIT_EXCEEDED` if the query
+    /// is too long to keep, `BAD_USER_INPUT` if the hash is that of another query.
     pub fn complete(&self, request: &mut Request, hash: QueryHash) -> Result<()> {
         if request.query.is_empty() {
             let query = self.0.get(&hash).ok_or_else(|| {
-                // In the words that clients look for.
+                // Clients look for this text.
                 Error::new(ErrorCode::PersistedQueryNotFound, "PersistedQueryNotFound")
             })?;
             request.query = query.as_ref().to_owned();
@@ -83,20 +86,20 @@ impl PersistedQueries {
             return Err(Error::new(
                 ErrorCode::LimitExceeded,
                 format!(
-                    "the query has {} bytes; at most {PERSISTED_QUERY_BYTES_MAX} are accepted with persistedQuery",
+                    "the query has {} bytes: expected at most {PERSISTED_QUERY_BYTES_MAX} with persistedQuery",
                     request.query.len()
                 ),
             ));
         }
         if Sha256::digest(&request.query)[..] != hash.0 {
             return Err(Error::bad_input(
-                "the sha256Hash of persistedQuery is not that of the query",
+                "invalid persistedQuery: expected the sha256Hash of the query",
             ));
         }
         Ok(())
     }
 
-    /// Keeps a query that belongs to the hash and may run.
+    /// Keeps a query that belongs to the hash and has passed all checks.
     pub fn keep(&self, hash: QueryHash, query: &str) {
         if self.0.get(&hash).is_none() {
             self.0.insert(hash, query.into());

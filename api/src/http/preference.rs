@@ -1,4 +1,4 @@
-//! What a client prefers to get: the headers whose lists have weights.
+//! The preferences of a client: headers whose lists have weights.
 
 use axum::http::{HeaderMap, HeaderName};
 
@@ -7,17 +7,18 @@ pub struct Preference {
     items: Vec<(String, f32)>,
 }
 
-/// How welcome something is.
+/// The weight of an accepted value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Welcome {
     /// Above 0, at most 1.
     pub weight: f32,
-    /// Whether it is named itself, not only its kind (`application/*`) or anything.
+    /// True if the header names the value itself, not only its kind (`application/*`) or anything.
     pub named: bool,
 }
 
 impl Preference {
-    /// Reads a header; nothing where the request has none. What has no weight that can be read says nothing.
+    /// Parses a header; `None` if the request has none. Items whose weight cannot be parsed are
+    /// skipped.
     pub fn of(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
         let lines: Vec<_> =
             headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
@@ -28,7 +29,8 @@ impl Preference {
         Some(Self { items })
     }
 
-    /// How welcome that is. The most precise item decides, whatever the others say.
+    /// The weight of a value; `None` if the client does not accept it. The most precise item
+    /// decides, whatever the others say.
     pub fn welcomes(&self, wanted: &str) -> Option<Welcome> {
         let kind = wanted.split_once('/').map(|(kind, _)| kind);
         let matching = self.items.iter().filter_map(|(item, weight)| {

@@ -1,4 +1,5 @@
-//! Answers on their way out: in the media type that the client prefers, with the status that belongs to it.
+//! HTTP responses: answers in the media type that the client prefers, with the status that belongs
+//! to it.
 
 use async_graphql::{Response, ServerError, Value};
 use axum::body::Bytes;
@@ -14,20 +15,22 @@ use crate::metrics::METRICS;
 /// The most errors in one answer.
 const ERRORS_MAX: usize = 20;
 
-/// What an answer depends on besides its address.
+/// The headers that an answer depends on, besides its URL.
 const VARY: &str = "accept, authorization";
 
-/// What an answer is written as.
+/// The media type of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaType {
     /// `application/graphql-response+json`: the status says whether the request could be executed.
     GraphQl,
-    /// `application/json`, as clients know it from before: 200 for whatever is a request at all, also when it cannot be executed.
+    /// `application/json`, as older clients expect it: 200 for every well-formed request, even if
+    /// it cannot be executed.
     Json,
 }
 
 impl MediaType {
-    /// The one that a client prefers; nothing where it accepts neither. Who asks for nothing in particular gets plain JSON.
+    /// The media type that a client prefers; `None` if it accepts neither. A client without a
+    /// preference gets plain JSON.
     pub fn preferred(headers: &HeaderMap) -> Option<Self> {
         let Some(preference) = Preference::of(headers, header::ACCEPT) else {
             return Some(Self::Json);
@@ -61,7 +64,8 @@ impl MediaType {
     }
 }
 
-/// What is no request, or not permitted, or cannot be answered now: the status says so in either media type.
+/// Answers a request that is malformed, not permitted, or cannot be answered now. The status says
+/// so in either media type.
 pub fn refuse(media_type: MediaType, status: StatusCode, error: &Error) -> HttpResponse {
     let errors = vec![server_error(error.clone())];
     let mut answer = send(media_type, status, without_data(errors));
@@ -71,33 +75,33 @@ pub fn refuse(media_type: MediaType, status: StatusCode, error: &Error) -> HttpR
     answer
 }
 
-/// A request that cannot be executed: its document, its variables, or what it would cost.
+/// Answers a request that cannot be executed because of its document, its variables or its cost.
 pub fn reject(media_type: MediaType, errors: Vec<ServerError>) -> HttpResponse {
     let status = media_type.status_of_rejected();
     send(media_type, status, without_data(errors))
 }
 
-/// What became of a request's execution, written. Cheap to clone.
+/// A serialized answer, or the errors of a request. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Answer {
     body: Bytes,
-    /// Whether anything was executed.
+    /// True if execution began.
     began: bool,
-    /// Where anybody who asks the same may get it.
+    /// Set if every client that sends the same request may get the answer.
     for_all: Option<ForAll>,
 }
 
-/// What a cache is told of an answer.
+/// The facts for caches about an answer.
 #[derive(Debug, Clone)]
 struct ForAll {
-    /// How long it may be kept, in seconds.
+    /// How long caches may keep it, in seconds.
     max_age_s: i32,
     /// The first half of its body's SHA-256.
     hash: u128,
 }
 
 impl Answer {
-    /// Writes an answer.
+    /// Serializes a response.
     pub fn new(mut response: Response) -> Self {
         let began = response.data != Value::Null
             || response.is_ok()
@@ -106,7 +110,7 @@ impl Answer {
             return Self { body: without_data(response.errors).into(), began, for_all: None };
         }
         finish(&mut response.errors);
-        // Through a serde_json value its fields would be sorted by name again.
+        // A serde_json value in between would sort the fields by name again.
         let body = serde_json::to_string(&response).expect("an answer has a JSON form");
         let hints = response.cache_control;
         let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
@@ -115,28 +119,30 @@ impl Answer {
         Self { body: body.into(), began, for_all }
     }
 
-    /// Whether anybody without a token who asks the same may get it: it has no errors, and all its fields say so.
+    /// True if every client without a token that sends the same request may get it: it has no
+    /// errors, and the hints of all its fields allow it.
     pub fn is_for_all(&self) -> bool {
         self.for_all.is_some()
     }
 
-    /// How long its body is.
+    /// The length of the body, in bytes.
     pub fn bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// Sends it to the one who asked alone.
+    /// Sends the answer for this client alone.
     pub fn send(self, media_type: MediaType) -> HttpResponse {
         let status = if self.began { StatusCode::OK } else { media_type.status_of_rejected() };
         send(media_type, status, self.body)
     }
 
-    /// Sends it so that caches on the way may keep it, where it is for all; or says that the client has it already.
+    /// Sends the answer so that caches on the way may keep it, if it is for all. If the client has
+    /// it already, sends 304 without a body.
     pub fn send_to_all(self, media_type: MediaType, headers: &HeaderMap) -> HttpResponse {
         let Some(ForAll { max_age_s, hash }) = self.for_all else {
             return self.send(media_type);
         };
-        // Each media type is a representation of its own, and so is its tag.
+        // Each media type is a representation of its own, with a tag of its own.
         let kind = match media_type {
             MediaType::GraphQl => "graphql",
             MediaType::Json => "json",
@@ -155,7 +161,7 @@ impl Answer {
     }
 }
 
-/// An error of this crate as async-graphql has them.
+/// Converts an error of this crate to async-graphql's.
 pub fn server_error(error: Error) -> ServerError {
     let mut answer = ServerError::new(error.message, None);
     let extensions = answer.extensions.get_or_insert_default();
@@ -163,20 +169,21 @@ pub fn server_error(error: Error) -> ServerError {
     answer
 }
 
-/// Where nothing was executed there is no `data`, not even null.
+/// A body without `data`, not even null, as nothing was executed.
 fn without_data(mut errors: Vec<ServerError>) -> String {
     finish(&mut errors);
     serde_json::json!({ "errors": errors }).to_string()
 }
 
-/// What async-graphql itself refuses (syntax, types, variables) is the client's fault, and gets a code here.
+/// Truncates errors, completes their codes, and counts them. Errors of async-graphql itself
+/// (syntax, types, variables) are the fault of the client.
 fn finish(errors: &mut Vec<ServerError>) {
     errors.truncate(ERRORS_MAX);
     for error in errors {
-        let ours = error.source::<Error>().map(|error| error.code);
+        let own_code = error.source::<Error>().map(|error| error.code);
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
-            extensions.set("code", ours.unwrap_or(ErrorCode::BadUserInput).name());
+            extensions.set("code", own_code.unwrap_or(ErrorCode::BadUserInput).name());
         }
         if let Some(Value::String(code)) = extensions.get("code") {
             METRICS.count_error(code);

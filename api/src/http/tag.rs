@@ -1,8 +1,9 @@
-//! Entity tags: what a client has already.
+//! Entity tags, by which a client names the answers that it has.
 
 use axum::http::{HeaderMap, header};
 
-/// Whether the client has what that tag names. A tag that it calls weak is as good, as nothing but whole answers is compared.
+/// True if the client has the answer of a tag. A tag that it calls weak is as good, as only whole
+/// answers are compared.
 pub fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     headers
         .get_all(header::IF_NONE_MATCH)

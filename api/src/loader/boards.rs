@@ -1,4 +1,4 @@
-//! Boards by their numbers, for one request: all that jobs, runs and findings are about cost one SELECT.
+//! Boards by number, for one request: all boards of its jobs, runs and findings cost one SELECT.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 
 use super::ROWS_MAX;
 
-/// A board, also one that was deleted; `None` where there never was one of that number.
+/// A board, even if it was deleted; `None` if there never was one of that number.
 pub(crate) type Numbered = Result<Option<Arc<KnownBoard>>>;
 
 /// Loads boards by their numbers.

@@ -1,4 +1,5 @@
-//! What SQL and Redis say for `/metrics`: asked for at most every few seconds, by few and small questions.
+//! The gauges of `/metrics` that come from SQL and Redis, read with a few small queries at most
+//! every few seconds.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -20,16 +21,16 @@ use tokio::time::{Instant, timeout};
 
 use super::Label;
 
-/// How old what was asked for may be.
+/// The greatest age of the gauges.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
 /// How long a store may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// For how long a job that has ended counts, in milliseconds.
+/// How long an ended job still counts, in milliseconds.
 const JOBS_MS: i64 = 24 * 3_600_000;
 
-/// The kinds of jobs that are told apart.
+/// The kinds of jobs that have a label of their own.
 const KINDS: [&str; 7] = ["REBUILD", "RESTORE", "DIFF", "ARCHIVE", "ROLL", "SEAL", "IMPORT"];
 
 /// The states of jobs.
@@ -41,7 +42,7 @@ type ByPartition = Family<[(&'static str, u16); 1], Gauge>;
 /// An instant, in seconds since 1970; 0 for never.
 type Instants = Gauge<f64, AtomicU64>;
 
-/// What the stores said last. What a store that is away would have said stays as it was.
+/// The gauges of the stores. The gauges of an unavailable store keep their last values.
 pub(crate) struct Stores {
     asked: Mutex<Option<Instant>>,
     up: Family<Label, Gauge>,
@@ -69,7 +70,7 @@ impl Stores {
             last_run_at: Instants::default(),
             last_clean_at: Instants::default(),
         };
-        registry.register("up", "Whether a store answers", stores.up.clone());
+        registry.register("up", "1 if the store answers, else 0", stores.up.clone());
         registry.register(
             "log_commits",
             "Commits in the log of a partition",
@@ -87,7 +88,7 @@ impl Stores {
         );
         registry.register(
             "integrity_last_run",
-            "How the last diff of all boards ended: 1 for what it came to",
+            "Outcome of the last diff of all boards: 1 for that outcome",
             stores.last_run.clone(),
         );
         registry.register(
@@ -102,18 +103,19 @@ impl Stores {
         );
         registry.register(
             "integrity_last_run_timestamp_seconds",
-            "When the last diff of all boards ended; 0 for never",
+            "End of the last diff of all boards; 0 for never",
             stores.last_run_at.clone(),
         );
         registry.register(
             "integrity_last_clean_timestamp_seconds",
-            "When a diff of all boards last ended without a difference; 0 for never",
+            "End of the last diff of all boards that found no difference; 0 for never",
             stores.last_clean_at.clone(),
         );
         stores
     }
 
-    /// Asks the stores, unless somebody did a moment ago; nobody asks while the answer is held.
+    /// Asks the stores, unless a request did so a moment ago. No other request asks while the guard
+    /// is held.
     pub(crate) async fn ask(&self, deployment: &Deployment) -> MutexGuard<'_, Option<Instant>> {
         let mut asked = self.asked.lock().await;
         if asked.is_none_or(|at| at.elapsed() >= AGE_MAX) {
@@ -134,7 +136,7 @@ impl Stores {
         asked
     }
 
-    /// What SQL says; the seqs of its cursors by partition.
+    /// Sets the gauges of SQL. Returns the seqs of its cursors by partition.
     async fn ask_sql(&self, deployment: &Deployment) -> Result<HashMap<i32, u64>> {
         let db = &deployment.db;
         self.ask_jobs(db).await?;
@@ -220,7 +222,7 @@ impl Stores {
             let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
             let of_log = self.log_commits.get_or_create_owned(&labels);
             of_log.set(gauge(log.commits));
-            // While a partition has no head it has to be recovered, and nobody knows.
+            // A partition without a head must be recovered first; until then its lag is unknown.
             if let (Some(seq), Some(cursor)) = (log.seq, cursors.get(&partition.into())) {
                 let lag = self.sql_lag_commits.get_or_create_owned(&labels);
                 lag.set(gauge(seq.saturating_sub(*cursor)));

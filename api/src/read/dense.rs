@@ -1,4 +1,4 @@
-//! Dense ranks (1223): how many distinct scores are better, found by walking over them.
+//! Dense ranks (1223): a walk over distinct scores counts those that are better.
 
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
@@ -7,18 +7,21 @@ use ranking::store::read::{Placed, Standings};
 use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
 
-/// How many distinct scores are walked over; entries below them have no dense rank.
+/// The most distinct scores that a walk counts; entries below them have no dense rank.
 pub const DENSE_SCORES_MAX: u64 = 10_000;
 
-/// How many entries a step of the walk reads: few where many share a score, as the rest of them is skipped.
+/// How many entries a step of the walk reads: few if many share a score, as the step skips the rest
+/// of them.
 const STEP_ENTRIES: std::ops::RangeInclusive<usize> = 16..=1000;
 
 impl App {
-    /// How many distinct scores are better than that of each key. One walk from the top for all of them: a step reads 16 to 1,000 entries in two
-    /// round trips and goes on behind the last score that it saw, so that a score costs the same however many have it.
+    /// The number of distinct scores that are better than that of each key. One walk from the top
+    /// serves all keys. A step reads 16 to 1,000 entries in two round trips and continues behind
+    /// the last score that it saw. So a score costs the same however many entries have it.
     ///
     /// # Errors
-    /// What the stores say; each key's own is `LIMIT_EXCEEDED` where there are [`DENSE_SCORES_MAX`] better scores or more.
+    /// The error of a read. The result of a key is `LIMIT_EXCEEDED` if [`DENSE_SCORES_MAX`] or more
+    /// scores are better.
     pub async fn better_scores(
         &self,
         standings: &Standings,
@@ -30,7 +33,7 @@ impl App {
         asked.sort_unstable();
         let mut found: Vec<Result<u64>> = vec![Err(too_many()); keys.len()];
         let mut left = asked.into_iter().peekable();
-        // The first place of all: no member is before a space.
+        // The first place of all, as no member sorts before a space.
         let mut from = Placed { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
@@ -55,7 +58,7 @@ impl App {
             }
             let behind = last.and_then(|score| layout.next_score(score));
             let Some(key) = behind.filter(|_| !is_end) else {
-                // Nothing is behind: whoever is still asked for has just left from there.
+                // Nothing lies behind: the entries of the remaining keys have just left.
                 for (_, index) in left.by_ref() {
                     found[index] = Ok(scores);
                 }
@@ -72,7 +75,7 @@ fn too_many() -> Error {
     Error::new(
         ErrorCode::LimitExceeded,
         format!(
-            "there are {DENSE_SCORES_MAX} better scores or more; dense ranks are counted for those with fewer, the methods ORDINAL and COMPETITION for all"
+            "{DENSE_SCORES_MAX} or more scores are better: dense ranks are counted below that number; ORDINAL and COMPETITION are counted for all entries"
         ),
     )
 }

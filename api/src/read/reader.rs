@@ -1,6 +1,7 @@
-//! Reads of a standings, from wherever it is: Redis, or the archive once its period is sealed.
+//! Reads of standings wherever they are: in Redis, or in SQL once their period is sealed.
 //!
-//! What a process knows of a board may be a moment old. Redis says of a period that has left it that it has; then the archive has it whole.
+//! A process may know a board as it was a moment ago. If a period has left Redis, Redis says so;
+//! then SQL has all of it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,19 +23,21 @@ use crate::cache::shared::Hot;
 use crate::error::Result;
 use crate::metrics::METRICS;
 
-/// How many entries from the front are kept for a moment, as pages: the longest page and the two that say what comes after it.
+/// The most entries from the front that are cached as pages: the longest page, and two more that
+/// say what comes after it.
 const HOT_ENTRIES_MAX: u64 = 1002;
 
-/// How long a read waits until a board has moved to another number of shards.
+/// How long a read waits for the move of a board to another number of shards.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether it has.
+/// How often a waiting read checks the move.
 const MOVE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// First pages of standings, read a moment ago. A failure is for those alone who wait for it.
+/// The cache of first pages of standings. Only requests that wait for a read that fails get its
+/// error.
 pub type HotPages = Hot<PageName, Result<Arc<[Placed]>>>;
 
-/// Which page.
+/// The name of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PageName {
     standings: StandingsId,
@@ -42,7 +45,7 @@ pub struct PageName {
     limit: usize,
 }
 
-/// About how much memory a page takes.
+/// The approximate memory that a page takes, in bytes.
 pub fn page_bytes(name: &PageName, page: &Result<Arc<[Placed]>>) -> usize {
     let entry = |placed: &Placed| size_of::<Placed>() + placed.member.as_str().len() + 32;
     let entries = page.iter().flat_map(|page| page.iter());
@@ -51,7 +54,7 @@ pub fn page_bytes(name: &PageName, page: &Result<Arc<[Placed]>>) -> usize {
 }
 
 impl App {
-    /// How many entries there are.
+    /// The number of entries.
     pub async fn size(&self, standings: &Standings) -> Result<u64> {
         let live = self.live(standings, |store, standings| {
             async move { store.size(&standings).await }.boxed()
@@ -65,7 +68,7 @@ impl App {
         }
     }
 
-    /// The keys of members, in the order asked.
+    /// The keys of members, in the order of `members`.
     pub async fn rank_keys(
         &self,
         standings: &Standings,
@@ -83,7 +86,7 @@ impl App {
         }
     }
 
-    /// The positions of entries; `None` for one that left meanwhile.
+    /// The positions of entries; `None` for an entry that has left since.
     pub async fn positions(
         &self,
         standings: &Standings,
@@ -104,7 +107,8 @@ impl App {
         }
     }
 
-    /// The entries and positions of members, in the order asked; `None` for those who are not there.
+    /// The entries and positions of members, in the order of `members`; `None` for members without
+    /// an entry.
     pub async fn find(
         &self,
         standings: &Standings,
@@ -135,7 +139,7 @@ impl App {
         Ok(found.collect())
     }
 
-    /// How many entries have a smaller key than each of these.
+    /// For each key, the number of entries with a smaller one.
     pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
         let live = self.live(standings, |store, standings| {
             async move { store.counts_below(&standings, keys).await }.boxed()
@@ -149,7 +153,8 @@ impl App {
         }
     }
 
-    /// Up to `limit` entries from a place on, that of the place among them, and the position of the first.
+    /// Up to `limit` entries from a place on, the entry of the place included, and the position of
+    /// the first.
     pub async fn forward(
         &self,
         standings: &Standings,
@@ -196,7 +201,8 @@ impl App {
         }
     }
 
-    /// As [`Self::forward_from`]; of the first entries a page that was read a moment ago, if there is one. And until when it is good.
+    /// As [`Self::forward_from`], for the first entries with the page cache in front; and the
+    /// instant until which the page is good.
     pub async fn page_from(
         &self,
         standings: &Standings,
@@ -220,7 +226,8 @@ impl App {
         Ok((fetched.value?, fetched.good_until))
     }
 
-    /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.
+    /// Up to `limit` entries before a place, or the last ones, in rank order; and the position of
+    /// the place.
     pub async fn backward(
         &self,
         standings: &Standings,
@@ -246,7 +253,8 @@ impl App {
         }
     }
 
-    /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
+    /// The entries around a member, its own included, and the position of the first; `None` if the
+    /// member has no entry.
     pub async fn neighbors(
         &self,
         standings: &Standings,
@@ -266,8 +274,8 @@ impl App {
         }
     }
 
-    /// Up to `limit` periods of a standings' board, segment and window that have entries, in Redis or in the archive; the standings' own
-    /// period does not matter.
+    /// Up to `limit` periods that have entries, in Redis or SQL, of the board, segment and window
+    /// of `standings`. The period of `standings` does not matter.
     pub async fn periods(
         &self,
         standings: &Standings,
@@ -278,13 +286,14 @@ impl App {
         loop {
             match self.merged_periods(&standings, range, limit).await? {
                 Ok(periods) => return Ok(periods),
-                // The archive has those that left Redis a moment ago.
+                // SQL has the periods that left Redis a moment ago.
                 Err(before_ms) => standings.sealed_before_ms = before_ms,
             }
         }
     }
 
-    /// As [`Self::periods`], or the instant before which periods have left Redis where that is later than it is known to be.
+    /// As [`Self::periods`]. The inner error is the instant before which periods have left Redis,
+    /// if that is later than known.
     async fn merged_periods(
         &self,
         standings: &Standings,
@@ -313,7 +322,7 @@ impl App {
                     Ok(found) => found,
                     Err(before_ms) => return Ok(Err(before_ms)),
                 };
-                // What is sealed may not have left yet.
+                // A sealed period may not have left Redis yet.
                 found.retain(|began| began.present_from_ms >= sealed_before_ms);
                 let left = limit - found.len();
                 found.extend(archived(range, left).await?);
@@ -331,7 +340,7 @@ impl App {
         }
     }
 
-    /// Reads from Redis; `None` where the archive has the standings.
+    /// Reads from Redis; `None` if the standings are in SQL.
     async fn live<'a, T>(
         &'a self,
         standings: &'a Standings,
@@ -343,8 +352,9 @@ impl App {
         Ok(self.read_where_it_is(standings, read).await?.ok())
     }
 
-    /// Reads from Redis, or says before which instant periods have left it, where the one that is read has. Where the board has moved to another number
-    /// of shards since its row was read, or is about to, the row is read again.
+    /// Reads from Redis. If the period has left Redis, the inner error is the instant before which
+    /// periods have. If the board has moved to another number of shards since its row was read, or
+    /// is about to, reads the row again.
     async fn read_where_it_is<'a, T>(
         &'a self,
         standings: &'a Standings,

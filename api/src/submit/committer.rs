@@ -1,4 +1,5 @@
-//! The committers: one task a partition takes what has queued while its last commit was under way, and commits it as one.
+//! The committers, one task per partition. A committer takes all that queued during its last
+//! commit, and commits it as one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +19,23 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
 use crate::submit::queue::{FairQueue, REQUESTS_OF_BOARD_MAX};
 
-/// How long a batch is tried for, in seconds, before it is said that nobody knows.
+/// How long a committer tries a batch before it answers that the outcome is unknown.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The submissions of one request to one partition, on their way.
+/// The submissions of one request to one partition, in the queue.
 struct Order {
     submissions: Vec<Submission>,
-    /// How many they are.
+    /// The number of submissions, which stays when they are taken out.
     count: usize,
     reply: oneshot::Sender<Result<Placed>>,
 }
 
-/// What became of the submissions of one request to one partition.
+/// The outcome of the submissions of one request to one partition.
 #[derive(Debug, Clone)]
 pub struct Placed {
-    /// In the order of the submissions.
+    /// The verdicts, in the order of the submissions.
     pub verdicts: Vec<Verdict>,
-    /// The seq and id of the commit that holds the accepted ones; `None` where none was.
+    /// The seq and id of the commit that has the accepted ones; `None` if none was accepted.
     pub commit: Option<(u64, String)>,
 }
 
@@ -46,7 +47,7 @@ pub struct Committers {
 }
 
 impl Committers {
-    /// Starts a committer for each partition; the persister is told after each commit.
+    /// Starts a committer for each partition. Each signals the persister after each commit.
     #[must_use]
     pub fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
         let (mut queues, mut tasks) = (vec![], vec![]);
@@ -58,10 +59,11 @@ impl Committers {
         Self { queues, tasks, signals: signals.clone() }
     }
 
-    /// Submits to one partition and waits for what became of it. The turn is that of the first one's board.
+    /// Submits to one partition and waits for the outcome. The request queues under the board of
+    /// its first submission.
     ///
     /// # Errors
-    /// `UNAVAILABLE` where nothing was written; `TIMEOUT` where that is not known.
+    /// `UNAVAILABLE` if nothing was written; `TIMEOUT` if that is unknown.
     pub async fn submit(
         &self,
         partition: Partition,
@@ -73,29 +75,29 @@ impl Committers {
         let count = submissions.len();
         let order = Order { submissions, count, reply };
         queue.push(board, count, order).map_err(|_| {
-            Error::new(ErrorCode::Unavailable, format!("{REQUESTS_OF_BOARD_MAX} requests wait for this board already; try again in a second"))
+            Error::new(ErrorCode::Unavailable, format!("{REQUESTS_OF_BOARD_MAX} requests already wait for this board; try again in a second"))
         })?;
         answer.await.map_err(|_| {
             Error::new(
                 ErrorCode::Timeout,
-                "the server stopped before it knew; send again with the same eventId",
+                "the server stopped before it knew the outcome; send again with the same eventId",
             )
         })?
     }
 
-    /// Has the persister of this process, where there is one, not wait for more.
+    /// Signals the persister of this process, if it runs one, not to wait for more commits.
     pub fn hurry_persister(&self) {
         self.signals.awaited.notify_one();
     }
 
-    /// Takes no more, and waits until what is queued is done.
+    /// Closes the queues, and waits until the committers have answered all that is in them.
     pub async fn drain(self) {
         for queue in &self.queues {
             queue.close();
         }
         for task in self.tasks {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a committer ended badly");
+                tracing::error!(%error, "the task of a committer failed");
             }
         }
     }
@@ -122,7 +124,7 @@ async fn run(
     }
 }
 
-/// What goes into one commit.
+/// The requests of one commit.
 struct Taken {
     orders: Vec<Order>,
     prepared: Prepared,
@@ -168,7 +170,7 @@ async fn commit(
             }),
             Err(error) => Err(error.clone()),
         };
-        // Whoever asked may have gone; the commit stands.
+        // The client may have gone; the commit stands.
         let _ = order.reply.send(answer);
     }
 }

@@ -1,5 +1,5 @@
-//! The queue of one partition: bounded, and fair between boards. Boards take turns, a request each, so that a flood on one does not keep
-//! others waiting.
+//! The queue of one partition, bounded and fair between boards. Boards take turns, a request each,
+//! so a flood on one board does not keep the others waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ranking::id::BoardNo;
 use tokio::sync::Notify;
 
-/// How many requests of one board may wait; beyond it submissions are refused.
+/// The most requests of one board that may wait; further submissions are refused.
 pub const REQUESTS_OF_BOARD_MAX: usize = 1024;
 
-/// How many requests of all boards may wait.
+/// The most requests of all boards that may wait.
 const REQUESTS_MAX: usize = 16 * REQUESTS_OF_BOARD_MAX;
 
-/// Requests with a weight each, by board.
+/// Requests by board, each with a weight.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     waiting: Mutex<Waiting<T>>,
@@ -23,14 +23,14 @@ pub struct FairQueue<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     of_board: HashMap<BoardNo, VecDeque<(usize, T)>>,
-    /// The boards that have requests, the one whose turn it is first.
+    /// The boards that have requests, in the order of their turns.
     turns: VecDeque<BoardNo>,
     count: usize,
     is_closed: bool,
 }
 
 impl<T> FairQueue<T> {
-    /// With nothing in it.
+    /// An empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -44,10 +44,10 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Adds a request of some weight; gives it back where too many wait, or the queue is closed.
+    /// Adds a request of some weight.
     ///
     /// # Errors
-    /// The request.
+    /// Gives the request back if too many wait, or if the queue is closed.
     pub fn push(&self, board: BoardNo, weight: usize, request: T) -> Result<(), T> {
         let mut waiting = self.lock();
         let of_board = waiting.of_board.get(&board).map_or(0, VecDeque::len);
@@ -66,7 +66,8 @@ impl<T> FairQueue<T> {
         Ok(())
     }
 
-    /// What waits now, up to a weight, in turns; more than that only where the first alone weighs more.
+    /// Takes waiting requests in turns, up to a total weight; beyond it only if the first request
+    /// alone weighs more.
     pub fn take(&self, weight_max: usize) -> Vec<T> {
         let mut waiting = self.lock();
         let (mut taken, mut weight) = (vec![], 0);
@@ -93,7 +94,8 @@ impl<T> FairQueue<T> {
         taken
     }
 
-    /// As [`Self::take`], but waits until there is something; nothing once the queue is closed and empty.
+    /// As [`Self::take`], but waits for a request. Returns nothing once the queue is closed and
+    /// empty.
     pub async fn wait(&self, weight_max: usize) -> Vec<T> {
         loop {
             let taken = self.take(weight_max);
@@ -104,7 +106,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Takes no more from here on.
+    /// Refuses requests from here on.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_one();
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_had_a_turn_waits_for_the_others() {
+    fn a_board_that_had_its_turn_waits_for_the_others() {
         let queue = queue(&[(1, 1), (1, 1), (2, 1)]);
         assert_eq!(queue.take(1), [(1, 1)]);
         assert_eq!(queue.take(1), [(2, 1)]);
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_weighs_too_much_goes_alone() {
+    fn a_request_that_weighs_too_much_goes_alone() {
         let queue = queue(&[(1, 5), (2, 50), (1, 5)]);
         assert_eq!(queue.take(10), [(1, 5)]);
         assert_eq!(queue.take(10), [(2, 50)]);
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_when_it_is_closed_is_still_taken() {
+    async fn a_closed_queue_still_gives_out_its_requests() {
         let queue = queue(&[(1, 1)]);
         queue.close();
         assert_eq!(queue.push(BoardNo(1), 1, (1, 1)), Err((1, 1)));

@@ -1,8 +1,8 @@
-// The tabs of a first visit: what Laurel answers, on the demo boards, and how scores get in.
+// The tabs of a first visit: queries of the demo boards, then mutations that fill a new board.
 
 export const examples = [
   {
-    query: `# Every board, and who leads it.
+    query: `# Every board and its leader.
 # Ctrl-Enter runs this. The book on the left
 # has the manual of every field.
 query Boards {
@@ -63,7 +63,7 @@ query TopTen($board: String!, $after: String) {
 }`,
   },
   {
-    query: `# Who is just above and just below a member.
+    query: `# The neighbors of a member in the ranking.
 query Neighbors($member: String!) {
   board(slug: "redis") {
     standings {
@@ -88,8 +88,8 @@ query Neighbors($member: String!) {
 }`,
   },
   {
-    query: `# One month, by its label. With "at" instead
-# of "period" any instant in it would do.
+    query: `# One month, by its label. Instead of
+# "period", "at" takes any instant in it.
 query OneMonth {
   board(slug: "redis") {
     standings(window: "monthly", period: "2024-09") {
@@ -114,7 +114,7 @@ query OneMonth {
 `,
   },
   {
-    query: `# Needs an access token of scope admin,
+    query: `# Needs an access token with scope admin,
 # in the box above.
 mutation CreateBoard {
   createBoard(
@@ -137,9 +137,9 @@ mutation CreateBoard {
 `,
   },
   {
-    query: `# Needs an access token of scope submit, or
-# admin. With an eventId it is safe to send
-# again: run it twice.
+    query: `# Needs an access token with scope submit or
+# admin. Scores with an eventId are safe to
+# send again: run it twice.
 mutation SubmitScores($scores: [ScoreInput!]!) {
   submitScores(input: { board: "chess", scores: $scores }) {
     accepted

@@ -15,13 +15,16 @@ import { fetchWithToken, storedToken, storeToken } from './token.js';
 
 const send = createGraphiQLFetcher({ url: '/graphql', fetch: fetchWithToken });
 
-/** GraphiQL learns an operation's name a moment after its text: who changes tabs and runs at once would send the last tab's. */
+/**
+ * GraphiQL learns an operation's name a moment after its text. A user who changes tabs and runs at
+ * once would send the name of the last tab.
+ */
 function fetcher({ operationName, ...request }, options) {
   const named = operationName && new RegExp(`\\b${operationName}\\b`).test(request.query);
   return send(named ? { ...request, operationName } : request, options);
 }
 
-/** Asks for the schema again once the token is another one: a server may show it to nobody else. */
+/** Asks for the schema again when the token changes, as a server may show it only with a token. */
 function SchemaFor({ token }) {
   const { introspect } = useGraphiQLActions();
   const [asked, setAsked] = useState(token);
@@ -60,7 +63,7 @@ function Page() {
             value={typed}
             onChange={type}
             onBlur={enter}
-            placeholder="sent as Authorization: Bearer …; kept until this tab is closed"
+            placeholder="sent as Authorization: Bearer …; kept until this tab closes"
             autoComplete="off"
             spellCheck={false}
           />

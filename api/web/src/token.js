@@ -1,4 +1,4 @@
-// The access token: in this tab's session only, and sent to this server only.
+// The access token, kept in this tab's session only and sent to this server only.
 
 const KEY = 'laurel:access-token';
 

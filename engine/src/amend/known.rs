@@ -1,4 +1,4 @@
-//! What is known of a member's history on a board while it is amended.
+//! The history of one member on a board, as an amendment reads it.
 
 use std::collections::HashSet;
 
@@ -18,20 +18,21 @@ use entity::history::{commit, dead_letter, log_cursor, score_event};
 /// A member's history on a board, up to a commit.
 pub(super) struct Known {
     pub(super) cursor: log_cursor::Model,
-    /// How far the partition's history is archived.
+    /// The archive mark of the partition's history.
     pub(super) mark: archive_mark::Model,
-    /// What the archived part adds up to in `all`.
+    /// The sums of the archived events in `all`.
     pub(super) archived: Vec<archived_entry::Model>,
-    /// What comes after it.
+    /// The events after the archived ones.
     pub(super) events: Vec<(EventPlace, Event)>,
-    /// Those of them that SQL refused.
+    /// Those events that SQL refused.
     pub(super) refused: HashSet<EventPlace>,
-    /// The event id of what is voided: when it was accepted, and its field in the seen hashes.
+    /// The acceptance time of the event to be voided, and the field of its event id in the seen
+    /// hashes.
     pub(super) seen: Option<(i64, String)>,
 }
 
 impl Amending {
-    /// The history that SQL has, and the cursor that it reaches to.
+    /// Reads the history that SQL has, with the cursor that it reaches to.
     pub(super) async fn read(
         &self,
         deployment: &Deployment,
@@ -46,7 +47,7 @@ impl Amending {
             .add(In.eq(cursor.partition))
             .add(Seq.gt(mark.archived_seq))
             .add(Seq.lte(cursor.seq));
-        // What came before the board had another number of shards is in SQL, and nothing is added to it.
+        // Events of former layouts are in SQL, and no more are added to them.
         let before = self.board.has_moved().then(|| In.ne(cursor.partition));
         let rows = score_event::history_of(&self.board, self.member.as_str())
             .filter(Condition::any().add(here).add_option(before))
@@ -56,7 +57,7 @@ impl Amending {
         for row in &rows {
             events.push((row.place()?, row.to_ranking()?));
         }
-        // What SQL refused counts in Redis until it is voided.
+        // Refused events count in Redis until they are voided.
         let mut refused = HashSet::new();
         for letter in dead_letter::pending(db, Some(partition)).await? {
             let (place, event) = letter.event()?;
@@ -90,7 +91,7 @@ impl Amending {
 }
 
 impl Known {
-    /// Whether what a partition remembers of an event id is the event that is voided.
+    /// True if the event id that a partition remembers is that of the event to be voided.
     pub(super) fn is_seen_as(
         &self,
         value: &str,

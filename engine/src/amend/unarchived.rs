@@ -1,4 +1,5 @@
-//! Which events cannot be voided because of others that are archived: what they count in could not be folded anew.
+//! Refuses voids that the archive prevents: those that would need archived events to fold entries
+//! again.
 
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::roll::Rolls;
@@ -10,8 +11,9 @@ use super::Amending;
 use super::known::Known;
 
 impl Amending {
-    /// Checks that all that an event counts in can be made anew without events that are archived: "all" always can, as what the archived ones add up
-    /// to in it is kept; of sealed periods only those that begin after the last archived score.
+    /// Checks that every entry in which an event counts can be folded again without archived
+    /// events. Entries of `all` always can, as the sums of archived events are kept. Sealed periods
+    /// can only if they begin after the last archived score.
     pub(super) fn check_unarchived(
         &self,
         known: &Known,
@@ -22,7 +24,7 @@ impl Amending {
         };
         let refused = |what: &str| {
             Err(ranking::Error::Invalid(format!(
-                "{what}; an event after the archived ones is accepted, or a removal of the member"
+                "{what}; void an event after the archived ones, or remove the member"
             )))
         };
         if target.seq <= known.mark.closing_seq as u64 {
@@ -32,7 +34,7 @@ impl Amending {
             |event: &&(EventPlace, Event)| event.0 == target && event.1.kind == EventKind::Removal;
         let brings_back = known.events.iter().any(|event| is_removal(&event));
         if brings_back && !known.archived.is_empty() && !self.sealing_before_ms.is_empty() {
-            return refused("this removal took archived events away and cannot be voided");
+            return refused("this removal took back archived events and cannot be voided");
         }
         let mut periods = Periods::default();
         let sealing = self.sealing_before_ms.iter().map(|(_, before_ms)| *before_ms);
@@ -49,7 +51,7 @@ impl Amending {
             let mut sealed = standings.iter().filter(|(id, period)| self.is_sealed(id, period));
             if sealed.any(|(_, period)| period.start_ms < archived_before_ms) {
                 return refused(
-                    "this event counts in a period that has archived events and cannot be voided",
+                    "this event counts in a period with archived events and cannot be voided",
                 );
             }
         }

@@ -1,4 +1,5 @@
-//! Which events may leave SQL: those that nobody without the archive's files will have to fold again.
+//! Plans an archive: events may leave SQL if no fold will need them again without the archive's
+//! files.
 
 use ranking::id::{BoardNo, Partition};
 use ranking::seal::NEVER_MS;
@@ -14,10 +15,11 @@ use entity::board::WindowState;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, log_cursor, score_event};
 
-/// What of a board can be archived of what was accepted before an instant; the reason, where that is nothing.
+/// The events of a board, accepted before an instant, that can be archived; or the reason why there
+/// are none.
 ///
-/// An event that may have to be folded again stays: one of a period that is not sealed, one that a decaying window counts, one whose id is still
-/// remembered, one that scores may still come late beside.
+/// Events that may have to be folded again stay: those of an unsealed period or a decaying window,
+/// those whose ids are still remembered, and those beside which scores may still come late.
 pub async fn plan(
     deployment: &Deployment,
     row: &board::Model,
@@ -31,8 +33,7 @@ pub async fn plan(
     }
     if board.has_moved() {
         return Ok(Err(
-            "it had another number of shards before; boards that never moved are archived"
-                .to_owned(),
+            "it once had another number of shards; such boards cannot be archived".to_owned()
         ));
     }
     let now_ms = deployment.clock.now_ms();
@@ -44,7 +45,7 @@ pub async fn plan(
         let rule: Window = window.name.parse()?;
         if rule.half_life().is_some() {
             return Ok(Err(format!(
-                "its window {rule} counts every event for good; boards without decay windows are archived"
+                "its window {rule} counts every event for good; boards with decay windows cannot be archived"
             )));
         }
         let sealed = window.sealed();
@@ -53,12 +54,12 @@ pub async fn plan(
             && window.dropped_before_ms.unwrap_or(NEVER_MS) == sealed.sealed_before_ms;
         if !is_still {
             return Ok(Err(format!(
-                "its window {rule} is being changed or sealed; archive again later"
+                "its window {rule} is being changed or sealed; archive it later"
             )));
         }
         if sealed.sealed_before_ms == NEVER_MS {
             return Ok(Err(format!(
-                "its window {rule} has no sealed periods; one that retains fewer is archived once they are sealed"
+                "its window {rule} has no sealed periods; let it retain fewer, and archive once they are sealed"
             )));
         }
         let open = rule.period_at(sealed.sealed_before_ms, &board.rules.zone)?;
@@ -71,14 +72,15 @@ pub async fn plan(
     }
     if spans.is_empty() {
         return Ok(Err(
-            "it has no more events that old; what was accepted within the dedup window (LAUREL_DEDUP_HOURS) or its lateness limit stays"
+            "it has no more events that old; events accepted within the dedup window (LAUREL_DEDUP_HOURS) or its lateness limit stay"
                 .to_owned(),
         ));
     }
     Ok(Ok(Plan { row: row.clone(), before_ms, spans }))
 }
 
-/// The events of a partition that all were accepted, and earned, before an instant, and come before any other one.
+/// The events of a partition, from the archive mark on, that were all accepted and earned before an
+/// instant; it ends before the first event that was not.
 async fn span(
     deployment: &Deployment,
     board: BoardNo,

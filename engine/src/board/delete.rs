@@ -1,6 +1,9 @@
-//! The end of a board. Its row is marked first, which frees the slug: from then on nobody finds it. Then every partition that it lies in
-//! learns of it by a commit, from which on no score is accepted for it; once SQL has that commit, nothing of the board can follow, and its
-//! history, its standings and its keys go. Each step can be taken again; the row stays, as the number is never used again.
+//! Deleting a board.
+//!
+//! The board's row is marked first, which frees the slug: from then on no client finds the board.
+//! Then a commit tells each of its partitions, and from that commit on no score is accepted for it.
+//! Once SQL has those commits, nothing of the board can follow, and its history, standings and keys
+//! are deleted. Each step can be repeated. The row stays, as the number is never reused.
 
 use ranking::board::mark::BoardMark;
 use ranking::commit::Commit;
@@ -20,16 +23,16 @@ use entity::history::dead_letter;
 use entity::integrity::{integrity_finding, integrity_proof};
 use entity::{board, by_member};
 
-/// How many rows one statement takes away: the persister writes between two of them.
+/// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: u64 = 5000;
 
-/// Marks the board of a slug as deleted; `None` where there is none. The slug is free from here on.
+/// Marks the board with a slug as deleted, which frees the slug. `None` if there is no such board.
 pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::Model>> {
     let db = &deployment.db;
     let row = board::living().filter(board::Column::Slug.eq(slug)).one(db).await?;
     let Some(row) = row else { return Ok(None) };
     let deleted = board::ActiveModel {
-        // No slug looks like this.
+        // An impossible slug.
         slug: Set(format!("~{}", row.no)),
         deleted_at_ms: Set(Some(entity::now_ms())),
         ..Default::default()
@@ -41,7 +44,7 @@ pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::M
     Ok((marked.rows_affected == 1).then_some(row))
 }
 
-/// The boards that are marked as deleted and of which something may be left.
+/// The boards that are marked as deleted and not yet purged.
 pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
     let left = Condition::all()
         .add(board::Column::DeletedAtMs.is_not_null())
@@ -49,10 +52,10 @@ pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
     Ok(board::Entity::find().filter(left).all(&deployment.db).await?)
 }
 
-/// Takes away all that a board marked as deleted had: what is in flight, its history, its standings, its keys.
+/// Deletes all data of a board marked as deleted: events in flight, history, standings, keys.
 ///
 /// # Errors
-/// What the stores say; call it again.
+/// If a store fails; call it again.
 pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
     let partitions = reshard::partitions(deployment, row)?;
@@ -62,7 +65,8 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     }
     purge_sql(deployment, board.no).await?;
     seal::purge(deployment, board.no, None).await?;
-    // Last: whoever knew the board has been refused since the mark, so nothing can take their place.
+    // Last: writers that knew the board have been refused since the mark, so no new keys can
+    // appear.
     for &partition in &partitions {
         barrier::drop_keys(deployment, partition, &board, |_| true).await?;
     }
@@ -93,12 +97,13 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
         let statement = |sql: &str| {
             Statement::from_sql_and_values(db.get_database_backend(), sql, [no.0.into()])
         };
-        // That nothing was deleted does not say that nothing is left: another process may be at the same rows.
+        // Deleting nothing does not mean that nothing is left: another process may be deleting the
+        // same rows.
         while db.query_one_raw(statement(&any)).await?.is_some() {
             db.execute_raw(statement(&sql)).await?;
         }
     }
-    // The files themselves go when somebody archives the next time.
+    // The next archive job removes the files.
     archive_file::Entity::update_many()
         .col_expr(archive_file::Column::State, Expr::value(archive_file::GONE))
         .filter(archive_file::Column::BoardNo.eq(no.0))

@@ -1,4 +1,5 @@
-//! What came before a window was added, folded event by event and put into it in one partition while people play.
+//! Filling new windows: the history is folded event by event and swapped in, one partition at a
+//! time, without stopping writers.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +17,10 @@ use entity::archive::archive_mark;
 use entity::error::Result;
 use entity::history::score_event;
 
-/// How often it is staged again, before the background work does something else first.
+/// The number of attempts before the background work turns to something else.
 const STAGES_MAX: usize = 5;
 
-/// How many standings one commit puts in place.
+/// The most standings that one commit swaps in.
 const STANDINGS_MAX: usize = 500;
 
 /// Fills windows in one partition.
@@ -32,7 +33,7 @@ pub(crate) async fn fill(
     let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
     if mark.closing_seq > 0 {
         return Err(ranking::Error::Corrupt(format!(
-            "windows of board {} are to be filled, and events of it are archived",
+            "board {} has windows to fill, but events of it are archived",
             board.no
         ))
         .into());
@@ -47,12 +48,13 @@ pub(crate) async fn fill(
         }
     }
     Err(ranking::Error::Unavailable(
-        "Redis or a rolling window is another one each time a window is filled; later again".into(),
+        "Redis restarts or a rolling window moves on each time a window is filled; try again later"
+            .into(),
     )
     .into())
 }
 
-/// Folds the history from SQL, and puts it in place with what came meanwhile.
+/// Folds the history from SQL, and swaps it in together with later events.
 async fn stage_and_put(
     deployment: &Deployment,
     board: &Board,
@@ -83,7 +85,7 @@ async fn stage_and_put(
     }
 }
 
-/// The history in SQL up to where it is staged from.
+/// Folds the history in SQL up to the head of the stage.
 async fn replay(
     deployment: &Deployment,
     board: &Board,
@@ -98,7 +100,7 @@ async fn replay(
     let replay = Replay::without(voided, staged.rolls().now_ms);
     let replay = replay.rolled(board.no, staged.rolls().clone());
     let mut replay = replay.only(staged.windows().iter().copied());
-    // Nothing is added to former layouts any more.
+    // No more events are added to former layouts.
     let is_present = |layout: usize| layout == board.layout();
     let through = |layout, _| {
         if is_present(layout) { seq as i64 } else { i64::MAX }

@@ -1,8 +1,10 @@
-//! A board's windows, added and dropped while people play.
+//! Adding and dropping a board's windows without stopping writers.
 //!
-//! The row says first what is to be, in a new generation. Then every partition that the board lies in learns of the generation by a commit:
-//! from there on, whoever writes without knowing of it is refused, so every later event is in a new window, and in no dropped one. What came
-//! before is folded from SQL, staged, and put in place by a commit that also has what came meanwhile. Each step can be taken again.
+//! The board's row records the new windows first, in a new generation. Then a commit tells every
+//! partition of the board about the generation. From there on, writers that do not know of it are
+//! refused. So every later event counts in the new windows, and in no dropped one. Earlier events
+//! are folded from SQL, staged, and swapped in by a commit that also covers what came since. Each
+//! step can be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,23 +22,27 @@ use crate::seal;
 use entity::board::{self, WindowRow, WindowState, windows_text};
 use entity::error::{Error, Result};
 
-/// How long after a job failed it is tried again, in milliseconds.
+/// The pause after a failed job, in milliseconds.
 const JOB_AGAIN_MS: i64 = 10_000;
 
-/// What a board's row is to say of its windows.
+/// The windows that a board's row is to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     /// The windows besides `all`.
     pub windows: Vec<WindowRow>,
-    /// The generation: a new one where windows come or go.
+    /// The generation; a new one if windows are added or dropped.
     pub generation: u32,
 }
 
-/// The windows besides `all` that a board is to have, with the past periods that they retain where that is said: those that it has stay as they
-/// are, new ones are to be filled, those that are not named are to be dropped. `None` where nothing changes.
+/// Plans a change of a board's windows. `windows` lists those that the board is to have besides
+/// `all`, with the past periods that they retain where the client says so.
+///
+/// Present windows stay as they are, new ones are to be filled, and those that are not listed are
+/// to be dropped. `None` if nothing changes.
 ///
 /// # Errors
-/// `Invalid` for a new window of a board whose events are archived: it could not be filled. `Corrupt` where the row is broken.
+/// `Invalid` for a new window of a board with archived events, as it could not be filled. `Corrupt`
+/// if the row is invalid.
 pub fn change(
     row: &board::Model,
     windows: &BTreeMap<Window, Option<u32>>,
@@ -73,7 +79,7 @@ pub fn change(
         }
         if row.archived_before_ms.is_some() {
             return Err(ranking::Error::Invalid(format!(
-                "events of this board are archived, so the window {window} could not be filled; the windows that it has are accepted, or fewer"
+                "invalid window \"{window}\": expected only windows that the board has, as it has archived events and a new window could not be filled"
             ))
             .into());
         }
@@ -88,7 +94,7 @@ pub fn change(
     Ok((changes || retains).then_some(changed))
 }
 
-/// The boards whose windows are being filled or dropped.
+/// The boards with windows that are being filled or dropped.
 pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
     let mut unfinished = vec![];
     for row in board::living().filter(board::Column::Generation.gt(1)).all(&deployment.db).await? {
@@ -101,11 +107,12 @@ pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
     Ok(unfinished)
 }
 
-/// Fills a board's new windows and takes dropped ones away, as a job; nothing where another one makes its standings, or failed a moment ago. A window that
-/// the history does not fit into is dropped again: late scores may have led out of its range.
+/// Fills a board's new windows and removes dropped ones, as a job. Does nothing if another job
+/// rebuilds its standings, or if the job failed a moment ago. If the history does not fit into a
+/// window, as late scores may exceed its range, the window is dropped again.
 ///
 /// # Errors
-/// What the stores say, or where the board changes meanwhile: call it again.
+/// If a store fails, or the board changes in between; call it again.
 pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let (db, kind) = (&deployment.db, "REBUILD");
     let since_ms = entity::now_ms() - JOB_AGAIN_MS;
@@ -117,14 +124,14 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     };
     let finished = fill_and_drop(deployment, row).await;
     let reason = finished.as_ref().err().map(ToString::to_string);
-    let outcome = reason.as_deref().map_or(Ok("the windows are as the board says"), Err);
+    let outcome = reason.as_deref().map_or(Ok("the windows match the board's row"), Err);
     job.end(outcome).await?;
     match finished {
         Err(Error::Ranking(ranking::Error::OutOfRange(reason))) => {
             tracing::error!(
                 board = row.slug,
                 reason,
-                "the history does not fit into a new window: it is dropped"
+                "the history does not fit into a new window; the window is dropped"
             );
             let mut windows = row.window_rows()?;
             for window in windows.iter_mut().filter(|window| window.state == WindowState::Filling) {
@@ -136,7 +143,7 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     }
 }
 
-/// Writes a board's windows, unless somebody changed the board meanwhile.
+/// Writes a board's windows, unless the board has changed.
 async fn put_windows(
     deployment: &Deployment,
     row: &board::Model,
@@ -188,7 +195,8 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
     }
     for window in dropped {
         if seal::has(deployment, board.no, window.0).await? {
-            // Once SQL has the commits that say so, nobody corrects what is dropped.
+            // Once SQL has those commits, no persister corrects the sealed standings of dropped
+            // windows.
             for &partition in &partitions {
                 settle(deployment, partition).await?;
             }

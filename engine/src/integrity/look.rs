@@ -1,4 +1,5 @@
-//! A second look at members of a board: what their history adds up to at a head, beside what Redis holds at that head and SQL at one moment.
+//! Compares members' entries: the fold of their history up to a head, Redis at that head, and SQL
+//! at one moment.
 
 mod in_sql;
 
@@ -24,67 +25,67 @@ use entity::history::score_event;
 use entity::standings::standing;
 pub(crate) use in_sql::{InSql, fold};
 
-/// Where something of a member may differ.
+/// A location where a member's data may differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spot {
-    /// Its entry of a standings in Redis; of "all" also its row of `standing`.
+    /// The member's entry in standings in Redis; for `all` also its row of `standing`.
     Entry(StandingsId),
-    /// Its row of a sealed standings.
+    /// The member's row of sealed standings.
     Sealed(StandingsId),
-    /// Its row of what archived events add up to, in a segment.
+    /// The member's row of `archived_entry` in a segment.
     Archived(String),
 }
 
-/// Members, as bytes, and where something of them may differ.
+/// The locations to compare, by member; members are bytes.
 pub type Places = BTreeMap<Vec<u8>, BTreeSet<Spot>>;
 
-/// What history or a store has for a place.
+/// The value that history or a store has at a location.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Held {
-    /// A key and the raw score in it; of a sealed standings the score beside it.
+    /// A key and the raw score in it; in sealed standings the score of the row.
     Key(RankKey, i64),
-    /// What archived events add up to, and how many there are.
+    /// The sums of archived events, and their number.
     Archived {
-        /// The raw score; none where a removal or voids left nothing.
+        /// The raw score; none if removals or voids left nothing.
         score: Option<i64>,
-        /// When it was reached, in ticks.
+        /// The time at which the score was reached, in ticks.
         tick: Option<i64>,
-        /// How many events; 0 but for everyone.
+        /// The number of events in the row for everyone; otherwise 0.
         events: i64,
     },
-    /// Something that is no key of this program, or does not agree with itself.
+    /// A value that is not a key of Laurel, or that contradicts itself.
     Foreign,
 }
 
-/// A place, and what is there.
+/// A location, and the values found there.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Whose, as bytes.
+    /// The member, as bytes.
     pub member: Vec<u8>,
-    /// Where.
+    /// The location.
     pub spot: Spot,
-    /// What history adds up to.
+    /// The value by the history.
     pub history: Option<Held>,
-    /// What SQL's row has; as history where it has no say.
+    /// The value in SQL; that of the history where SQL stores none.
     pub sql: Option<Held>,
-    /// What Redis has.
+    /// The value in Redis.
     pub redis: Option<Held>,
 }
 
-/// The archived events of members, and how far a partition is archived.
+/// The archived events of members, and a partition's archive mark.
 #[derive(Debug, Clone)]
 pub struct Archived {
-    /// How far.
+    /// The mark when the events were read.
     pub mark: archive_mark::Model,
-    /// The events of each member that is asked about, in their order.
+    /// The events of each member in question, in order.
     pub events: BTreeMap<String, Vec<(EventPlace, Event)>>,
 }
 
 impl Archived {
-    /// The mark as it is now.
+    /// The present mark.
     ///
     /// # Errors
-    /// `Overtaken` where it has moved since the events were read; what SQL says.
+    /// `Overtaken` if it has moved since the events were read.
     pub(crate) async fn mark_now(
         &self,
         db: &impl ConnectionTrait,
@@ -100,14 +101,14 @@ impl Archived {
 }
 
 impl Held {
-    /// What Redis' double means in a standings.
+    /// The value of a double in Redis.
     #[must_use]
     pub fn of_double(board: &Board, window: Window, double: f64) -> Self {
         RankKey::from_f64(double)
             .map_or(Self::Foreign, |key| Self::Key(key, board.rules.layout(window).decode(key).0))
     }
 
-    /// What a row of `standing` holds; foreign where its score is not the one in its key.
+    /// The value of a row of `standing`; foreign if its score is not the one in its key.
     #[must_use]
     pub fn of_row(board: &Board, score: i64, rank_key: i64) -> Self {
         match RankKey::from_i64(rank_key) {
@@ -118,7 +119,7 @@ impl Held {
         }
     }
 
-    /// The raw score, where there is one.
+    /// The raw score, if there is one.
     #[must_use]
     pub fn score(self) -> Option<i64> {
         match self {
@@ -129,7 +130,7 @@ impl Held {
     }
 }
 
-/// The member that bytes name; `None` where they can be nobody, or somebody of another partition.
+/// The member that bytes name; `None` if they name none, or one of another partition.
 pub(crate) fn home_member(
     deployment: &Deployment,
     board: &Board,
@@ -142,13 +143,13 @@ pub(crate) fn home_member(
     is_home.then_some(member)
 }
 
-/// The text that bytes are, where a database can hold it.
+/// Bytes as text, if a database can store it.
 pub(crate) fn text_of(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     (!text.contains('\0')).then_some(text)
 }
 
-/// Whether a standings is of a period that is being sealed, or is: Redis may have dropped it.
+/// True if the period of these standings is sealed or being sealed: Redis may have dropped it.
 #[must_use]
 pub fn is_sealing(board: &Board, id: &StandingsId) -> bool {
     let sealing_before_ms = board.sealed(id.window).sealing_before_ms;
@@ -159,7 +160,8 @@ pub fn is_sealing(board: &Board, id: &StandingsId) -> bool {
     period.is_ok_and(|period| period.present_from_ms < sealing_before_ms)
 }
 
-/// Whether a standings is being prepared for the period that comes next: who is not there yet is on the way.
+/// True if standings are being prepared for the next period: members without an entry may still be
+/// carried.
 pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> bool {
     let zone = &board.rules.zone;
     let period = id.window.period_named(&id.period, zone);
@@ -167,7 +169,7 @@ pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> b
     id.window.rolling().is_some() && reach == Ok(Reach::InPart)
 }
 
-/// The sorted sets that hold entries of places, and their members.
+/// The sorted sets of entries in Redis, with the members to look up.
 pub(crate) fn asked(
     deployment: &Deployment,
     partition: Partition,
@@ -189,10 +191,12 @@ pub(crate) fn asked(
     by_standings.into_iter().map(asked).collect()
 }
 
-/// Looks at places of a partition at one moment, and folds their members' history up to that moment: those where something differs.
+/// Compares locations of a partition at one moment, and folds their members' history up to that
+/// moment. Returns the locations that differ.
 ///
 /// # Errors
-/// What the stores say; `Overtaken` where the board was archived since `archived` was read, or moved.
+/// `Overtaken` if the board was archived since `archived` was read, or moved to another number of
+/// shards.
 pub async fn look(
     deployment: &Deployment,
     board: &Board,
@@ -214,7 +218,7 @@ pub async fn look(
             }
         }
     }
-    // What was sealed meanwhile is not in Redis; a row says so before Redis does.
+    // Periods sealed since then are not in Redis; the row says so before Redis does.
     let later = board::Entity::find_by_id(board.no.0).one(&deployment.db).await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
     if later.layouts != board.layouts {
@@ -243,7 +247,7 @@ pub async fn look(
                     if redis.is_none() && is_on_its_way(board, id, &rolls) {
                         history = None;
                     }
-                    // SQL's row is right when it is what all of SQL's history adds up to.
+                    // SQL's row is right if it equals the fold of SQL's whole history.
                     let is_right = id.window != Window::All || sql == now;
                     let sql = if is_right { history } else { sql };
                     (history, sql, redis)
@@ -261,10 +265,11 @@ pub async fn look(
     Ok(seen)
 }
 
-/// How often places are looked at again because their members played meanwhile; then they are left alone.
+/// The most reads of locations whose members keep playing; then they are skipped.
 const LOOKS_MAX: usize = 20;
 
-/// As [`look`], against the rows of `standing` alone: places of "all" where Redis and SQL do not have the same.
+/// As [`look`], but takes the rows of `standing` as the truth. Returns locations of `all` where
+/// Redis and SQL differ.
 pub async fn look_at_standings(
     deployment: &Deployment,
     board: &Board,
@@ -288,7 +293,7 @@ pub async fn look_at_standings(
             .filter(standing::Column::Member.is_in(named.iter().copied()))
             .all(&view)
             .await?;
-        // After the rows: whoever played since the head may have another one.
+        // Read after the rows: a member that played after the head may have a newer row.
         use score_event::Column::{BoardNo, Member, Partition as In, Seq};
         let later = score_event::Entity::find()
             .filter(In.eq(i32::from(partition.0)))

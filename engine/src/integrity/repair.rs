@@ -1,5 +1,8 @@
-//! Repair: places that differ from what history adds up to, put right one by one. Redis by commits that bring no event, each a fast-forward of the very head
-//! that history was folded to; SQL by transactions that hold the partition's cursor. Both look again first, and leave alone what agrees by then.
+//! Repair of locations that differ from the history.
+//!
+//! Redis is repaired by commits without events, each folded onto exactly the head that it names.
+//! SQL is repaired by transactions that lock the partition's cursor. Both compare again first, and
+//! skip locations that agree by then.
 
 mod entries;
 mod rows;
@@ -26,34 +29,36 @@ use entity::sql::{cursor_lock, set_windows};
 use entries::Mending;
 use rows::mend_in;
 
-/// How many places one commit or transaction puts right.
+/// The most locations that one commit or transaction repairs.
 pub const PLACES_MAX: usize = 1000;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What places are put right by.
+/// The source of the right values.
 #[derive(Debug, Clone, Copy)]
 pub enum Truth<'a> {
-    /// What history adds up to; with the archived events of the members concerned.
+    /// The history, with the archived events of the members concerned.
     History(&'a Archived),
-    /// The rows of `standing`: only entries of "all".
+    /// The rows of `standing`; for entries of `all` only.
     Standings,
 }
 
-/// A key that lies where standings do and is none.
+/// A key in the key space of standings that is not one of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForeignKey {
-    /// Its name.
+    /// The key's name.
     pub key: String,
-    /// Whether it is of a board that is gone; else its name or its type is none of ours.
+    /// True if its board is gone; false if Laurel never writes such a name or type.
     pub is_gone: bool,
 }
 
-/// Puts entries in Redis right, at most [`PLACES_MAX`], by one commit; how many differed still.
+/// Repairs entries in Redis, at most [`PLACES_MAX`], with one commit. Returns how many still
+/// differed.
 ///
 /// # Errors
-/// `BoardGone` where the board was changed meanwhile; else as [`crate::partition::submit::submit`]. Needs SQL.
+/// `BoardGone` if the board has changed; otherwise as [`crate::partition::submit::submit`]. Needs
+/// SQL.
 pub async fn mend_redis(
     deployment: &Deployment,
     board: &Board,
@@ -64,7 +69,7 @@ pub async fn mend_redis(
     commit(deployment, partition, Mending::new(board, truth, places)).await
 }
 
-/// Drops keys that still are none of ours, by one commit; how many there were.
+/// Drops keys that are still foreign, with one commit. Returns their number.
 pub async fn drop_foreign(
     deployment: &Deployment,
     partition: Partition,
@@ -73,7 +78,8 @@ pub async fn drop_foreign(
     commit(deployment, partition, Dropping { keys }).await
 }
 
-/// Notes periods that have entries, and that their lists do not name, by one commit; how many there were.
+/// Lists periods that have entries and are missing from their lists, with one commit. Returns their
+/// number.
 ///
 /// # Errors
 /// As [`mend_redis`].
@@ -86,7 +92,7 @@ pub async fn list_periods(
     commit(deployment, partition, Listing { board, unlisted }).await
 }
 
-/// Makes a repair's commit; how much it put right.
+/// Makes a repair's commit. Returns the number of repairs.
 async fn commit(
     deployment: &Deployment,
     partition: Partition,
@@ -97,8 +103,8 @@ async fn commit(
     Ok(done.outcome)
 }
 
-/// Puts rows of `standing`, `sealed_entry` and `archived_entry` right, at most [`PLACES_MAX`], in one transaction; how many differed still. `None` where the
-/// board was changed meanwhile.
+/// Repairs rows of `standing`, `sealed_entry` and `archived_entry`, at most [`PLACES_MAX`], in one
+/// transaction. Returns how many still differed; `None` if the board has changed.
 pub async fn mend_sql(
     deployment: &Deployment,
     row: &board::Model,
@@ -107,7 +113,8 @@ pub async fn mend_sql(
     places: &Places,
 ) -> Result<Option<usize>> {
     let transaction = deployment.db.begin().await?;
-    // Whoever changes the windows, seals, archives or deletes the board waits, and no persister writes meanwhile. In the same order as everywhere.
+    // The locks keep out changes of the windows, seals, archives and deletion of the board, then
+    // persisters. All transactions take them in this order.
     let held = set_windows(row, &row.windows).exec(&transaction).await?;
     let locked = cursor_lock(partition).exec(&transaction).await?;
     if held.rows_affected != 1 || locked.rows_affected != 1 {
@@ -137,7 +144,7 @@ impl Change for Dropping<'_> {
         let names: Vec<String> = self.keys.iter().map(|foreign| foreign.key.clone()).collect();
         let (mut writes, mut dropped) = (Writes::default(), 0);
         let id = |key: &String| store.keys().parse_standings(partition, key);
-        // After the head: a board may have moved to another number of shards meanwhile.
+        // Read after the head: a board may have moved to another number of shards.
         let nos = names.iter().filter_map(id).map(|id| id.board);
         let mut boards = BTreeMap::new();
         for no in nos.collect::<BTreeSet<BoardNo>>() {
@@ -200,7 +207,7 @@ impl Change for Listing<'_> {
     }
 }
 
-/// Proposes writes onto the head that was read, or nothing where there are none.
+/// Proposes writes onto the head that was read, or nothing if there are none.
 fn proposal(
     deployment: &Deployment,
     tail: &Tail,

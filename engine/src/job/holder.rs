@@ -1,11 +1,12 @@
-//! Which process holds a job, so that others on its machine see at once when it is gone.
+//! The name of the process that holds a job, so that others on its machine see at once when it is
+//! gone.
 
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// The name of this process, and of no other one: where there is /proc, the boot, the namespace of process ids, its id in there, and when it
-/// started; elsewhere a random one, of which only a lease can tell.
+/// A unique name of this process. With /proc: the boot id, the namespace of process ids, the
+/// process id, and its start time. Without: a random name, which only the lease can declare dead.
 static OWN: LazyLock<String> = LazyLock::new(|| {
     let pid = std::process::id();
     match (machine(), started(pid)) {
@@ -19,9 +20,9 @@ pub fn own() -> &'static str {
     &OWN
 }
 
-/// Whether the process of that name has certainly ended: it was on this machine, and is not there any more.
+/// True if the named process has certainly ended: it was on this machine and is no longer there.
 pub fn is_gone(holder: &str) -> bool {
-    // Where others' processes are hidden, as with /proc's option hidepid, nothing can be said.
+    // If /proc hides the processes of others (option hidepid), nothing can be said.
     if !Path::new("/proc/1/stat").exists() {
         return false;
     }
@@ -34,17 +35,19 @@ pub fn is_gone(holder: &str) -> bool {
     machine().as_deref() == Some(its_machine) && started(pid).as_deref() != Some(then)
 }
 
-/// What has process ids of its own: a boot of a machine, and a container on it.
+/// The scope of process ids: a boot of a machine, and a container on it.
 fn machine() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{}/{}", boot.trim(), namespace.to_str()?))
 }
 
-/// When a process started, in ticks since the boot; `None` where it has ended, also where nobody has asked for its status yet.
+/// The start of a process in ticks since the boot; `None` if it has ended, even if its parent has
+/// not yet collected its status.
 fn started(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program's name comes before, in parentheses, and may hold anything. Then: the state, and 18 fields later the time.
+    // The program's name stands in parentheses and may hold anything. After it come the state, and
+    // 18 fields later the start time.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let has_ended = matches!(*fields.first()?, "Z" | "X");
     (!has_ended).then(|| fields.get(19).map(|&started| started.to_owned()))?
@@ -66,7 +69,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(is_gone(&name));
-        // Another process has its id by now.
+        // A process that has the same id but started at another time.
         assert!(is_gone(&format!("{machine}/{}/1", std::process::id())));
     }
 

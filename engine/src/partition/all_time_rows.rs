@@ -1,4 +1,4 @@
-//! The rows of `standing`, kept in step with the history by the transaction that writes it.
+//! The rows of `standing`, which the transaction that writes history keeps in step with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,14 +18,18 @@ use entity::history::score_event;
 use entity::sql::insert_chunked;
 use entity::standings::standing::{Column, Entity, Model, replace, replacing};
 
-/// How many members one SELECT asks for: SQLite has 32,766 parameters.
+/// The most members in one SELECT: SQLite allows 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
 
-/// Folds events, with the seqs of their commits and in their order, onto the all-time standings, whose `rows` [`load`] gave. A removal takes the member's rows away;
-/// after a void they are what the member's history adds up to, which the transaction has already.
+/// Folds events onto the rows that [`load`] returned. The events are in order and come with the
+/// seqs of their commits.
 ///
-/// The rows follow from history: where one cannot be read, or would hold what has no key (somebody edited it), it is left as it is
-/// and logged. The integrity diff names it, a rebuild mends it; the event itself must not suffer.
+/// A removal deletes the member's rows. A void replaces them with a fold of the member's history,
+/// which the transaction already has.
+///
+/// The rows follow from history, so a bad row must not stop the event. A row that cannot be read,
+/// or whose new value no key can hold, was edited by hand; it stays unchanged and is logged. The
+/// integrity diff reports it and a rebuild repairs it.
 pub(crate) async fn fold_onto(
     transaction: &DatabaseTransaction,
     partition: Partition,
@@ -94,7 +98,8 @@ pub(crate) async fn fold_onto(
             }
         }
     }
-    // A partition that is named in an update costs SQLite's index twice as much, though it stays the same.
+    // Naming the partition in the update doubles the cost of SQLite's index, even if it stays the
+    // same.
     insert_chunked::<Entity, _>(
         transaction,
         changed,
@@ -125,8 +130,8 @@ pub async fn recompute(
     Ok(rows)
 }
 
-/// What a member's whole history adds up to, by segment: the archived part, and what came after it. The transaction holds the partition's cursor, so
-/// nothing is archived meanwhile.
+/// The sums of a member's whole history by segment: the archived part, and the events after it. The
+/// transaction locks the partition's cursor, so nothing is archived at the same time.
 async fn refold(
     transaction: &DatabaseTransaction,
     partition: Partition,
@@ -162,7 +167,7 @@ async fn refold(
 /// Rows by board and member.
 pub(crate) type Loaded = HashMap<(BoardNo, String), Vec<Model>>;
 
-/// The rows of the members that events are of.
+/// The rows of the members that the events belong to.
 pub(crate) async fn load(
     transaction: &DatabaseTransaction,
     events: &[(u64, &Event)],

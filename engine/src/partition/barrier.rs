@@ -1,4 +1,5 @@
-//! The two ends of a change to a board: a partition learns of it by a commit, and keys that nobody reads any more go by commits.
+//! Commits at both ends of a change to a board: marks that tell a partition of it, and the removal
+//! of keys that are no longer read.
 
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
@@ -10,16 +11,17 @@ use crate::deployment::Deployment;
 use crate::partition::change::{Change, Proposal, carry_out};
 use entity::error::Result;
 
-/// How many keys one commit drops.
+/// The most keys that one commit drops.
 const KEYS_MAX: usize = 500;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Says in a partition what became of a board: from that commit on, whoever writes without knowing of it is refused.
+/// Marks a board in a partition. After that commit, a writer that does not know of the change is
+/// refused.
 ///
 /// # Errors
-/// `BoardGone` where the partition knows of something later; `BoardHeld` where the board is held; else what the stores say.
+/// `BoardGone` if the partition has a later mark; `BoardHeld` if the board is held.
 pub(crate) async fn mark(
     deployment: &Deployment,
     partition: Partition,
@@ -32,8 +34,8 @@ pub(crate) async fn mark(
     Ok(())
 }
 
-/// Drops the keys that a partition has of a board and `is_meant` names; nobody writes to them any more. The names are looked up once, as that
-/// takes long where there are many keys.
+/// Drops the keys of a board in a partition for which `is_meant` holds; no writer uses them any
+/// more. The keys are listed once, as that takes long if there are many.
 pub(crate) async fn drop_keys(
     deployment: &Deployment,
     partition: Partition,
@@ -45,7 +47,7 @@ pub(crate) async fn drop_keys(
     drop_listed(deployment, partition, board.no, &keys).await
 }
 
-/// Drops some keys that a partition has of a board.
+/// Drops the listed keys of a board in a partition.
 pub(crate) async fn drop_listed(
     deployment: &Deployment,
     partition: Partition,
@@ -60,7 +62,8 @@ pub(crate) async fn drop_listed(
     Ok(())
 }
 
-/// Makes a commit that changes nothing: whoever looked at the partition before it has to look again.
+/// Makes a commit that changes nothing, so that every writer with an older snapshot must read
+/// again.
 pub(crate) async fn pass(deployment: &Deployment, partition: Partition, no: BoardNo) -> Result<()> {
     let mut passing = Dropping { no, keys: &[] };
     let deadline = Instant::now() + COMMIT_TIMEOUT;
@@ -125,7 +128,7 @@ impl Change for Dropping<'_> {
     }
 }
 
-/// What a partition knows of a board, and a proposal that changes nothing.
+/// The mark of a board in a partition, and a proposal that changes nothing.
 pub(crate) async fn look(
     deployment: &Deployment,
     partition: Partition,
@@ -138,7 +141,7 @@ pub(crate) async fn look(
 }
 
 impl Proposal<()> {
-    /// The proposal with a commit of these writes, which brings no event.
+    /// The proposal with a commit of these writes and no events.
     pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
         let commit = self.head.next(entity::random_id(), now_ms, vec![]);
         Self { commit: Some((commit, writes)), ..self }

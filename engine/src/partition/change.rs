@@ -1,4 +1,5 @@
-//! A change of one partition: folded onto what is there, committed, and looked for where the reply was lost.
+//! Committing a change to one partition: fold it onto the present state, commit, and resolve lost
+//! replies.
 
 use std::time::Duration;
 
@@ -14,31 +15,33 @@ use crate::partition::recovery;
 use entity::error::{Error, Result};
 use entity::history::commit;
 
-/// What a change would do to a partition as it stands.
+/// A change folded onto a partition's present state.
 pub(crate) struct Proposal<T> {
-    /// The head that it is folded onto.
+    /// The head that the change was folded onto.
     pub head: Head,
-    /// How many commits of the partition wait for SQL.
+    /// The number of the partition's commits that SQL does not have yet.
     pub log_len: u64,
-    /// The commit and its writes; `None` where there is nothing to write.
+    /// The commit and its writes; `None` if there is nothing to write.
     pub commit: Option<(Commit, Writes)>,
-    /// What it then came to.
+    /// The result of the change, once the commit is written.
     pub outcome: T,
 }
 
-/// Something that is folded onto a partition.
+/// A change that can be folded onto a partition.
 pub(crate) trait Change {
-    /// What it came to.
+    /// The result of the change.
     type Outcome: Send;
 
-    /// Reads the partition and folds the change onto it; asked again where somebody else was first.
+    /// Reads the partition and folds the change onto it. Called again after another writer was
+    /// first.
     fn propose(
         &mut self,
         deployment: &Deployment,
         partition: Partition,
     ) -> impl Future<Output = Result<Proposal<Self::Outcome>>> + Send;
 
-    /// Reads for whoever comes next. It is asked right behind the commit, while that is under way.
+    /// Reads ahead for the next change, while the commit is under way. The reads are sent right
+    /// behind the commit.
     fn read_behind(
         &mut self,
         _deployment: &Deployment,
@@ -48,40 +51,42 @@ pub(crate) trait Change {
     }
 }
 
-/// What a change came to.
+/// A completed change.
 #[derive(Debug)]
 pub(crate) struct Done<T> {
-    /// As the fold said.
+    /// The result of the change.
     pub outcome: T,
-    /// The seq and id of its commit; `None` where nothing had to be written.
+    /// The seq and id of its commit; `None` if there was nothing to write.
     pub commit: Option<(u64, String)>,
 }
 
-/// A commit that was sent without its reply being seen.
+/// A commit that was sent and has no reply.
 struct Sent<T> {
     seq: u64,
     id: String,
     outcome: T,
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 enum Tried<T> {
-    /// It is done.
+    /// The change is complete.
     Done(Done<T>),
-    /// Another process was first.
+    /// Another writer committed first.
     Beaten,
-    /// The stores will not take it now, for a reason that another attempt does not change.
+    /// The stores refuse the commit, for a reason that another attempt does not change.
     Refused(Error),
 }
 
-/// Carries a change out. Folds again when another process was first, recovers the partition when it is not level, and tries until
-/// `deadline`.
+/// Commits a change, and tries until `deadline`. It folds again if another writer was first, and
+/// recovers the partition if it is not level.
 ///
-/// A lost reply is no failure: before anything is committed again, the commits already sent are looked for in the log, and at or
-/// below the cursor in SQL. One that arrives later still is refused, as the head has moved on, or is found the next time.
+/// A lost reply is not a failure. Before another commit, the commits already sent are looked up: in
+/// the log, and at or below the cursor in SQL. A commit that arrives even later is refused because
+/// the head has moved on, or the next attempt finds it.
 ///
 /// # Errors
-/// `Unavailable` where nothing was written; `Unknown` where that could not be learnt in time; what the fold says.
+/// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time; any error
+/// of the fold.
 pub(crate) async fn carry_out<C: Change + Send>(
     deployment: &Deployment,
     partition: Partition,
@@ -126,7 +131,6 @@ pub(crate) async fn carry_out<C: Change + Send>(
     unreachable!("the loop ends by its deadline")
 }
 
-/// One attempt.
 async fn try_once<C: Change>(
     deployment: &Deployment,
     partition: Partition,
@@ -145,12 +149,12 @@ async fn try_once<C: Change>(
     };
     if log_len >= deployment.log_commits_max {
         return Ok(Tried::Refused(RankingError::Unavailable(format!(
-            "the log of partition {partition} is full with {log_len} commits that wait for the database; try again later"
+            "the log of partition {partition} is full: {log_len} commits wait for the database; try again later"
         ))
         .into()));
     }
     let (seq, id) = (commit.seq, commit.id.clone());
-    // In this order: what is asked first is sent first.
+    // Biased: the commit is polled and therefore sent first.
     let (committed, ()) = tokio::join!(
         biased;
         deployment
@@ -170,7 +174,8 @@ async fn try_once<C: Change>(
     }
 }
 
-/// Whether a commit is in the partition's history: in the log, or in SQL where the log no longer has that seq.
+/// True if a commit is in the partition's history: in the log, or in SQL if the log no longer has
+/// that seq.
 async fn is_written<T>(
     deployment: &Deployment,
     partition: Partition,
@@ -189,14 +194,14 @@ async fn is_written<T>(
         .await?;
     let row = row.ok_or_else(|| {
         RankingError::Unavailable(format!(
-            "commit {} of partition {partition} is on its way to SQL",
+            "commit {} of partition {partition} has left the log and is not yet in SQL",
             sent.seq
         ))
     })?;
     Ok(row.id == sent.id)
 }
 
-/// Doubling from 1 ms to 64 ms, with jitter, so that losers of a race do not race again.
+/// A random pause of at most 1 ms, doubling to 64 ms, so that losers of a race do not race again.
 fn pause(attempt: u32) -> Duration {
     let most = 1_u64 << attempt.min(6);
     Duration::from_micros(rand::random_range(0..=most * 1000))

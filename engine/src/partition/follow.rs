@@ -1,4 +1,5 @@
-//! Following a partition's history from a commit on: what SQL has got since, then what is still in the log.
+//! Following a partition's history from a cursor: first the events that SQL got since, then the
+//! log.
 
 use ranking::id::{BoardNo, Partition};
 use ranking::seal::SealName;
@@ -11,10 +12,10 @@ use crate::partition::recovery::settle;
 use entity::error::Result;
 use entity::history::{commit, log_cursor, score_event};
 
-/// How much of the log is read at once; where there is more, SQL gets it first.
+/// The most commits of the log to read at once. If the log has more, SQL gets them first.
 const TAIL_MAX: usize = 500;
 
-/// Where SQL's cursor of a partition is, once SQL has what was in the log.
+/// SQL's cursor of a partition, after the log was persisted.
 pub(crate) async fn present(
     deployment: &Deployment,
     partition: Partition,
@@ -24,8 +25,10 @@ pub(crate) async fn present(
     Ok(cursor.ok_or(ranking::Error::NotLevel(partition.0))?)
 }
 
-/// The rest of a partition's history after a cursor, up to the head, as far as one look at the log reaches; also what `board`, `seals` and `seen` ask
-/// for, as [`ranking::store::Store::tail`] has it. `None` where it does not reach from the cursor to the head.
+/// The commits of a partition from a cursor to the head, with the state of `board`, `seals` and
+/// `seen` as [`ranking::store::Store::tail`] returns it.
+///
+/// `None` if one read of the log does not lead from the cursor to the head.
 pub(crate) async fn tail(
     deployment: &Deployment,
     partition: Partition,
@@ -42,8 +45,8 @@ pub(crate) async fn tail(
     Ok(reaches.then_some(tail))
 }
 
-/// What SQL has got of a selection of events since a cursor, in their order, and where its cursor is then; `None` where the history does not
-/// lead on from there.
+/// The selected events that SQL got since a cursor, in the order of the selection, and the cursor
+/// now. `None` if the history does not lead on from the old cursor.
 pub(crate) async fn since(
     deployment: &Deployment,
     partition: Partition,
@@ -62,7 +65,8 @@ pub(crate) async fn since(
     Ok(Some((now, rows)))
 }
 
-/// Where SQL's cursor is now, once SQL has what was in the log; `None` where the history does not lead on to there from an earlier one.
+/// SQL's cursor now, after the log was persisted. `None` if the history does not lead on from an
+/// earlier cursor.
 pub(crate) async fn later(
     deployment: &Deployment,
     partition: Partition,

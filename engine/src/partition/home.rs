@@ -1,4 +1,5 @@
-//! The history of those who are in a partition of a board: since the board had other numbers of shards, parts of it lie in other partitions.
+//! The history of a partition's members on a board. If the board once had other numbers of shards,
+//! parts of it lie in other partitions: their homes.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,11 +15,11 @@ use entity::blocks::Columns;
 use entity::error::Result;
 use entity::history::{commit, score_event};
 
-/// How many rows are read from SQL at once.
+/// The rows of one SELECT.
 const ROWS_MAX: u64 = 10_000;
 
-/// Gives the events of those who are in a partition of a board, each member's in their order: of each layout and partition where some of them lie, up to
-/// the seq that `through` says.
+/// Visits the events of a partition's members on a board, each member's in order. It reads every
+/// layout and home that has some of them, up to the seq that `through` returns.
 pub(crate) async fn each_event(
     deployment: &Deployment,
     board: &Board,
@@ -60,7 +61,8 @@ fn of_layout(board: &Board, layout: usize) -> Condition {
     if board.has_moved() { is_of() } else { none }
 }
 
-/// The condition that an event of somebody who is in a partition came up to a seq of it: all of former layouts did.
+/// The condition that an event of a partition's member is at or below a seq of it. All events of
+/// former layouts are.
 pub(crate) fn up_to(board: &Board, partition: Partition, seq: i64) -> Condition {
     use score_event::Column::{Generation, Partition as In, Seq};
     let present = Condition::all().add(In.eq(i32::from(partition.0))).add(Seq.lte(seq));
@@ -68,12 +70,13 @@ pub(crate) fn up_to(board: &Board, partition: Partition, seq: i64) -> Condition 
     Condition::any().add(present).add_option(since.map(|since| Generation.lt(since)))
 }
 
-/// Whether an event of somebody came up to a seq of the partition that he is in.
+/// True if an event of a partition's member is at or below a seq of it.
 pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq: u64) -> bool {
     place.seq <= seq || board.layout_of(event.generation) < board.layout()
 }
 
-/// Gives the all-time rows, each as segment, member and rank key, of those who are in a partition of a board that moved: the rows may still name the one that they were in before.
+/// Visits the all-time rows of a partition's members on a board that moved, each as segment, member
+/// and rank key. The rows may still name the former partition.
 pub(crate) async fn each_standing(
     deployment: &Deployment,
     board: &Board,
@@ -97,20 +100,21 @@ pub(crate) async fn each_standing(
     Ok(())
 }
 
-/// An event id that a home accepted, as the partition that its member is in now is to remember it.
+/// An event id that a home accepted, as the member's present partition must remember it.
 #[derive(Debug, Clone)]
 pub(crate) struct Remembered {
-    /// Whose.
+    /// The member that the event id belongs to.
     pub(crate) member: MemberId,
-    /// Where the member is now.
+    /// The member's present partition.
     pub(crate) there: Partition,
-    /// The bucket of its acceptance.
+    /// The bucket of the event's acceptance time.
     pub(crate) bucket: i64,
-    /// Its field and value in a seen hash.
+    /// The field and value in a seen hash.
     pub(crate) entry: (String, String),
 }
 
-/// The event ids that a home accepted for a board in a layout since an instant, but for those of voided events: page by page, in their order.
+/// The event ids that a home accepted for a board in one layout since an instant, except those of
+/// voided events, in pages by (seq, index).
 pub(crate) struct SeenPages<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
@@ -118,12 +122,12 @@ pub(crate) struct SeenPages<'a> {
     home: Partition,
     voided: &'a HashSet<EventPlace>,
     since_ms: i64,
-    /// Where the next page begins; `None` before the first one.
+    /// The end of the last page; `None` before the first one.
     last: Option<(i64, i32)>,
 }
 
 impl<'a> SeenPages<'a> {
-    /// Nothing read yet.
+    /// A reader before the first page.
     pub(crate) fn new(
         deployment: &'a Deployment,
         board: &'a Board,
@@ -134,7 +138,7 @@ impl<'a> SeenPages<'a> {
         Self { deployment, board, layout, home, voided, since_ms, last: None }
     }
 
-    /// The next ones; `None` at the end.
+    /// The next page; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Remembered>>> {
         let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
         let after = match self.last {
@@ -178,7 +182,7 @@ impl<'a> SeenPages<'a> {
     }
 }
 
-/// The first commit of a partition that was accepted after an instant; `None` where none was.
+/// The first commit of a partition that was accepted after an instant; `None` if there is none.
 pub(crate) async fn first_seq_since(
     db: &impl ConnectionTrait,
     partition: Partition,
@@ -195,7 +199,7 @@ pub(crate) async fn first_seq_since(
     Ok(first.flatten())
 }
 
-/// The seq that a partition notes of an event id that a home of its members accepted.
+/// The seq that a partition records for an event id that a home of its members accepted.
 pub(crate) fn seq_there(seq: u64, home: Partition, there: Partition) -> u64 {
     if home == there { seq } else { ELSEWHERE }
 }

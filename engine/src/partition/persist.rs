@@ -1,7 +1,9 @@
-//! The persister: a partition's log into SQL, exactly once, whoever runs it and however often.
+//! The persister: writes a partition's log to SQL, exactly once, in whichever process and however
+//! often it runs.
 //!
-//! One transaction moves the cursor from exactly where it was (run id included), and writes the commits, their events,
-//! the members that came into being, the all-time standings, and what it corrects of sealed ones. Whoever loses the race for the cursor changes nothing.
+//! One transaction moves the cursor from exactly its former position (run id included). It also
+//! writes the commits, their events, new members, the all-time standings, and corrections of sealed
+//! standings. A persister that loses the race for the cursor changes nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,26 +27,26 @@ use entity::history::{commit, dead_letter, log_cursor, score_event};
 use entity::sql::insert_chunked;
 use entity::{board, member};
 
-/// How many commits one transaction takes.
+/// The most commits in one transaction.
 const COMMITS_MAX: usize = 1000;
 
-/// How many commits are read from a log at first: each may have a thousand events, or one.
+/// The number of commits in the first read of a log: each may have a thousand events, or one.
 const COMMITS_AT_FIRST: usize = 8;
 
-/// How many events one transaction takes, unless a single commit has more.
+/// The most events in one transaction, unless a single commit has more.
 const EVENTS_MAX: usize = 5000;
 
-/// What one round did.
+/// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The log had nothing that SQL did not have.
+    /// SQL already had the whole log.
     Level {
         /// The head's seq.
         seq: u64,
     },
-    /// Commits were written; there may be more.
+    /// Commits were written; the log may have more.
     Wrote {
-        /// The seq of the last one written.
+        /// The seq of the last commit written.
         seq: u64,
         /// The seq of the head when the log was read.
         head: u64,
@@ -53,13 +55,13 @@ pub enum Progress {
     Beaten,
 }
 
-/// Events that SQL refuses, by (seq, index), and why.
+/// Events that SQL refuses, by (seq, index), with the reason.
 type Refused = BTreeMap<(u64, usize), String>;
 
-/// Writes what a partition's log has after the cursor, one transaction's worth, then trims the log.
+/// Writes one transaction's worth of a partition's log after the cursor, then trims the log.
 ///
 /// # Errors
-/// `NotLevel` where the log does not lead on from the cursor on this run of Redis; else what the stores say.
+/// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
 pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Progress> {
     let Deployment { db, store, .. } = deployment;
     let not_level = || Error::Ranking(ranking::Error::NotLevel(partition.0));
@@ -86,7 +88,7 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
     Ok(Progress::Wrote { seq, head: log.head.seq })
 }
 
-/// Reads as much of a log as one transaction takes, and not much more.
+/// Reads about as much of a log as one transaction takes.
 async fn read_log(store: &Store, partition: Partition, seq: u64) -> Result<LogRead> {
     let mut count = COMMITS_AT_FIRST;
     let mut log = store.log_after(partition, seq, count).await?;
@@ -109,12 +111,16 @@ fn events_of(commits: &[Commit]) -> usize {
     commits.iter().map(|commit| commit.events.len()).sum()
 }
 
-/// Writes commits that descend from the cursor. Where SQL refuses content, the commits are halved until the events at fault are found;
-/// those go to the dead letters and the rest goes on.
-/// Says the seq of the last commit written, which may not be the last one given; `None` where another persister moved the cursor first.
+/// Writes commits that descend from the cursor.
+///
+/// If SQL refuses content, the commits are halved until the faulty events are found; those become
+/// dead letters and the rest goes on.
+///
+/// Returns the seq of the last commit written, which may not be the last one given; `None` if
+/// another persister moved the cursor first.
 ///
 /// # Errors
-/// What SQL says, refused content excepted.
+/// Any error of SQL except refused content.
 pub(crate) async fn persist_commits(
     deployment: &Deployment,
     partition: Partition,
@@ -143,7 +149,7 @@ pub(crate) async fn persist_commits(
     }
 }
 
-/// Tries every event of a commit alone, each in a transaction that is rolled back.
+/// Tries each event of a commit alone, in a transaction that is rolled back.
 async fn find_refused(
     deployment: &Deployment,
     partition: Partition,
@@ -167,7 +173,7 @@ async fn find_refused(
         transaction.rollback().await?;
         match tried {
             Err(error) if is_refused_content(&error) => {
-                tracing::error!(%partition, seq = commit.seq, index, %error, "SQL refuses an event; it goes to the dead letters");
+                tracing::error!(%partition, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
                 refused.insert((commit.seq, index), error.to_string());
             }
             Err(error) => return Err(error.into()),
@@ -194,7 +200,7 @@ async fn write(
     Ok(false)
 }
 
-/// Whether the cursor was where it should be; if so everything is in the transaction.
+/// Writes everything into the transaction. Returns false if the cursor has moved.
 async fn write_into(
     transaction: &DatabaseTransaction,
     partition: Partition,
@@ -206,7 +212,7 @@ async fn write_into(
     let Some(last) = commits.last() else {
         return Ok(true);
     };
-    // The cursor first: it takes SQLite's one write lock at once, and a row lock elsewhere.
+    // The cursor first: this takes SQLite's only write lock at once, and a row lock elsewhere.
     let moved = log_cursor::Entity::update_many()
         .set(log_cursor::ActiveModel {
             seq: Set(last.seq as i64),
@@ -250,14 +256,15 @@ async fn write_events(
     let mut unwritten: Vec<(u64, &Event)> = vec![];
     for commit in commits {
         for (index, event) in commit.events.iter().enumerate() {
-            // The board was deleted: its history is gone, and so is what was in flight.
+            // The board was deleted: its history is gone, and events in flight go with it.
             if !boards.contains_key(&event.board) {
                 continue;
             }
             if let EventKind::Void { target } = event.kind
                 && dead_letter::void(transaction, target).await?
             {
-                // History has neither the one nor the other; what was sealed has the one.
+                // History has neither the void nor its target, but sealed standings may have the
+                // target.
                 unwritten.push((commit.seq, event));
                 continue;
             }
@@ -274,7 +281,7 @@ async fn write_events(
         }
     }
     let rows = all_time_rows::load(transaction, &taken).await?;
-    // Who has a row of standings has one of members.
+    // A member with rows of standings already has a row of its own.
     for (_, member) in rows.keys() {
         members.remove(member.as_str());
     }
@@ -313,7 +320,7 @@ fn dead_letter(
     }
 }
 
-/// The condition that the cursor is still exactly that.
+/// The condition that the cursor is unchanged.
 pub fn is_still(cursor: &log_cursor::Model) -> Condition {
     use log_cursor::Column::{CommitId, Epoch, Partition, RunId, Seq};
     Condition::all()
@@ -324,7 +331,7 @@ pub fn is_still(cursor: &log_cursor::Model) -> Condition {
         .add(Epoch.eq(cursor.epoch))
 }
 
-/// Whether commits lead on from the cursor, each the parent of the next.
+/// True if the commits lead on from the cursor, each the parent of the next.
 pub(crate) fn descends(cursor: &log_cursor::Model, commits: &[Commit]) -> bool {
     let (mut seq, mut id) = (cursor.seq as u64, cursor.commit_id.as_str());
     commits.iter().all(|commit| {

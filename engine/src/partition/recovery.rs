@@ -1,7 +1,9 @@
-//! Recovery: a partition of Redis that is not level (restart, failover, flush, old backup) brought level with SQL.
+//! Recovery: makes a partition level with SQL again after Redis restarted, failed over, was flushed
+//! or came back from an old backup.
 //!
-//! What SQL has is never lost. What only Redis had is lost with it; what of it is still in a log that leads on from SQL's
-//! cursor is written to SQL first. The head is set last: until then nobody writes, and reads say that the partition waits.
+//! Nothing that SQL has is lost. Commits that only Redis had are lost with it. Those that are still
+//! in a log that leads on from SQL's cursor are written to SQL first. The head is set last: until
+//! then writes are refused, and reads report that the partition waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -37,23 +39,23 @@ use entity::board::reshard::Step;
 use entity::error::{Error, Result};
 use entity::history::{commit, log_cursor, score_event};
 
-/// How many rows are read from SQL at once.
+/// The rows of one SELECT.
 const ROWS_MAX: u64 = 10_000;
 
-/// How often the right to recover is renewed.
+/// The interval at which the lease of a recovery is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
 
-/// How many standings one step puts in place.
+/// The number of standings that one step puts in place.
 const STEP_STANDINGS: usize = 500;
 
-/// Brings a partition level with SQL; nothing where it is level. Where somebody else is at it, it waits a moment: ask again.
+/// Makes a partition level with SQL; does nothing if it is level. If another process is recovering
+/// it, waits 20 ms and returns: call it again.
 ///
 /// # Errors
-/// What the stores say; the partition then stays closed, and the next one to notice tries again.
+/// If a store fails. The partition then stays closed, and the next caller tries again.
 pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()> {
     let token = entity::random_id();
     let Some(recovery) = deployment.store.begin_recovery(partition, &token).await? else {
-        // Somebody is at it.
         sleep(Duration::from_millis(20)).await;
         return Ok(());
     };
@@ -62,7 +64,7 @@ pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()
         lost = keep(&recovery) => lost,
     };
     if recovered.is_err() {
-        // The next one to notice need not wait until the right to recover expires.
+        // Then the next caller need not wait until the lease expires.
         let _ = recovery.abandon().await;
     }
     recovered
@@ -83,19 +85,19 @@ async fn make_level(
             {
                 return Ok(recovery.abandon().await?);
             }
-            // Nobody can have moved a head of an earlier run.
+            // No writer can have moved a head of an earlier run.
             Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
                 tracing::debug!(%partition, seq, "Redis restarted with all it had");
                 return Ok(recovery.finish(seq, &tip).await?);
             }
-            // A persister may have moved the cursor, and trimmed the log to it, between the two looks.
+            // Between the two reads a persister may have moved the cursor and trimmed the log.
             _ if accept_run(deployment, partition, recovery.run_id()).await? != cursor => {}
             _ => return rebuild(deployment, partition, recovery).await,
         }
     }
 }
 
-/// Keeps the right to recover while the recovery itself is busy elsewhere.
+/// Renews the lease of a recovery while it runs.
 async fn keep(recovery: &Recovery) -> Result<()> {
     loop {
         sleep(RENEWAL).await;
@@ -103,8 +105,9 @@ async fn keep(recovery: &Recovery) -> Result<()> {
     }
 }
 
-/// Persists a partition's log until SQL has all that was in it at the start, recovering the partition where it is not level. Says up to
-/// which seq SQL has it. It ends however fast others write.
+/// Persists a partition's log until SQL has all that the log had at the start. Recovers the
+/// partition if it is not level. Returns the seq up to which SQL has it. It ends no matter how fast
+/// others write.
 pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64> {
     let mut goal = None;
     loop {
@@ -123,10 +126,10 @@ pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64
     }
 }
 
-/// As [`settle`], up to a seq that the partition had.
+/// As [`settle`], and checks that SQL then has a seq of the partition.
 ///
 /// # Errors
-/// As [`settle`]; `Overtaken` where Redis has gone back behind that seq.
+/// As [`settle`]; `Overtaken` if Redis lost that seq.
 pub async fn settle_to(deployment: &Deployment, partition: Partition, seq: u64) -> Result<()> {
     if settle(deployment, partition).await? < seq {
         return Err(Error::Overtaken(format!(
@@ -136,7 +139,8 @@ pub async fn settle_to(deployment: &Deployment, partition: Partition, seq: u64) 
     Ok(())
 }
 
-/// Makes the run id that is there now the one whose commits SQL accepts: from here no persister of an earlier run can write.
+/// Makes SQL accept commits of the present run of Redis. From here on, no persister of an earlier
+/// run can write.
 async fn accept_run(
     deployment: &Deployment,
     partition: Partition,
@@ -168,7 +172,8 @@ async fn accept_run(
     }
 }
 
-/// Moves the cursor's epoch on, by compare-and-set: whoever read the cursor before it cannot write any more.
+/// Increments the cursor's epoch by compare-and-set: no persister that read the cursor before can
+/// write.
 async fn begin_epoch(deployment: &Deployment, partition: Partition, run_id: &str) -> Result<()> {
     loop {
         let cursor = accept_run(deployment, partition, run_id).await?;
@@ -193,9 +198,9 @@ fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
 
 /// Loads the whole partition from SQL.
 async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recovery) -> Result<()> {
-    // The head goes first: from here nobody commits, and no persister begins.
+    // The head goes first: from here on no commit is accepted and no persister starts.
     recovery.close().await?;
-    // One that has begun may still end. The next epoch waits for it, or makes it fail.
+    // A persister that has started may still end. The next epoch waits for it or makes it fail.
     begin_epoch(deployment, partition, recovery.run_id()).await?;
     let cursor = loop {
         let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
@@ -210,7 +215,8 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
     }
     recovery.clear().await?;
-    // Once: what is not loaded as it is sealed has to be marked so.
+    // One read for marks and standings: a period that is not loaded because it is sealed must be
+    // marked as sealed.
     let rows = board::Entity::find().all(&deployment.db).await?;
     load_marks(deployment, partition, recovery, &rows, cursor.seq as u64).await?;
     let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
@@ -224,7 +230,7 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
         .collect();
     let stages = deployment.store.stages(partition, entity::random_id()).await?;
     let put = put_standings(deployment, partition, recovery, &stages, standings).await;
-    // What is left expires anyway.
+    // Leftover stages expire by themselves.
     let _ = stages.discard().await;
     put?;
     let keys = deployment.store.keys();
@@ -246,7 +252,7 @@ async fn rebuild(deployment: &Deployment, partition: Partition, recovery: &Recov
     Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?)
 }
 
-/// Loads standings beside their places, and puts them there while the right to recover is held.
+/// Loads standings beside their keys, and swaps them in while the lease of the recovery is held.
 async fn put_standings(
     deployment: &Deployment,
     partition: Partition,
@@ -276,7 +282,8 @@ async fn put_standings(
     Ok(())
 }
 
-/// The present, as far as a partition's history may know of it: another clock may have been ahead of this one.
+/// The present by this clock, but not before the partition's last commit: another process' clock
+/// may have been ahead.
 async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> Result<i64> {
     let key = (cursor.partition, cursor.seq);
     let last = commit::Entity::find_by_id(key).one(&deployment.db).await?;
@@ -284,7 +291,8 @@ async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> R
     Ok(deployment.clock.now_ms().max(last_ms))
 }
 
-/// The boards that were deleted, or are in a later generation than the first; the windows that are being sealed, or are.
+/// Restores the marks of a partition: deleted boards, generations after the first, layouts and
+/// seals.
 async fn load_marks(
     deployment: &Deployment,
     partition: Partition,
@@ -333,7 +341,8 @@ async fn load_marks(
     Ok(recovery.apply(&writes).await?)
 }
 
-/// The partition's entries: of `all` from the table of standings, of every other window from the events, in the order of keys.
+/// The partition's entries, in the order of keys: those of `all` from the table `standing`, all
+/// others from events.
 async fn load_standings(
     deployment: &Deployment,
     partition: Partition,
@@ -363,7 +372,7 @@ async fn load_standings(
     }
     let mut replay =
         Replay::without(voided, now_ms).skipping_unfit().skipping_before(sealed_before_ms(boards));
-    // Archived events are of no period that is loaded, so that some of them may be gone does not matter.
+    // Missing archived events do not matter: they belong to no period that is loaded.
     let mut last = (0, 0);
     loop {
         let rows = score_event::page_after(partition, last, ROWS_MAX).all(&deployment.db).await?;
@@ -391,7 +400,7 @@ async fn load_standings(
     let mut standings: Vec<StandingsChange> = all_time.collect();
     standings.extend(replay.changes()?);
     for change in &mut standings {
-        // Sorted, they go in twice as fast.
+        // Sorted entries load twice as fast.
         change.entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
     }
     Ok(standings)
@@ -412,7 +421,8 @@ fn add_entry(
     Ok(())
 }
 
-/// Before which instant periods of windows are not made from events: those in the archive, and `all`, which may have lost events to files.
+/// The instants before which events do not make periods of a window: sealed periods are in SQL.
+/// `all` comes from `standing`, as some of its events may be in files.
 fn sealed_before_ms(
     boards: &HashMap<BoardNo, Board>,
 ) -> impl Iterator<Item = ((BoardNo, Window), i64)> {
@@ -424,7 +434,8 @@ fn sealed_before_ms(
     })
 }
 
-/// The event ids of a board that moved which are still within the dedup window.
+/// Restores the event ids, within the dedup window, of a board that moved to another number of
+/// shards.
 async fn load_seen_of(
     deployment: &Deployment,
     partition: Partition,
@@ -451,7 +462,7 @@ async fn load_seen_of(
     Ok(())
 }
 
-/// The event ids that are still within the dedup window, but for those of boards that moved.
+/// Restores the event ids within the dedup window, except those of boards that moved.
 async fn load_seen(
     deployment: &Deployment,
     partition: Partition,

@@ -1,4 +1,4 @@
-//! A batch of scores into a partition.
+//! Submitting a batch of scores to a partition.
 
 use ranking::id::Partition;
 use ranking::submission::batch::Batch;
@@ -10,10 +10,10 @@ use crate::partition::change::{Change, Proposal, carry_out};
 use crate::roll;
 use entity::error::{Error, Result};
 
-/// How many entries one commit may touch: no script runs for long.
+/// The most entries that one commit may touch, so that no script runs for long.
 const TOUCHED_MAX: usize = 20_000;
 
-/// A batch on its way to one partition: what it wants to know is worked out, and may have been read.
+/// A batch for one partition, with the keys that it needs and perhaps their snapshot.
 #[derive(Debug)]
 pub struct Prepared {
     batch: Batch,
@@ -21,13 +21,14 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Works out what a batch wants to know; `now_ms` is when it counts as accepted. At most [`ranking::commit::COMMIT_EVENTS_MAX`] at once.
+    /// Works out which keys the batch needs. `now_ms` is its time of acceptance; it has at most
+    /// [`ranking::commit::COMMIT_EVENTS_MAX`] submissions.
     #[must_use]
     pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
         Self { batch: Batch::new(submissions, now_ms), snapshot: None }
     }
 
-    /// Takes off the second half, where it touches more entries than one commit may.
+    /// Splits off the second half if the batch touches more entries than one commit may.
     fn second_half(&mut self) -> Option<Self> {
         let submissions = self.batch.submissions();
         if self.batch.touched() <= TOUCHED_MAX || submissions.len() < 2 {
@@ -41,7 +42,7 @@ impl Prepared {
         Some(second)
     }
 
-    /// Reads what it wants to know. What cannot be read now is asked for again when it is folded.
+    /// Reads the snapshot. If the read fails, the fold reads again.
     async fn read(&mut self, deployment: &Deployment, partition: Partition) {
         let Deployment { store, dedup, .. } = deployment;
         let wanted = self.batch.wanted();
@@ -50,23 +51,25 @@ impl Prepared {
     }
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug)]
 pub struct Submitted {
-    /// In the order of the submissions.
+    /// One verdict for each submission, in their order.
     pub verdicts: Vec<Verdict>,
-    /// The seq and id of its last commit; `None` where nothing was accepted. It is the only one, unless the batch touches very many entries.
+    /// The seq and id of the last commit; `None` if nothing was accepted. Only a batch that touches
+    /// very many entries makes several commits.
     pub commit: Option<(u64, String)>,
 }
 
-/// Submits a batch to one partition, whatever happens on the way: another writer was first, the partition is not level, a reply is lost. Tries
-/// until `deadline`.
+/// Submits a batch to one partition, and tries until `deadline`: after a lost race, while the
+/// partition is not level, after a lost reply.
 ///
-/// What the `following` batch wants to know is asked for right behind the commit, on the same connection: the server reads it as soon as the
-/// commit is written, and the following batch needs one round trip only. A commit in between makes it stale, which the head tells.
+/// The snapshot of the `following` batch is requested right behind the commit, on the same
+/// connection. The server reads it as soon as the commit is written, so the following batch needs
+/// one round trip only. A commit in between makes the snapshot stale, which the head reveals.
 ///
 /// # Errors
-/// `Unavailable` where nothing was written; `Unknown` where that could not be learnt in time.
+/// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time.
 pub async fn submit(
     deployment: &Deployment,
     partition: Partition,
@@ -94,7 +97,7 @@ pub async fn submit(
                 submitted.verdicts.extend(done.outcome);
                 submitted.commit = done.commit.or(submitted.commit);
             }
-            // A part of it is there.
+            // Part of the batch is already written.
             Err(_) if submitted.commit.is_some() => return Err(Error::Unknown),
             Err(error) => return Err(error),
         }

@@ -1,6 +1,8 @@
-//! Reads of sealed standings: sizes, keys, positions, pages, in the words of [`ranking::store::read`].
+//! Reading sealed standings: sizes, keys, positions and pages, with the types of
+//! [`ranking::store::read`].
 //!
-//! The order is the same: rank key, then member bytes. Ranks are counted by the index of that order; no list is longer than its limit.
+//! The order is the same as in Redis: rank key, then member bytes. The index of that order serves
+//! the counts of ranks. Every list has a limit.
 
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
@@ -14,31 +16,31 @@ use sea_orm::{
 use entity::error::Result;
 use entity::standings::{sealed_entry, sealed_period};
 
-/// How many members one SELECT names.
+/// The most members in one SELECT.
 const MEMBERS_MAX: usize = 5000;
 
-/// How many counts one statement makes: SQLite takes 500 SELECTs in one.
+/// The most counts in one statement: SQLite allows 500 SELECTs in one.
 const COUNTS_MAX: usize = 200;
 
-/// How often a neighbourhood is read again because its centre was corrected meanwhile.
+/// The most reads of a neighborhood while corrections move its center.
 const MOVED_MAX: usize = 8;
 
-/// A standings in the archive.
+/// The sealed entries of one of the standings.
 #[derive(Debug, Clone, Copy)]
 pub struct Archived<'a> {
     db: &'a DatabaseConnection,
     no: i64,
 }
 
-/// Which entries come first.
+/// A bound below which entries are counted.
 enum Bound<'a> {
-    /// Those with a smaller key.
+    /// Entries with a smaller key.
     Key(RankKey),
-    /// Those before a place.
+    /// Entries before an entry.
     Place(&'a Placed),
 }
 
-/// The standings in the archive; `None` where nobody ever had an entry there.
+/// Finds sealed standings; `None` if no member ever had an entry there.
 pub async fn find<'a>(
     db: &'a DatabaseConnection,
     standings: &Standings,
@@ -54,8 +56,8 @@ pub async fn find<'a>(
     Ok(no.map(|no| Archived { db, no }))
 }
 
-/// Up to `limit` sealed periods of a standings' board, segment and window that have entries and start before `before_ms`, as
-/// [`ranking::store::Store::periods`] has them.
+/// Up to `limit` sealed periods that have entries and start before `before_ms`, of the same board,
+/// segment and window as `standings`. They have the form of [`ranking::store::Store::periods`].
 pub async fn periods(
     db: &DatabaseConnection,
     standings: &Standings,
@@ -87,7 +89,7 @@ pub async fn periods(
 }
 
 impl Archived<'_> {
-    /// How many entries there are. O(size).
+    /// The number of entries. O(size).
     pub async fn size(&self) -> Result<u64> {
         let all = sealed_entry::Entity::find()
             .filter(sealed_entry::Column::StandingsNo.eq(self.no))
@@ -95,7 +97,7 @@ impl Archived<'_> {
         Ok(all.await?)
     }
 
-    /// The keys of members, in the order asked. A SELECT per 5,000.
+    /// The keys of members, in the order asked. One SELECT for each 5,000.
     pub async fn rank_keys(&self, members: &[MemberId]) -> Result<Vec<Option<RankKey>>> {
         use sealed_entry::Column::{Member, RankKey as Key, StandingsNo};
         let mut found = std::collections::HashMap::new();
@@ -118,18 +120,19 @@ impl Archived<'_> {
         Ok(members.iter().map(key).collect())
     }
 
-    /// How many entries come before each of these: their positions. A statement per 200; together they pass over the entries before the last
-    /// one once.
+    /// The position of each of these entries: the number of entries before it. One statement for
+    /// each 200; together they scan the entries before the last one once.
     pub async fn positions(&self, entries: &[Placed]) -> Result<Vec<u64>> {
         self.counts(entries.iter().map(Bound::Place).collect()).await
     }
 
-    /// How many entries have a smaller key than each of these; as [`Self::positions`].
+    /// The number of entries with a smaller key than each of these; cost as [`Self::positions`].
     pub async fn counts_below(&self, keys: &[RankKey]) -> Result<Vec<u64>> {
         self.counts(keys.iter().copied().map(Bound::Key).collect()).await
     }
 
-    /// Up to `limit` entries from a place on, that of the place among them, in order, and the position of the first.
+    /// Up to `limit` entries from `from` on, in order, and the position of the first. `from` is
+    /// included if it is still there.
     pub async fn forward(&self, from: &Placed, limit: usize) -> Result<(u64, Vec<Placed>)> {
         let position = self.positions(std::slice::from_ref(from)).await?[0];
         let sql = r#"("rank_key", "member") >= ($2, $3) ORDER BY "rank_key", "member" LIMIT $4"#;
@@ -137,7 +140,7 @@ impl Archived<'_> {
         Ok((position, entries))
     }
 
-    /// Up to `limit` entries after a place, or the first ones, in order; nothing before them is counted.
+    /// Up to `limit` entries after `last`, or the first ones, in order. Counts nothing.
     pub async fn page_after(&self, last: Option<&Placed>, limit: usize) -> Result<Vec<Placed>> {
         let Some(last) = last else {
             return self.forward_from(0, limit).await;
@@ -152,7 +155,8 @@ impl Archived<'_> {
         self.list(sql, vec![(position as i64).into()], limit).await
     }
 
-    /// Up to `limit` entries before a place, or the last ones, in order, and the position of the place.
+    /// Up to `limit` entries before `before`, or the last ones, in order, and the position of
+    /// `before`.
     pub async fn backward(
         &self,
         before: Option<&Placed>,
@@ -173,10 +177,12 @@ impl Archived<'_> {
         Ok((position, entries))
     }
 
-    /// The entries around a member, itself among them, and the position of the first; `None` where it is not there.
+    /// The entries around a member, including its own, and the position of the first; `None` if the
+    /// member has no entry.
     ///
     /// # Errors
-    /// `Unavailable` where the member is corrected all the while; `Corrupt`; what SQL says.
+    /// `Unavailable` if corrections keep moving the member; `Corrupt` if a row holds an invalid
+    /// key.
     pub async fn neighbors(
         &self,
         member: &MemberId,
@@ -186,28 +192,30 @@ impl Archived<'_> {
         for _ in 0..MOVED_MAX {
             let key = self.rank_keys(std::slice::from_ref(member)).await?[0];
             let Some(key) = key else { return Ok(None) };
-            let centre = Placed { key, member: member.clone() };
-            let (position, mut entries) = self.backward(Some(&centre), above).await?;
-            let (_, mut rest) = self.forward(&centre, below + 1).await?;
-            if rest.first() == Some(&centre) {
+            let center = Placed { key, member: member.clone() };
+            let (position, mut entries) = self.backward(Some(&center), above).await?;
+            let (_, mut rest) = self.forward(&center, below + 1).await?;
+            if rest.first() == Some(&center) {
                 let first = position.saturating_sub(entries.len() as u64);
                 entries.append(&mut rest);
                 return Ok(Some((first, entries)));
             }
         }
         Err(ranking::Error::Unavailable(format!(
-            "{member} moves faster than its neighbours are read; try again"
+            "{member} moves faster than its neighbors can be read; try again"
         ))
         .into())
     }
 
-    /// How many entries come before each bound. Between two bounds that follow each other in the order, entries are counted once.
+    /// The number of entries before each bound. Each scan starts at the previous bound, so entries
+    /// are counted once.
     async fn counts(&self, bounds: Vec<Bound<'_>>) -> Result<Vec<u64>> {
         let first = |bound: &Bound<'_>| match bound {
             Bound::Key(key) => (key.to_i64(), String::new()),
             Bound::Place(place) => (place.key.to_i64(), place.member.to_string()),
         };
-        // No member is the empty text: before it come just those with a smaller key.
+        // The empty text sorts before every member, so this bound has only entries with a smaller
+        // key before it.
         let bounds: Vec<(i64, String)> = bounds.iter().map(first).collect();
         let mut order: Vec<usize> = (0..bounds.len()).collect();
         order.sort_unstable_by_key(|&index| &bounds[index]);

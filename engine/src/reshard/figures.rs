@@ -1,21 +1,21 @@
-//! What a move to another number of shards did.
+//! The figures of a move to another number of shards.
 
 use std::fmt;
 
-/// What a move did.
+/// The figures of a move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resharded {
-    /// How many shards the board had.
+    /// The former number of shards.
     pub from: u16,
-    /// How many it has.
+    /// The new number of shards.
     pub to: u16,
-    /// How many standings it has, by shard.
+    /// The number of standings, counted by shard.
     pub standings: usize,
-    /// How long nobody could write, in milliseconds.
+    /// The time without writes, in milliseconds.
     pub held_ms: u64,
-    /// How long nobody could read, in milliseconds.
+    /// The time without reads, in milliseconds.
     pub unread_ms: u64,
-    /// How long all of it took, in seconds.
+    /// The total time, in seconds.
     pub seconds: f64,
 }
 

@@ -1,4 +1,4 @@
-//! A board held in its partitions by a commit each, and let go.
+//! Holding a board in its partitions, with a commit each, and releasing it again.
 
 use futures::FutureExt;
 use ranking::board::mark::BoardMark;
@@ -16,24 +16,27 @@ use crate::partition::recovery::settle;
 use entity::error::{Error, Result};
 use entity::history::commit;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often a partition is marked again because Redis lost the commit that did it.
+/// The number of attempts to mark a partition whose commits Redis keeps losing.
 const MARKS_MAX: usize = 5;
 
 impl Moving<'_> {
-    /// Holds the board in all its partitions, old and new, and waits until SQL has whatever was accepted before.
+    /// Holds the board in all its partitions, old and new, and waits until SQL has all commits
+    /// before that.
     pub(super) async fn hold(&self) -> Result<()> {
         self.mark_all(self.held()).await
     }
 
-    /// Lets the board go in all its partitions, as it was. Each gets a commit: one that would hold it and was folded onto what was before it comes to nothing.
+    /// Releases the board unchanged in all its partitions. Each gets a commit, which defeats any
+    /// commit that would hold it and was folded onto an earlier head.
     pub(super) async fn let_go(&self) -> Result<()> {
         self.mark_all(BoardMark::Generation(self.board.generation)).await
     }
 
-    /// Marks all partitions, and waits until SQL has the commits: from then on recovery knows of them.
+    /// Marks all partitions, and waits until SQL has the commits: from then on recovery knows of
+    /// them.
     async fn mark_all(&self, mark: BoardMark) -> Result<()> {
         let marks = self.partitions.iter();
         let marks = marks.map(|&partition| self.mark_in_sql(partition, mark).boxed());
@@ -50,7 +53,8 @@ impl Moving<'_> {
         Err(loses_commits(partition))
     }
 
-    /// Makes sure that SQL has the commits that let partitions go; where Redis lost one of them, the partition is released again.
+    /// Makes sure that SQL has the commits that release partitions. A partition whose commit Redis
+    /// lost is released again.
     pub(super) async fn confirm(&self, rolls: &Rolls) -> Result<()> {
         for &partition in &self.partitions {
             for attempt in 0.. {
@@ -77,10 +81,12 @@ impl Moving<'_> {
     /// A proposal for a partition that changes nothing.
     ///
     /// # Errors
-    /// Where the move is another one's by now; `BoardGone` where the partition knows of something later.
+    /// `Invalid` if another process took the move over; `BoardGone` if the partition has a later
+    /// mark.
     pub(super) async fn look(&self, partition: Partition) -> Result<Proposal<()>> {
         let (known, proposal) = barrier::look(self.deployment, partition, self.board.no).await?;
-        // After the head: whoever takes a move over says so first, and then moves each head.
+        // Read after the head: a process that takes a move over changes the row first, and then
+        // moves each head.
         self.check_still().await?;
         if known != self.held() && known.check(&self.board).is_err() {
             return Err(ranking::Error::BoardGone.into());
@@ -88,18 +94,18 @@ impl Moving<'_> {
         Ok(proposal)
     }
 
-    /// Makes sure that nobody took the move over.
+    /// Checks that no other process took the move over.
     pub(super) async fn check_still(&self) -> Result<()> {
         let is_still = self.reshard.is_still(&self.deployment.db, self.row.no);
         is_still.await?.then_some(()).ok_or_else(taken_over)
     }
 
-    /// The mark of a partition in which the board is held.
+    /// The mark that holds the board in a partition.
     pub(super) fn held(&self) -> BoardMark {
         BoardMark::Held(self.target.generation)
     }
 
-    /// Whether SQL has a commit, once it has what is in the log.
+    /// True if SQL has a commit, after the log was persisted.
     async fn is_in_sql(&self, partition: Partition, (seq, id): (u64, String)) -> Result<bool> {
         settle(self.deployment, partition).await?;
         let key = (i32::from(partition.0), seq as i64);
@@ -107,7 +113,7 @@ impl Moving<'_> {
         Ok(row.is_some_and(|row| row.id == id))
     }
 
-    /// Marks a partition, and says by which commit.
+    /// Marks a partition, and returns the seq and id of the commit.
     async fn mark(&self, partition: Partition, mark: BoardMark) -> Result<(u64, String)> {
         let mut marking = Marking { moving: self, mark };
         let deadline = Instant::now() + COMMIT_TIMEOUT;
@@ -117,7 +123,7 @@ impl Moving<'_> {
 }
 
 fn loses_commits(partition: Partition) -> Error {
-    let reason = format!("Redis loses commits of partition {partition}; later again");
+    let reason = format!("Redis keeps losing commits of partition {partition}; try again later");
     ranking::Error::Unavailable(reason).into()
 }
 

@@ -1,5 +1,6 @@
-//! What was accepted after a board's standings were staged: scores are folded onto what is staged, whoever had something taken back is folded anew; and
-//! event ids are remembered where their members will be.
+//! Catching up with events after a board's standings were staged. Scores are folded onto the stage.
+//! Members with removals or voids are folded again. Event ids are copied to their members' new
+//! partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,20 +21,20 @@ use crate::partition::home;
 use entity::error::Result;
 use entity::history::score_event;
 
-/// How many events are read from SQL at once.
+/// The events of one SELECT.
 const ROWS_MAX: u64 = 5000;
 
-/// How many members are folded anew at once.
+/// The most members that are folded again at once.
 const MEMBERS_MAX: usize = 200;
 
-/// What changes in the standings of a partition: where their periods start, and the entries.
+/// Changes to the stage of one partition: the start of each period, and the entries.
 type Changes = BTreeMap<StandingsId, (i64, StageChange)>;
 
-/// Scores and their times that members have in a standings since, in their order.
+/// Later scores and their times, in order, by standings and member.
 type Later = BTreeMap<StandingsId, (Period, BTreeMap<MemberId, Vec<(i64, i64)>>)>;
 
 impl Moving<'_> {
-    /// Takes in what SQL has got since; how many events.
+    /// Folds all events that SQL got since onto the stage. Returns their number.
     pub(super) async fn catch_up(&self, staging: &mut Staging) -> Result<usize> {
         let (deployment, target) = (self.deployment, &self.target);
         let ends = ends(deployment, &self.board).await?;
@@ -66,7 +67,7 @@ impl Moving<'_> {
             let amended: Vec<String> = amended.into_iter().collect();
             for members in amended.chunks(MEMBERS_MAX) {
                 let end = (partition, end_seq);
-                staging.fold_anew(self, end, members).await?;
+                staging.refold(self, end, members).await?;
                 let members = members.iter().map(|member| MemberId::new(member));
                 let members = members.collect::<ranking::Result<Vec<_>>>()?;
                 self.remember(&members).await?;
@@ -78,7 +79,7 @@ impl Moving<'_> {
 }
 
 impl Staging {
-    /// Folds scores onto what is staged.
+    /// Folds scores onto the stage.
     async fn fold_onto(
         &mut self,
         deployment: &Deployment,
@@ -111,8 +112,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Folds the whole history of members of one partition anew, up to a seq of it.
-    async fn fold_anew(
+    /// Folds the whole history of members of one partition again, up to a seq of it.
+    async fn refold(
         &mut self,
         moving: &Moving<'_>,
         (partition, end_seq): (Partition, i64),
@@ -136,7 +137,7 @@ impl Staging {
                 continue;
             };
             let there = deployment.store.partitions().of_member(target, &event.member);
-            // Also where it counts no more: it may have when it was staged.
+            // Voided scores too: they may have counted when the entry was staged.
             for (id, period) in periods.standings(target, &event.segments, at_ms, &self.rolls)? {
                 let from_ms = period.present_from_ms;
                 if from_ms < target.sealed(id.window).sealing_before_ms {
@@ -172,7 +173,7 @@ impl Staging {
 }
 
 impl Part {
-    /// What scores make of what is staged.
+    /// Folds scores onto the staged entries of their members.
     async fn folded(&self, target: &Board, later: Later) -> Result<Changes> {
         let (mut known, mut lists) = (vec![], vec![]);
         for (id, (_, members)) in &later {

@@ -1,4 +1,4 @@
-//! Whether a board can be moved, and a wait for what ends by itself.
+//! Checks whether a board can move, and waits for obstacles that pass by themselves.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,17 @@ use entity::board::{self, WindowState};
 use entity::error::Result;
 use entity::history::dead_letter;
 
-/// How often it is looked at again.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long is waited for what may end by itself, such as a seal.
+/// The time limit for obstacles that may pass, such as a seal.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The row of a board that nobody moves; `None` where it was deleted. Waits for a move to end, and takes the place of one who is silent.
+/// The row of a board that is not moving; `None` if it was deleted. Waits for a move to end, and
+/// takes over one whose lease has expired.
 ///
 /// # Errors
-/// `Invalid` where it goes on for long; what the stores say.
+/// `Invalid` if the move does not end in time.
 pub async fn at_rest(deployment: &Deployment, no: i64) -> Result<Option<board::Model>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -35,7 +36,7 @@ pub async fn at_rest(deployment: &Deployment, no: i64) -> Result<Option<board::M
     }
 }
 
-/// Waits a little for what keeps a board, or takes the place of one who moves it and is silent.
+/// Waits a little for an obstacle to pass, or takes over a move whose lease has expired.
 async fn wait(
     deployment: &Deployment,
     row: &board::Model,
@@ -52,10 +53,10 @@ async fn wait(
     Ok(())
 }
 
-/// Why nothing else is done with a board that moves.
-const IS_MOVING: &str = "it is moving to another number of shards; wait until that is done";
+/// The obstacle of a move under way.
+const IS_MOVING: &str = "it is moving to another number of shards; wait until it is done";
 
-/// The row of a board that nobody moves, fills, seals or archives.
+/// The row of a board that is not moving, being filled, sealed or archived.
 pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Model> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -69,7 +70,7 @@ pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Mod
     }
 }
 
-/// Why a board cannot be moved now; what does not pass by itself is an error.
+/// The obstacle to moving a board now. An obstacle that does not pass by itself is an error.
 async fn obstacle(deployment: &Deployment, row: &board::Model) -> Result<Option<&'static str>> {
     if row.reshard.is_some() {
         return Ok(Some(IS_MOVING));
@@ -80,31 +81,31 @@ async fn obstacle(deployment: &Deployment, row: &board::Model) -> Result<Option<
         .await?;
     if archived.is_some() || row.archived_before_ms.is_some() {
         return Err(invalid(format!(
-            "events of board {} are archived, or are being: boards all of whose events are in the database move",
+            "events of board {} are archived or being archived: only boards with all their events in the database can move",
             row.slug
         )));
     }
     for window in row.window_rows()? {
         let sealed = window.sealed();
         if window.state != WindowState::Whole {
-            return Ok(Some("a window of it is being filled or dropped; move it afterwards"));
+            return Ok(Some("one of its windows is being filled or dropped; move it afterwards"));
         }
         let dropped_before_ms = window.dropped_before_ms.unwrap_or(NEVER_MS);
         if sealed.sealing_before_ms != sealed.sealed_before_ms
             || sealed.sealed_before_ms != dropped_before_ms
         {
-            return Ok(Some("past periods of it are being sealed; move it afterwards"));
+            return Ok(Some("its past periods are being sealed; move it afterwards"));
         }
     }
     if has_refused(deployment, row.no).await? {
         return Ok(Some(
-            "the database refused an event of it, which waits to be voided; the background work does that",
+            "the database refused one of its events; move it once the background work has voided the event",
         ));
     }
     Ok(None)
 }
 
-/// Whether events of a board that SQL refused still count in Redis.
+/// True if a board has refused events that still count in Redis.
 pub(super) async fn has_refused(deployment: &Deployment, no: i64) -> Result<bool> {
     for letter in dead_letter::pending(&deployment.db, None).await? {
         if letter.event()?.1.board.0 == no {

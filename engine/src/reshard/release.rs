@@ -1,6 +1,8 @@
-//! The end of a move: every partition gets the standings that are staged for it, in the place of those that it had, and is let go.
+//! The end of a move: each partition gets its staged standings in place of its old keys, and is
+//! released.
 //!
-//! The first commit of a partition already says which layout it has, so that nobody takes what is half in place for all of it; the last one lets it go.
+//! The first commit already records the partition's new layout, so that no reader takes half of the
+//! standings for all of them. The last one releases it.
 
 use ranking::board::mark::BoardMark;
 use ranking::id::Partition;
@@ -18,40 +20,41 @@ use crate::roll::mark_rolled;
 use entity::error::Result;
 use entity::history::score_event;
 
-/// How many keys one commit drops, or puts in place.
+/// The most keys that one commit drops or swaps in.
 const KEYS_MAX: usize = 500;
 
-/// How often a partition is staged again because Redis lost what was staged.
+/// The number of attempts to stage a partition that Redis keeps losing.
 const STAGES_MAX: usize = 5;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What one commit does to a partition.
+/// The part of a release that one commit does.
 enum Chunk {
     /// Drops keys of the former layout.
     Drop(Vec<String>),
-    /// Puts standings in place.
+    /// Swaps standings in.
     Put(Vec<(StandingsId, i64, String)>),
-    /// Lets the partition go.
+    /// Releases the partition.
     End,
 }
 
-/// What came of a commit.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Released {
-    /// It is done.
+    /// The partition is released.
     Done,
-    /// The partition has the new layout already: somebody else gave it to it, or recovery did.
+    /// The partition already has the new layout, from another process or from recovery.
     Already,
-    /// Redis may have lost what was staged.
+    /// Redis may have lost the stage.
     Stale,
-    /// The partition does not remember the event ids of those who come.
+    /// The partition does not remember the event ids of its new members.
     Forgetful,
 }
 
 impl Moving<'_> {
-    /// Gives a partition what is staged for it, or makes that anew. `keys` are those that it has of the board.
+    /// Releases a partition with its stage, or stages it again first. `keys` are the board's
+    /// present keys there.
     pub(super) async fn release(
         &self,
         partition: Partition,
@@ -71,7 +74,7 @@ impl Moving<'_> {
             }
             let released = self.release_part(partition, staged.as_ref(), rolls, keys);
             let released = match (released.await, &staged) {
-                // Redis may have been emptied, or we were asleep for long.
+                // Redis may have been emptied, or this process was suspended and its stage expired.
                 (Err(_), Some(part)) if !part.stages.is_whole().await? => Released::Stale,
                 (released, _) => released?,
             };
@@ -85,7 +88,7 @@ impl Moving<'_> {
             }
         }
         Err(ranking::Error::Unavailable(format!(
-            "Redis loses what is staged in partition {partition}; later again"
+            "Redis keeps losing the stage of partition {partition}; try again later"
         ))
         .into())
     }
@@ -151,7 +154,7 @@ impl Change for Releasing<'_> {
             held if held == moving.held() => {}
             _ => return Err(ranking::Error::BoardGone.into()),
         }
-        // After the head: whoever takes a move over says so first.
+        // Read after the head: a process that takes a move over changes the row first.
         moving.check_still().await?;
         if self.part.is_some() && tail.seen.is_none() {
             proposal.outcome = Released::Forgetful;
@@ -188,7 +191,7 @@ impl Releasing<'_> {
                 }
             }
             Chunk::End => {
-                // All at once: a series that has a mark has all of its standings.
+                // In one commit: a series with a mark must have all of its standings.
                 let standings = self.part.into_iter().flat_map(Part::standings);
                 let standings = standings.map(|(id, _, _)| id);
                 let mut series = std::collections::HashSet::new();

@@ -1,6 +1,8 @@
-//! The event ids of those who move, remembered in the partitions that they move to, so that what they send again is found there.
+//! Copies the event ids of members to the partitions that they move to, so that events that clients
+//! send again are recognized there.
 //!
-//! Nobody asks for them there before the move is decided, so they are put there while everybody goes on; only whose history went on since is looked at again.
+//! No writer looks for them there before the move is decided, so they are copied while writes go
+//! on. Later only members whose history went on need another look.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,19 +21,19 @@ use crate::partition::home::{SeenPages, first_seq_since, seq_there};
 use entity::error::Result;
 use entity::history::{commit, score_event};
 
-/// How many ids one commit sets or forgets.
+/// The most ids that one commit sets or forgets.
 const IDS_MAX: usize = 1000;
 
-/// How many members are looked at at once.
+/// The most members in one SELECT.
 const MEMBERS_MAX: usize = 200;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A bucket of a partition's event ids, and a field and value in it.
+/// A bucket of a partition's event ids, with a field and value in it.
 type Seen = (i64, (String, String));
 
-/// Ids that a partition is to remember, or to forget.
+/// Event ids that a partition must remember or forget.
 #[derive(Debug, Default)]
 struct Ids {
     set: Vec<Seen>,
@@ -46,8 +48,9 @@ impl Ids {
 }
 
 impl Moving<'_> {
-    /// Has partitions remember the ids of those who come, and no other ones of theirs: one that they were in before may. They get a mark first, which goes
-    /// with the ids where recovery loads the partition meanwhile.
+    /// Makes partitions remember the ids of their new members, and forget other ids of theirs, left
+    /// from an earlier layout. A mark goes in before the ids; if recovery loads the partition in
+    /// between, both are lost together.
     pub(super) async fn remember_all(&self, partitions: &[Partition]) -> Result<()> {
         let deployment = self.deployment;
         let (store, now_ms) = (&deployment.store, deployment.clock.now_ms());
@@ -144,7 +147,8 @@ impl Moving<'_> {
         Ok(())
     }
 
-    /// What is to be remembered of members who come, by partition, bucket and field: nothing of an id whose events are voided.
+    /// The ids to remember of members that move, by partition, bucket and field. The value is
+    /// `None` if all events of the id are voided.
     async fn ids_of(
         &self,
         members: &[MemberId],
@@ -199,25 +203,26 @@ impl Moving<'_> {
             .collect())
     }
 
-    /// The bucket and field of the mark that the ids were remembered.
+    /// The bucket and field of the mark that shows that the ids were copied.
     pub(super) fn ids_mark(&self) -> (i64, String) {
         let bucket = self.deployment.dedup.bucket(self.began_ms);
         (bucket, seen_mark(self.board.no, &self.reshard.id))
     }
 
-    /// Whether a member comes to a partition with the move, or may have been there before.
+    /// True if the move brings a member to a partition. The member may have been there in an
+    /// earlier layout.
     fn comes(&self, member: &MemberId, partition: Partition) -> bool {
         let partitions = self.deployment.store.partitions();
         partitions.of_member(&self.board, member) != partition
     }
 
-    /// The member of a field of a seen hash.
+    /// The member that a field of a seen hash belongs to.
     fn member_of(&self, field: &str) -> Option<MemberId> {
         let rest = field.strip_prefix(&seen_prefix(self.board.no))?;
         MemberId::new(rest.split_once('\n')?.0).ok()
     }
 
-    /// Where the board's history lies: every layout before the move, and its partitions.
+    /// The layouts of the board's history before the move, with their partitions.
     fn homes(&self) -> BTreeSet<(usize, Partition)> {
         let partitions = self.deployment.store.partitions();
         let of_partition = |partition| partitions.homes(&self.board, partition);
@@ -225,7 +230,7 @@ impl Moving<'_> {
         present.into_iter().flat_map(of_partition).collect()
     }
 
-    /// Has a partition remember ids, and then forget others.
+    /// Commits the ids that a partition must remember, then those that it must forget.
     async fn commit_ids(&self, partition: Partition, ids: Ids) -> Result<()> {
         let set = ids.set.chunks(IDS_MAX).map(|set| (set, &[][..]));
         let forgotten = ids.forgotten.chunks(IDS_MAX);

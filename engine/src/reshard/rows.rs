@@ -1,4 +1,4 @@
-//! Rows of `standing` and of sealed standings, told where their members are after a move.
+//! Updating the partition in rows of `standing` and of sealed standings after a move.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::deployment::Deployment;
 use entity::error::Result;
 use entity::standings::{sealed_entry, sealed_period, standing};
 
-/// How many members are looked at at once; the persister writes between two steps.
+/// The most members in one step; the persister writes between two steps.
 const MEMBERS_MAX: u64 = 1000;
 
-/// How often an update is tried again.
+/// The number of retries of an update.
 const RETRIES_MAX: usize = 5;
 
-/// How long is waited before.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Tells all rows of a board.
+/// Updates all rows of a board.
 pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()> {
     let db = &deployment.db;
     let of_board = Condition::all().add(standing::Column::BoardNo.eq(board.no.0));
@@ -44,7 +44,7 @@ pub(super) async fn settle(deployment: &Deployment, board: &Board) -> Result<()>
     Ok(())
 }
 
-/// Tells the rows of some standings by the columns that have the member and the partition.
+/// Updates the rows of some standings, given the columns of the member and the partition.
 async fn settle_list<E: EntityTrait>(
     deployment: &Deployment,
     board: &Board,
@@ -72,12 +72,12 @@ async fn settle_list<E: EntityTrait>(
             let update = E::update_many()
                 .col_expr(partition, Expr::value(there))
                 .filter(of_them.add(partition.ne(there)));
-            patiently(deployment, &update).await?;
+            update_with_retries(deployment, &update).await?;
         }
     }
 }
 
-/// Members by the partition that they are in.
+/// Groups members by their partition.
 fn by_partition(
     deployment: &Deployment,
     board: &Board,
@@ -92,8 +92,11 @@ fn by_partition(
     Ok(there)
 }
 
-/// Updates rows. The persister may write the same ones in another order.
-async fn patiently<E: EntityTrait>(deployment: &Deployment, update: &UpdateMany<E>) -> Result<()> {
+/// Updates rows, with retries: the persister may lock the same rows in another order.
+async fn update_with_retries<E: EntityTrait>(
+    deployment: &Deployment,
+    update: &UpdateMany<E>,
+) -> Result<()> {
     let mut updated = update.clone().exec(&deployment.db).await;
     for _ in 0..RETRIES_MAX {
         if updated.is_ok() {

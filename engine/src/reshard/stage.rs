@@ -1,6 +1,7 @@
-//! The standings of a board by its next number of shards, made beside the present ones: folded from the whole history, partition by partition, and kept up to it.
+//! The board's standings by its next number of shards, staged beside the live ones: folded from the
+//! whole history, partition by partition.
 //!
-//! What comes meanwhile is taken in by `later`.
+//! `later` folds further events onto the stage.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,32 +22,32 @@ use crate::partition::recovery::settle;
 use entity::error::Result;
 use entity::history::score_event;
 
-/// All that is staged, and up to where.
+/// The stages of all partitions, and the seqs that they reach.
 #[derive(Debug)]
 pub(super) struct Staging {
     pub(super) parts: BTreeMap<Partition, Part>,
-    /// How far the rolling windows have got in it.
+    /// How far rolling windows are staged.
     pub(super) rolls: Rolls,
-    /// The seqs of the present partitions that it reaches to.
+    /// The seqs up to which the present partitions' history is staged.
     pub(super) through: BTreeMap<Partition, i64>,
 }
 
-/// What is staged in one partition.
+/// The stage of one partition.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) stages: Stages,
-    /// The run of Redis that it was staged on.
+    /// The Redis run in which it was staged.
     pub(super) run_id: String,
-    /// Where periods start, and the stages; `None` where nothing is left in one.
+    /// The start of each period and the key of its stage; `None` if the stage is empty.
     pub(super) standings: BTreeMap<StandingsId, (i64, Option<String>)>,
 }
 
 impl Staging {
-    /// Folds the history of a board that goes on meanwhile.
+    /// Folds the history of a board while writes go on.
     pub(super) async fn make(moving: &Moving<'_>) -> Result<Self> {
         let deployment = moving.deployment;
         let rolls = rolls(deployment, &moving.board).await?;
-        // First: what comes after these seqs is caught up with.
+        // First: later events are caught up with.
         let through = ends(deployment, &moving.board).await?;
         let voided = score_event::voided_on(&deployment.db, moving.board.no).await?;
         let mut parts = BTreeMap::new();
@@ -59,7 +60,8 @@ impl Staging {
         Ok(Self { parts, rolls, through })
     }
 
-    /// Whether the rolling windows have got far enough for an instant: no event of it lies beyond what is prepared.
+    /// True if the rolling windows are staged far enough for an instant: no event at that instant
+    /// lies beyond the prepared period.
     pub(super) fn reaches(&self, board: &Board, now_ms: i64) -> Result<bool> {
         let rolling = board.rules.windows.iter();
         for window in rolling.filter(|window| window.rolling().is_some()) {
@@ -73,7 +75,7 @@ impl Staging {
         Ok(true)
     }
 
-    /// Whether Redis has all that was staged still.
+    /// True if Redis still has the whole stage.
     pub(super) async fn is_whole(&self) -> Result<bool> {
         for part in self.parts.values() {
             if !part.stages.is_whole().await? {
@@ -90,7 +92,7 @@ impl Staging {
         }
     }
 
-    /// How many standings there are, by shard.
+    /// The number of standings, counted by shard.
     pub(super) fn standings(&self) -> usize {
         let parts = self.parts.values();
         parts.map(|part| part.standings().count()).sum()
@@ -98,7 +100,8 @@ impl Staging {
 }
 
 impl Part {
-    /// Folds the history of those who will be in a partition: of the layout before up to the seqs that are named. Holds a state for each of their entries.
+    /// Folds the history of a partition's future members: that of the last layout up to the seqs in
+    /// `through`, all of earlier ones. Holds a state for each of their entries in memory.
     pub(super) async fn make(
         deployment: &Deployment,
         target: &Board,
@@ -133,13 +136,13 @@ impl Part {
         Ok(Self { stages, run_id, standings })
     }
 
-    /// The standings that have entries: where their periods start, and the stages.
+    /// The standings that have entries, with the start of their period and their stage.
     pub(super) fn standings(&self) -> impl Iterator<Item = (&StandingsId, i64, &str)> {
         let standings = self.standings.iter();
         standings.filter_map(|(id, (from_ms, stage))| Some((id, *from_ms, stage.as_deref()?)))
     }
 
-    /// Drops what is not in place.
+    /// Drops the stages that are not in place.
     pub(super) async fn discard(&self) {
         if let Err(error) = self.stages.discard().await {
             tracing::debug!(%error, "staged standings will expire");
@@ -147,11 +150,12 @@ impl Part {
     }
 }
 
-/// How far the rolling windows of a board are made: to the present, or to where they have got ahead of it.
+/// How far rolling windows must be staged: to the present, or as far as the roller has gone ahead
+/// of it.
 pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Rolls> {
     let mut now_ms = deployment.clock.now_ms();
     for partition in deployment.store.partitions().of_board(board) {
-        // Brings it level where it is not.
+        // Makes the partition level if it is not.
         settle(deployment, partition).await?;
         let (_, marks) = deployment.store.rolls(partition, board.no).await?;
         let begun = marks.values().map(|mark| mark.begun_ms);
@@ -160,7 +164,7 @@ pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Roll
     Ok(Rolls::to(now_ms))
 }
 
-/// A replay of a board's history, but for its sealed periods.
+/// A replay of a board's history, except its sealed periods.
 pub(super) fn replay(board: &Board, voided: HashSet<EventPlace>, rolls: &Rolls) -> Replay {
     let sealed = |&window: &Window| {
         let before_ms = board.sealed(window).sealing_before_ms;
@@ -171,7 +175,7 @@ pub(super) fn replay(board: &Board, voided: HashSet<EventPlace>, rolls: &Rolls) 
         .skipping_before(board.rules.windows.iter().map(sealed))
 }
 
-/// Up to which seqs SQL has the present partitions of a board.
+/// The seqs up to which SQL has the present partitions of a board.
 pub(super) async fn ends(
     deployment: &Deployment,
     board: &Board,

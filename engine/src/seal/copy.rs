@@ -1,4 +1,4 @@
-//! The final entries of past periods, copied from Redis to SQL page by page.
+//! Copying the final entries of past periods from Redis to SQL, page by page.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,10 +24,10 @@ use entity::sql::insert_chunked;
 use entity::sql::{cursor_lock, set_windows};
 use entity::standings::{sealed_entry, sealed_period};
 
-/// How many entries one transaction copies.
+/// The most entries in one transaction.
 const ENTRIES_MAX: usize = 1000;
 
-/// How often a partition is copied again because Redis was loaded anew, before something else is done first.
+/// The number of attempts to copy a partition that recovery keeps reloading.
 const COPIES_MAX: usize = 5;
 
 impl Part<'_> {
@@ -49,7 +49,7 @@ impl Part<'_> {
             }
             let (standings, entries) = copied.ok_or_else(|| {
                 ranking::Error::Unavailable(format!(
-                    "partition {partition} is loaded anew all the while; later again"
+                    "recovery keeps reloading partition {partition}; try again later"
                 ))
             })?;
             sealing.standings += standings;
@@ -58,7 +58,8 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// How many standings and entries were copied; `None` where Redis was loaded anew meanwhile.
+    /// The numbers of standings and entries copied; `None` if recovery reloaded the partition in
+    /// between.
     async fn copy_partition(
         &self,
         partition: Partition,
@@ -80,7 +81,7 @@ impl Part<'_> {
                 }
                 start += page.count;
                 if page.entries.len() < page.count {
-                    tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds what is no entry; it is not sealed");
+                    tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds an invalid entry; that entry is not sealed");
                 }
                 copied += page.entries.len();
                 let is_last = page.count < ENTRIES_MAX;
@@ -90,13 +91,13 @@ impl Part<'_> {
                 }
             }
         }
-        // The list of keys may have been read while another one loaded them.
+        // The list of keys may have been read while a recovery was loading them.
         let now = self.mark_of(partition, before_ms).await?;
         let again = self.standings(partition, from_ms, before_ms).await?;
         Ok((now == Some(mark) && again == standings).then_some((standings.len(), copied)))
     }
 
-    /// How far a partition says that the window is sealed; `None` where it does not say that it is sealed before that instant.
+    /// The partition's mark of the window; `None` if it does not seal up to that instant.
     async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
         let seals = [self.name];
         let store = &self.deployment.store;
@@ -105,7 +106,7 @@ impl Part<'_> {
         Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
     }
 
-    /// Copies a page, and checks that SQL then has just that.
+    /// Copies a page, and checks that SQL then has exactly its entries.
     async fn copy_page(
         &self,
         partition: Partition,
@@ -115,7 +116,7 @@ impl Part<'_> {
         is_last: bool,
     ) -> Result<()> {
         let transaction = self.deployment.db.begin().await?;
-        // Whoever changes the windows or deletes the board waits, and no persister corrects meanwhile.
+        // The locks keep out persisters, changes of the windows, and the deletion of the board.
         let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
         let locked = cursor_lock(partition).exec(&transaction).await?;
         if held.rows_affected != 1 || locked.rows_affected != 1 {
@@ -143,7 +144,8 @@ impl Part<'_> {
             return Ok(());
         };
         let members: Vec<&str> = page.entries.iter().map(|entry| entry.member.as_str()).collect();
-        // What SQL refused is not in history: whom it is of is folded from there.
+        // History lacks the events that SQL refused, so their members' entries are folded from
+        // history.
         let mut refused = dead_letter::of_board(transaction, partition, self.board.no).await?;
         refused.retain(|(_, event)| {
             let is_meant = match event.kind {
@@ -202,7 +204,7 @@ impl Part<'_> {
         };
         if let Some(entry) = in_time().find(|entry| !is_there(entry)) {
             return Err(ranking::Error::Corrupt(format!(
-                "the archive has something else of {} in {id} than Redis had",
+                "the sealed entry of {} in {id} differs from the entry that Redis had",
                 entry.member
             ))
             .into());
@@ -216,7 +218,7 @@ impl Part<'_> {
                 > page.size
         {
             return Err(ranking::Error::Corrupt(format!(
-                "the archive has more entries of {id} in partition {partition} than Redis had"
+                "SQL has more sealed entries of {id} in partition {partition} than Redis had"
             ))
             .into());
         }
@@ -224,7 +226,8 @@ impl Part<'_> {
     }
 }
 
-/// The members of a list whose history in a period went on after a commit: the persister corrects them.
+/// The listed members whose history in a period went on after a commit; the persister corrects
+/// their entries.
 async fn late(
     transaction: &DatabaseTransaction,
     board: BoardNo,
@@ -259,7 +262,7 @@ async fn late(
 
 fn changed(slug: &str) -> Error {
     ranking::Error::Unavailable(format!(
-        "board {slug} was changed while it was sealed; later again"
+        "board {slug} changed while it was being sealed; try again later"
     ))
     .into()
 }

@@ -1,8 +1,12 @@
-//! Corrections: sealed entries of members whose history went on. The persister makes them in the transaction that writes the history.
+//! Corrections of sealed entries after their members' history went on. The persister makes them in
+//! the transaction that writes the history.
 //!
-//! Nothing is subtracted: the member's history is folded anew for the periods that the event concerns; where a part of it is archived, the event is
-//! folded onto the entry. Whoever persists an event that a
-//! partition took after its seal mark has read the log after the mark, and the board's row after that, so it knows of the seal.
+//! Nothing is subtracted: the member's history is folded again for the periods concerned. Where
+//! part of that history is archived, the event is folded onto the entry instead.
+//!
+//! A persister never misses a seal. The board's row records the seal before any partition is
+//! marked, and the persister reads the row after the log. So with an event that came after the
+//! mark, it knows of the seal.
 
 mod onto;
 
@@ -29,38 +33,38 @@ use entity::history::score_event;
 use entity::sql::insert_chunked;
 use entity::standings::{sealed_entry, sealed_period};
 
-/// How many rows one statement names.
+/// The most rows that one statement names.
 const ROWS_MAX: usize = 1000;
 
-/// What of a member's sealed entries is to be folded anew.
+/// The sealed entries of one member that need correction.
 #[derive(Debug, Default)]
 struct Concerned<'a> {
-    /// All of it: something was taken back.
+    /// True if all of them do, because something was taken back.
     all: bool,
     /// The instants of its scores in sealed periods.
     at_ms: BTreeSet<i64>,
     /// The last commit that concerns it.
     seq: u64,
-    /// The events.
+    /// The events that concern it.
     events: Vec<&'a Event>,
-    /// Periods that start before it have events that are archived.
+    /// Periods that start before this instant have archived events.
     archived_before_ms: Option<i64>,
 }
 
 impl Concerned<'_> {
-    /// Whether a period may have events that are archived: it cannot be folded anew.
+    /// True if a period may have archived events, so that it cannot be folded again.
     fn is_archived(&self, period: &Period) -> bool {
         let before_ms = self.archived_before_ms;
         before_ms.is_some_and(|before_ms| period.start_ms < before_ms)
     }
 }
 
-/// Where events are that concern sealed entries.
+/// The origin of events that concern sealed entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// In the history: the transaction has them already.
+    /// The history; the transaction has them already.
     History,
-    /// Among the dead letters: they never count.
+    /// The dead letters; they never count.
     DeadLetters,
 }
 
@@ -93,11 +97,12 @@ pub(crate) async fn correct(
     let (mut corrected, mut archived) = (BTreeSet::new(), BTreeMap::new());
     for ((no, member), mut concerned) in by_member {
         let board = &boards[&no];
-        // The transaction holds the partition's cursor: nothing is archived meanwhile.
+        // The transaction locks the partition's cursor, so nothing is archived at the same time.
         if let Entry::Vacant(unknown) = archived.entry(no) {
             unknown.insert(archive_mark::of(transaction, no, partition).await?);
         }
-        // As the mark says it: the board's row says it before anything is archived, and also where that never came to be.
+        // The mark decides, not the board's row: the row is set before anything is archived, and
+        // stays set if the archive never completes.
         concerned.archived_before_ms = archived[&no].archived_before_ms;
         if concerned.archived_before_ms.is_some() && source == Source::History {
             corrected
@@ -118,14 +123,14 @@ pub(crate) async fn correct(
     Ok(())
 }
 
-/// The instant before which some window of a board is being sealed.
+/// The last instant before which any window of a board is being sealed.
 fn sealing_until_ms(board: &Board) -> i64 {
     let windows = board.added.values();
     let sealing = windows.map(|added| added.sealed.sealing_before_ms);
     sealing.max().unwrap_or(NEVER_MS)
 }
 
-/// The numbers of the standings that were corrected.
+/// Corrects one member's entries. Returns the numbers of the standings that it corrected.
 async fn correct_member(
     transaction: &DatabaseTransaction,
     partition: Partition,
@@ -133,10 +138,10 @@ async fn correct_member(
     member: &MemberId,
     concerned: &Concerned<'_>,
 ) -> Result<Vec<i64>, DbErr> {
-    let folded = match meant(board, concerned) {
-        Ok(meant) => {
-            let rows = history(board, member, concerned, &meant).all(transaction);
-            fold(board, &rows.await?, concerned, &meant)
+    let folded = match affected(board, concerned) {
+        Ok(affected) => {
+            let rows = history(board, member, concerned, &affected).all(transaction);
+            fold(board, &rows.await?, concerned, &affected)
         }
         Err(error) => Err(error),
     };
@@ -181,36 +186,37 @@ async fn correct_member(
     Ok(numbers.into_values().collect())
 }
 
-/// The windows and starts of the periods that scores concern.
-fn meant(
+/// The sealed periods that the scores belong to, by window and start.
+fn affected(
     board: &Board,
     concerned: &Concerned<'_>,
 ) -> ranking::Result<BTreeMap<(Window, i64), Period>> {
     let mut periods = Periods::default();
-    let mut meant = BTreeMap::new();
-    // Only what was there already is sealed.
+    let mut affected = BTreeMap::new();
+    // Only periods that have begun can be sealed.
     let rolls = Rolls::to(sealing_until_ms(board));
     for &at_ms in &concerned.at_ms {
         for (id, period) in periods.standings(board, &[], at_ms, &rolls)? {
             if period.present_from_ms < board.sealed(id.window).sealing_before_ms {
-                meant.insert((id.window, period.present_from_ms), period);
+                affected.insert((id.window, period.present_from_ms), period);
             }
         }
     }
-    Ok(meant)
+    Ok(affected)
 }
 
-/// What of a member's history counts for the periods concerned: its scores from the first of them to the last, and all that takes back.
+/// The member's events that count for these periods: its scores between the first start and the
+/// last end, and all removals and voids.
 fn history(
     board: &Board,
     member: &MemberId,
     concerned: &Concerned<'_>,
-    meant: &BTreeMap<(Window, i64), Period>,
+    affected: &BTreeMap<(Window, i64), Period>,
 ) -> Select<score_event::Entity> {
     use score_event::Column::{AtMs, Kind};
     let history = score_event::history_of(board, member.as_str());
-    let start_ms = meant.values().map(|period| period.start_ms).min();
-    let end_ms = meant.values().filter_map(|period| period.end_ms).max();
+    let start_ms = affected.values().map(|period| period.start_ms).min();
+    let end_ms = affected.values().filter_map(|period| period.end_ms).max();
     match start_ms.zip(end_ms).filter(|_| !concerned.all) {
         Some((start_ms, end_ms)) => history.filter(
             Condition::any()
@@ -221,19 +227,19 @@ fn history(
     }
 }
 
-/// What a member's history adds up to, and the sealed standings that are to be as it says: those that its scores of the periods concerned
-/// ever were in, whether they count or not.
+/// Folds a member's history. Returns the fold, and the sealed standings that must match it: all
+/// that its scores of these periods ever were in, voided scores included.
 fn fold(
     board: &Board,
     rows: &[score_event::Model],
     concerned: &Concerned<'_>,
-    meant: &BTreeMap<(Window, i64), Period>,
+    affected: &BTreeMap<(Window, i64), Period>,
 ) -> ranking::Result<(Replay, BTreeMap<StandingsId, Period>)> {
     let sealing = |window: Window| board.sealed(window).sealing_before_ms;
     let windows = board.rules.windows.iter().copied();
     let windows: Vec<Window> = windows.filter(|&window| sealing(window) > NEVER_MS).collect();
     let mut periods = Periods::default();
-    // Only what was there already is sealed.
+    // Only periods that have begun can be sealed.
     let rolls = Rolls::to(sealing_until_ms(board));
     let voided = rows.iter().filter_map(score_event::Model::voids).collect();
     let mut replay = Replay::without(voided, rolls.now_ms).only(windows);
@@ -248,7 +254,7 @@ fn fold(
             let is_sealed =
                 period.present_from_ms < sealing(id.window) && !concerned.is_archived(&period);
             let place = (id.window, period.present_from_ms);
-            if is_sealed && (concerned.all || meant.contains_key(&place)) {
+            if is_sealed && (concerned.all || affected.contains_key(&place)) {
                 touched.insert(id, period);
             }
         }

@@ -1,4 +1,5 @@
-//! What partitions learn of a seal, by commits: first that nobody writes to a period any more, then that it is gone.
+//! Commits that tell partitions of a seal: first that a period is closed to writers, then that it
+//! is gone.
 
 use ranking::board::Board;
 use ranking::id::Partition;
@@ -12,10 +13,10 @@ use crate::partition::change::{Change, Proposal, carry_out};
 use crate::partition::recovery::settle;
 use entity::error::Result;
 
-/// How many keys, or periods of a list, one commit drops.
+/// The most keys, or periods of a list, that one commit drops.
 const KEYS_MAX: usize = 500;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Part<'_> {
@@ -31,7 +32,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Drops the keys of sealed periods, and takes them from the lists of periods.
+    /// Drops the keys of sealed periods, and removes the periods from their lists.
     pub(super) async fn drop_keys(&self, before_ms: i64) -> Result<()> {
         let store = &self.deployment.store;
         for partition in self.partitions() {
@@ -49,7 +50,7 @@ impl Part<'_> {
                 let chunks = labels.chunks(KEYS_MAX);
                 steps.extend(chunks.map(|labels| Dropping::Periods(list.clone(), labels.to_vec())));
             }
-            // Also where there is nothing to drop: whoever reads an old row has to learn of it.
+            // A commit even if there is nothing to drop: a reader with an old row must learn of it.
             if steps.is_empty() {
                 steps.push(Dropping::Keys(vec![]));
             }
@@ -68,15 +69,15 @@ impl Part<'_> {
     }
 }
 
-/// What a commit drops.
+/// The keys or periods that one commit drops.
 enum Dropping {
-    /// Keys.
+    /// Keys of standings.
     Keys(Vec<String>),
-    /// Periods of a list.
+    /// Labels of a list of periods.
     Periods(String, Vec<String>),
 }
 
-/// Moves a window's mark on, with what is dropped by it.
+/// Advances a window's mark, and drops what belongs to that step.
 struct Marking<'a> {
     board: &'a Board,
     name: SealName,

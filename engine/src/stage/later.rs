@@ -1,4 +1,4 @@
-//! What was committed after the history that is staged: from SQL up to its cursor, then from the end of the log.
+//! Following the history after a stage was loaded: from SQL up to its cursor, then from the log.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,40 +18,41 @@ use entity::archive::{archive_mark, archived_entry};
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
-/// How many events are read from SQL at once.
+/// The events of one SELECT.
 const ROWS_MAX: u64 = 5000;
 
-/// How often the log is looked at again because the persister moved on meanwhile.
+/// The most reads of the log while the persister moves on.
 const READS_MAX: usize = 20;
 
-/// From which look on what was found is good enough, though there may be more by now.
+/// The read of the log from which on its result is used, even if there may be more by then.
 const LOOKS_MAX: usize = 6;
 
-/// How few commits are left to the log when what SQL has is taken.
+/// The most commits that [`Staged::catch_up`] leaves to the log.
 const NEAR_COMMITS: i64 = 100;
 
-/// Where a member's history is read from that is folded anew: SQL up to a seq, then these.
+/// The source of a member's history that is folded again: SQL up to a seq, then `events`.
 #[derive(Clone, Copy)]
 struct Source<'e> {
     sql_seq: i64,
-    /// Up to here it is known then.
+    /// The seq up to which the history is then known.
     seq: u64,
     events: &'e [(EventPlace, Event)],
 }
 
 /// One step of a fold.
 enum Fold<'e> {
-    /// An event meets what a member has in a standings.
+    /// Folds an event onto a member's entry.
     Onto(usize, &'e MemberId, State),
-    /// A member leaves.
+    /// Removes a member from all standings.
     Removal(&'e MemberId),
 }
 
 impl Staged<'_> {
-    /// Takes in what SQL has got since, and puts it to the stage, until the history is nearly the present one. Whether it could.
+    /// Folds what SQL got since, and writes it to the stage, until the stage is close to the head.
+    /// Returns false if the stage is stale.
     ///
     /// # Errors
-    /// What the stores say; it can be asked again.
+    /// If a store fails; it can be called again.
     pub async fn catch_up(&mut self) -> Result<bool> {
         for _ in 0..READS_MAX {
             let before = self.cursor.seq;
@@ -66,9 +67,11 @@ impl Staged<'_> {
         Ok(true)
     }
 
-    /// Takes in all that was committed: the end of the log, or `None` where it has to be staged again.
+    /// Folds all commits up to the head and returns the end of the log; `None` if the stage is
+    /// stale.
     ///
-    /// To fold what is found takes time in which more may come, so it is looked at again: the shorter the last look, the likelier our commit is the first.
+    /// Folding takes time in which others commit, so the log is read again: the shorter the last
+    /// read, the likelier it is that our commit wins the race.
     pub(super) async fn take_all(&mut self) -> Result<Option<Tail>> {
         for look in 1..=READS_MAX {
             if self.is_stale {
@@ -81,7 +84,7 @@ impl Staged<'_> {
                     let seals = &self.seals;
                     follow::tail(deployment, partition, &self.cursor, no, seals, None).await?
                 }
-                // A part of what SQL has was taken before it was away.
+                // An earlier call took part of SQL's events before a store failed.
                 false => None,
             };
             let Some(tail) = tail else {
@@ -121,14 +124,14 @@ impl Staged<'_> {
         .into())
     }
 
-    /// Takes in what SQL has got since; whether the history leads on to there.
+    /// Folds what SQL got since. Returns false if the stage is stale.
     async fn take_from_sql(&mut self) -> Result<bool> {
         let (deployment, partition, no) = (self.deployment, self.partition, self.board.no);
         let Some(now) = follow::later(deployment, partition, &self.cursor).await? else {
             self.is_stale = true;
             return Ok(false);
         };
-        // After the cursor: every series that its events began has a mark.
+        // Read after the cursor, so that every series that its events began has a mark.
         let (head, marks) = deployment.store.rolls(partition, no).await?;
         if !self.goes_on(&head.run_id, &marks) {
             return Ok(false);
@@ -140,7 +143,7 @@ impl Staged<'_> {
             let rows = page.all(&deployment.db).await?;
             let mark = archive_mark::of(&deployment.db, no, partition).await?;
             if mark.archived_seq > self.cursor.seq {
-                // Some of what is to be read has left SQL.
+                // Events that are still to be read have left SQL.
                 self.is_stale = true;
                 return Ok(false);
             }
@@ -174,8 +177,8 @@ impl Staged<'_> {
         self.sealing_before_ms = sealing.collect();
     }
 
-    /// Whether what is staged can be carried on: Redis is the same run, as of an earlier one a part may be lost, and rolling windows have got nowhere
-    /// else. A series that began since is noted.
+    /// Checks that the stage is still valid: Redis has not restarted, as it may have lost part of
+    /// the stage, and no rolling window has moved on. Records the marks of new series.
     fn goes_on(&mut self, run_id: &str, marks: &HashMap<String, RollMark>) -> bool {
         let has_moved = |(series, mark): (&String, &RollMark)| {
             let known = self.rolls.marks.get(series).map(|mark| mark.begun_ms);
@@ -190,13 +193,13 @@ impl Staged<'_> {
         true
     }
 
-    /// Whether a series is of one of the windows.
+    /// True if a series belongs to one of the windows.
     fn is_meant(&self, series: &str) -> bool {
         let window = series.rsplit(':').next().map(str::parse);
         matches!(window, Some(Ok(window)) if self.windows.contains(&window))
     }
 
-    /// Folds events onto what is staged: all of them, or none where a store does not answer.
+    /// Folds events onto the stage: all of them, or none if a store fails.
     async fn take(&mut self, events: &[(EventPlace, Event)], source: Source<'_>) -> Result<()> {
         let (mut folds, mut amended, mut voided) = (vec![], BTreeSet::new(), BTreeSet::new());
         let mut wanted: BTreeMap<usize, BTreeSet<MemberId>> = BTreeMap::new();
@@ -245,9 +248,9 @@ impl Staged<'_> {
         if !voided.is_empty() {
             self.check_in_sql(source.sql_seq).await?;
         }
-        let mut anew = vec![];
+        let mut refolds = vec![];
         for member in voided {
-            anew.push((self.refold(&member, source).await?, member));
+            refolds.push((self.refold(&member, source).await?, member));
         }
         self.later += taken;
         for fold in folds {
@@ -262,7 +265,7 @@ impl Staged<'_> {
                 Fold::Removal(member) => self.remove(member, &mut states),
             }
         }
-        for (folded, member) in anew {
+        for (folded, member) in refolds {
             self.remove(&member, &mut states);
             for (id, period, state) in folded {
                 let number = self.number(&id, &period);
@@ -275,7 +278,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// A member is in no standings any more that is not in place.
+    /// Removes a member from all standings that are not in place yet.
     fn remove(
         &mut self,
         member: &MemberId,
@@ -290,7 +293,7 @@ impl Staged<'_> {
         }
     }
 
-    /// What members have in the stage.
+    /// The staged states of members.
     async fn read_staged(
         &self,
         wanted: BTreeMap<usize, BTreeSet<MemberId>>,
@@ -314,19 +317,20 @@ impl Staged<'_> {
         Ok(states)
     }
 
-    /// Waits until SQL has the history up to a seq: what was taken from the log may not be there yet.
+    /// Waits until SQL has the history up to a seq, as events taken from the log may not be there
+    /// yet.
     async fn check_in_sql(&self, seq: i64) -> Result<()> {
         let now = follow::present(self.deployment, self.partition).await?;
         if now.seq < seq {
             return Err(ranking::Error::Unavailable(
-                "Redis lost commits while standings were made anew; try again".into(),
+                "Redis lost commits while standings were rebuilt; try again".into(),
             )
             .into());
         }
         Ok(())
     }
 
-    /// What a member's whole history gives it in the standings that are made anew.
+    /// Folds a member's whole history. Returns its states in the windows that are staged.
     async fn refold(
         &self,
         member: &MemberId,
@@ -342,7 +346,7 @@ impl Staged<'_> {
                 .filter(score_event::Column::Seq.gt(mark.archived_seq))
                 .all(db)
                 .await?;
-            // Rows go only after a mark has moved past them.
+            // Rows are deleted only after a mark has moved past them.
             let now = archive_mark::of(db, no, partition).await?;
             if now == mark {
                 break (archived, rows);

@@ -1,4 +1,4 @@
-//! Staged standings into their places, by commits that name the head that they were folded to.
+//! Swapping staged standings in, by commits that name the head that they were folded to.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,52 +15,52 @@ use crate::partition::change::{Change, Proposal, carry_out};
 use crate::roll::mark_rolled;
 use entity::error::Result;
 
-/// How many keys one commit drops.
+/// The most keys that one commit drops.
 const KEYS_MAX: usize = 500;
 
-/// How long one commit is tried for.
+/// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How many labels of a list of periods are read at once.
+/// The most labels of a list of periods in one read.
 const LABELS_MAX: usize = 100_000;
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Some standings are in place, and some are not.
+    /// Some standings are not in place yet.
     GoesOn,
-    /// All of them are.
+    /// All standings are in place.
     Done,
-    /// The log went on without us: what is left has to be staged again.
+    /// The history does not lead on from the stage; the rest must be staged again.
     Stale,
 }
 
-/// Something in Redis that may belong to no standings.
+/// Data in Redis that may belong to no standings.
 #[derive(Debug, Clone)]
 enum Stray {
-    /// A key that lies where standings do, or lists of periods.
+    /// A key in the key space of standings or of lists of periods.
     Key(String, Option<StandingsId>),
-    /// What a list of periods names.
+    /// A label in a list of periods.
     Label {
         list: String,
         label: String,
-        /// Whether its period is being sealed, or is.
+        /// True if its period is sealed or being sealed.
         is_sealed: bool,
     },
 }
 
 impl Staged<'_> {
-    /// Puts the next standings in place, at most so many, by one commit.
+    /// Swaps in the next standings, at most `count`, with one commit.
     ///
     /// # Errors
-    /// What the stores say; where others write so fast that none of our commits was the first for 20 s.
+    /// `Unavailable` if other writers won every race for 20 s.
     pub async fn put(&mut self, count: usize) -> Result<Step> {
         let (deployment, partition) = (self.deployment, self.partition);
         let deadline = Instant::now() + COMMIT_TIMEOUT;
         let mut putting = Putting { staged: self, count };
         let end = match carry_out(deployment, partition, &mut putting, deadline).await {
             Ok(done) => done.outcome,
-            // Redis may have been emptied, or we were asleep for long.
+            // Redis may have been emptied, or this process was suspended and its stage expired.
             Err(_) if !self.stages.is_whole().await? => None,
             Err(error) => return Err(error),
         };
@@ -84,7 +84,8 @@ impl Staged<'_> {
         })
     }
 
-    /// Drops what lies where these windows' standings do and is of another kind: nothing could be written there.
+    /// Drops keys of another type where these windows' standings belong; no entry could be written
+    /// there.
     pub async fn drop_foreign(&self) -> Result<()> {
         let keys = self.live_keys().await?;
         let kinds = self.deployment.store.kinds(&keys).await?;
@@ -96,7 +97,8 @@ impl Staged<'_> {
         barrier::drop_listed(self.deployment, self.partition, self.board.no, &foreign).await
     }
 
-    /// Drops what lies where these windows' standings do and no event of the history brought there: all of them are in place.
+    /// Drops keys and labels of these windows that no event of the history explains. All standings
+    /// must be in place.
     pub async fn drop_others(&mut self) -> Result<Step> {
         let store = &self.deployment.store;
         let keys = self.live_keys().await?;
@@ -146,7 +148,8 @@ impl Staged<'_> {
         Ok(Step::Done)
     }
 
-    /// The keys that lie where these windows' standings and their lists of periods do, and those whose name nobody here writes.
+    /// The keys of these windows' standings and lists of periods, and keys whose name Laurel never
+    /// writes.
     async fn live_keys(&self) -> Result<Vec<String>> {
         let (store, partition, no) = (&self.deployment.store, self.partition, self.board.no);
         let mut keys = store.standings_keys(partition, Some(no)).await?;
@@ -160,7 +163,7 @@ impl Staged<'_> {
         Ok(keys)
     }
 
-    /// The labels that belong to the lists of periods.
+    /// The labels that belong to each list of periods.
     fn known(&self) -> HashMap<String, HashSet<&str>> {
         let keys = self.deployment.store.keys();
         let mut known: HashMap<String, HashSet<&str>> = HashMap::new();
@@ -186,7 +189,7 @@ impl Staged<'_> {
         }
     }
 
-    /// What puts the next standings in place, and how many then are.
+    /// The writes that swap in the next standings, and how many are then in place.
     fn writes(&self, count: usize) -> ranking::Result<(Writes, usize)> {
         let keys = self.deployment.store.keys();
         let mut writes = Writes::default();
@@ -208,7 +211,7 @@ impl Staged<'_> {
                 is_last = Some(&*count) == self.left.get(series);
             }
             if self.is_sealed(id, period) {
-                // It was not when it was staged.
+                // It was not sealed when it was staged.
                 if let Some(key) = key {
                     writes.drop_key(key);
                 }
@@ -229,7 +232,7 @@ impl Staged<'_> {
                 entries,
             };
             writes.change(keys, self.partition, &change);
-            // With the last of its standings a series is all there.
+            // The last of its standings completes the series.
             if is_last {
                 let (board, rolls) = (self.board, &self.rolls);
                 mark_rolled(&mut writes, keys, self.partition, board, id, rolls)?;
@@ -246,7 +249,8 @@ impl Staged<'_> {
     }
 }
 
-/// The next standings are put in place; up to which, or `None` where what is staged is stale.
+/// Swaps in the next standings. The outcome is the number then in place, or `None` if the stage is
+/// stale.
 struct Putting<'s, 'a> {
     staged: &'s mut Staged<'a>,
     count: usize,
@@ -279,7 +283,7 @@ impl Change for Putting<'_, '_> {
     }
 }
 
-/// Strays are dropped; whether what is staged is good still.
+/// Drops strays. The outcome is false if the stage is stale.
 struct Dropping<'s, 'a> {
     staged: &'s mut Staged<'a>,
     strays: &'s [Stray],
@@ -295,7 +299,7 @@ impl Change for Dropping<'_, '_> {
         let known = self.staged.known();
         let mut writes = Writes::default();
         for stray in self.strays {
-            // Somebody may have begun it since.
+            // A later event may have begun it.
             if !self.staged.is_stray(stray, &known) {
                 continue;
             }

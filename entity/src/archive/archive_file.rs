@@ -1,23 +1,25 @@
-//! The files of the archive: events that have left `score_event`, each file of one board, partition and month.
+//! The files of the archive. Each holds events of one board, partition and month that have left
+//! `score_event`.
 
 use ranking::id::{BoardNo, Partition};
 use sea_orm::entity::prelude::*;
 use sea_orm::{QueryOrder, QuerySelect};
 
-/// Being written, or read back already; not part of the history yet.
+/// Being written or read back; not part of the history yet.
 pub const WRITING: &str = "WRITING";
-/// Part of the history; some of its events may still lie in `score_event` too, where nobody looks at them.
+/// Part of the history. Some of its events may still be in `score_event`, where no reader counts
+/// them.
 pub const ARCHIVED: &str = "ARCHIVED";
 /// Part of the history, and gone from `score_event`.
 pub const DROPPED: &str = "DROPPED";
-/// Of a board that was deleted: the file is to be removed.
+/// Of a deleted board: the file is due for removal.
 pub const GONE: &str = "GONE";
 
 /// A row of `archive_file`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "archive_file")]
 pub struct Model {
-    /// Where it lies in the archive's directory.
+    /// The path in the archive's directory.
     #[sea_orm(primary_key, auto_increment = false)]
     pub path: String,
     /// The board.
@@ -26,29 +28,29 @@ pub struct Model {
     pub partition: i32,
     /// The month in which its events were accepted, in UTC: `2025-12`.
     pub month: String,
-    /// The first seq that it stands for: that after the last one of the file before it.
+    /// The first seq that it covers: the one after the previous file's last seq.
     pub first_seq: i64,
-    /// The last seq that it has events of.
+    /// The last seq of its events.
     pub last_seq: i64,
-    /// How many events it has.
+    /// The number of events.
     pub events: i64,
-    /// Its size.
+    /// The size in bytes.
     pub bytes: i64,
-    /// The SHA-256 of its bytes, in hexadecimal digits.
+    /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
     /// [`WRITING`], [`ARCHIVED`], [`DROPPED`] or [`GONE`].
     pub state: String,
-    /// When it was written, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// The files that are part of a board's history in a partition, in its order.
+/// The files that are part of a board's history in a partition, by seq.
 pub async fn of_partition(
     db: &impl ConnectionTrait,
     board: BoardNo,
@@ -63,7 +65,7 @@ pub async fn of_partition(
         .await
 }
 
-/// Whether events of a commit are archived, of whichever board.
+/// True if a file of any board covers this commit.
 pub async fn has(db: &impl ConnectionTrait, partition: Partition, seq: u64) -> Result<bool, DbErr> {
     let found: Option<String> = Entity::find()
         .select_only()

@@ -1,4 +1,5 @@
-//! How far a partition's history of a board is archived: its events up to a seq lie in files, those after it in `score_event`.
+//! How far a partition's history of a board is archived: events up to a seq lie in files, later
+//! ones in `score_event`.
 
 use ranking::id::{BoardNo, Partition};
 use sea_orm::entity::prelude::*;
@@ -13,21 +14,22 @@ pub struct Model {
     /// The partition.
     #[sea_orm(primary_key, auto_increment = false)]
     pub partition: i32,
-    /// Events up to it are in files, and count nowhere else; 0 where none are.
+    /// Events up to this seq are in files and count nowhere else; 0 if there are none.
     pub archived_seq: i64,
-    /// Events up to it are being archived, or are: nobody voids them from here on.
+    /// Events up to this seq are archived or being archived; they can no longer be voided.
     pub closing_seq: i64,
-    /// Archived events were earned before it, in Unix milliseconds; none where there are none.
+    /// Archived events were earned before this instant, in Unix milliseconds; none if there are
+    /// none.
     pub archived_before_ms: Option<i64>,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// How far a partition's history of a board is archived.
+/// The mark of a partition's history of a board; a mark of zeros if nothing is archived.
 pub async fn of(
     db: &impl ConnectionTrait,
     board: BoardNo,

@@ -1,4 +1,4 @@
-//! What the archived events of a member add up to in "all", so that its history can be folded on without them.
+//! Sums of a member's archived events in `all`, so that its history can be folded on without them.
 
 use std::collections::BTreeMap;
 
@@ -9,49 +9,53 @@ use sea_orm::{DbErr, QueryOrder};
 
 use crate::archive::archive_mark;
 
-/// A row of `archived_entry`. Of a member and segment the one counts that reaches farthest without going beyond the
-/// [mark](archive_mark); one beyond it is of an archive that is being made.
+/// A row of `archived_entry`.
+///
+/// Of the rows of a member and segment, the one with the largest `through_seq` up to the
+/// [mark](archive_mark) counts. Rows beyond the mark belong to an archive that is still being made.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "archived_entry")]
 pub struct Model {
     /// The board.
     #[sea_orm(primary_key, auto_increment = false)]
     pub board_no: i64,
-    /// The partition that the member is in.
+    /// The member's partition.
     #[sea_orm(primary_key, auto_increment = false)]
     pub partition: i32,
-    /// Who.
+    /// The member.
     #[sea_orm(primary_key, auto_increment = false)]
     pub member: String,
-    /// The segment; empty for everyone, which each member with archived events has.
+    /// The segment; empty for everyone. Each member with archived events has a row for everyone.
     #[sea_orm(primary_key, auto_increment = false)]
     pub segment: String,
-    /// The last commit of the partition that is in it.
+    /// The last commit of the partition that the sums include.
     #[sea_orm(primary_key, auto_increment = false)]
     pub through_seq: i64,
-    /// The raw score; none where a removal or voids left nothing.
+    /// The raw score; none if removals or voids left nothing.
     pub score: Option<i64>,
-    /// When it was reached, in ticks.
+    /// The time at which the score was reached, in ticks.
     pub tick: Option<i64>,
-    /// How many archived events the member has, whatever they do; 0 but for everyone.
+    /// The number of the member's archived events of all kinds, in the row for everyone; otherwise
+    /// 0.
     pub events: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
 impl Model {
-    /// What it holds; `None` where nothing was left.
+    /// The state that the archived events add up to; `None` if nothing is left.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         Some(State { score: self.score?, tick: self.tick? })
     }
 }
 
-/// What the archived events of members add up to, as far as a mark says: by member and segment. Of at most some thousand members.
+/// The sums of members' archived events up to a mark, by member and segment. The call takes at most
+/// some thousand members.
 pub async fn of_members(
     db: &impl ConnectionTrait,
     mark: &archive_mark::Model,
@@ -68,12 +72,12 @@ pub async fn of_members(
         .order_by_asc(Column::ThroughSeq)
         .all(db)
         .await?;
-    // The later ones replace the earlier ones.
+    // Rows with a larger seq replace those with a smaller one.
     let of_place = |row: Model| ((row.member.clone(), row.segment.clone()), row);
     Ok(rows.into_iter().map(of_place).collect())
 }
 
-/// How many archived events a member has.
+/// The number of a member's archived events.
 pub async fn events(
     db: &impl ConnectionTrait,
     mark: &archive_mark::Model,
@@ -83,7 +87,7 @@ pub async fn events(
     Ok(rows.values().map(|row| row.events.unsigned_abs()).sum())
 }
 
-/// How a row replaces the one of the same place.
+/// Replaces an existing row with the same key.
 #[must_use]
 pub fn replace() -> OnConflict {
     use Column::{BoardNo, Events, Member, Partition, Score, Segment, ThroughSeq, Tick};

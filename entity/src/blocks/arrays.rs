@@ -1,20 +1,20 @@
-//! Columns as SQLite gives them: JSON arrays.
+//! Columns as SQLite returns them: JSON arrays.
 
 use std::fmt;
 
 use sea_orm::DbErr;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
-/// A column of texts, none of which takes up memory of its own.
+/// A column of texts in one string, without an allocation for each text.
 #[derive(Debug, Default)]
 pub struct Texts {
     all: String,
-    /// Where each of them ends.
+    /// The end offset of each text.
     ends: Vec<usize>,
 }
 
 impl Texts {
-    /// How many there are.
+    /// The number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -25,7 +25,7 @@ impl Texts {
         &self.all[start..self.ends[row]]
     }
 
-    /// Adds one.
+    /// Appends a text.
     pub fn push(&mut self, text: &str) {
         self.all.push_str(text);
         self.ends.push(self.all.len());
@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-/// The last element of a JSON array of texts or numbers, as it is written there.
+/// The last element of a JSON array of texts or numbers, in its JSON form.
 pub fn last_of(array: &str) -> &str {
     let elements = array.strip_suffix(']').unwrap_or(array);
     let is_quote = |&(place, _): &(usize, &str)| {
@@ -75,7 +75,8 @@ pub fn last_of(array: &str) -> &str {
         before.take_while(|byte| *byte == b'\\').count() % 2 == 0
     };
     let start = match elements.ends_with('"') {
-        // A quote within a text is written after a backslash, and such a backslash itself is not.
+        // JSON escapes a quote within a text, so the quote that opens the last text follows an even
+        // number of backslashes.
         true => {
             let mut quotes = elements.rmatch_indices('"').filter(is_quote).skip(1);
             quotes.next().map(|(place, _)| place)
@@ -85,13 +86,13 @@ pub fn last_of(array: &str) -> &str {
     &elements[start.unwrap_or_default()..]
 }
 
-/// What a JSON array, or an element of one, says.
+/// Parses a JSON array, or one element of it.
 ///
 /// # Errors
-/// Where it says something else.
+/// `Type` if the JSON holds another type.
 pub fn parsed<'de, T: Deserialize<'de>>(array: &'de str) -> Result<T, DbErr> {
     serde_json::from_str(array)
-        .map_err(|error| DbErr::Type(format!("a column holds what it must not: {error}")))
+        .map_err(|error| DbErr::Type(format!("a column holds an invalid value: {error}")))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! How far a board's move to another number of shards has got, as its row says it. Each step of it is a compare-and-set: whoever took the move over leaves the other one
-//! nothing to go on with.
+//! A board's move to another number of shards, as the board's row records it.
+//!
+//! Each step is a compare-and-set: a process that takes the move over leaves the former holder
+//! nothing to continue from.
 
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseConnection, EntityTrait, QueryFilter,
@@ -9,44 +11,46 @@ use sea_orm::{
 use crate::board;
 use crate::error::Result;
 
-/// How long whoever moves a board is taken to be at it after the last sign of life, in milliseconds.
+/// The time after its last heartbeat for which a move's holder counts as alive, in milliseconds.
 pub const ALIVE_MS: i64 = 15_000;
 
-/// A move that is under way.
+/// A move under way.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Reshard {
-    /// Whose it is: random, new with each one who takes it over.
+    /// A random id of the holder, new with each takeover.
     pub id: String,
-    /// The number of shards that it leads to.
+    /// The number of shards that the move leads to.
     pub shards: u16,
-    /// What is being done.
+    /// The present step.
     pub step: Step,
 }
 
-/// What is being done to a board that moves.
+/// The steps of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Step {
-    /// Its standings are made beside the present ones; everybody goes on.
+    /// A job builds the new standings beside the live ones; reads and writes go on.
     Staging,
-    /// Its partitions are held, or are being: nobody writes.
+    /// The job holds the board's partitions; writers wait.
     Held,
-    /// It is given up, and its partitions are let go.
+    /// The move failed, and its partitions are being released.
     Undoing,
-    /// The row has the new number; partitions are being given their new standings.
+    /// The row has the new number; partitions are receiving their new standings.
     Decided,
-    /// Everybody goes on; rows of `standing` are told where their members are now.
+    /// Reads and writes go on; rows of `standing` are being updated to the new partitions of their
+    /// members.
     Settling,
 }
 
 impl Reshard {
-    /// Begins a move of a board that is as its row says, and is neither moved already nor archived; whether it is.
+    /// Begins a move, if the board is still as `row` says and is neither moving nor archived.
+    /// Returns `None` otherwise.
     pub async fn begin(
         db: &DatabaseConnection,
         row: &board::Model,
         shards: u16,
     ) -> Result<Option<Self>> {
         let reshard = Self { id: crate::random_id(), shards, step: Step::Staging };
-        let begun = as_it_is(row)
+        let begun = unchanged(row)
             .set(reshard.to_row())
             .filter(board::Column::Reshard.is_null())
             .filter(board::Column::ArchivedBeforeMs.is_null())
@@ -55,7 +59,7 @@ impl Reshard {
         Ok((begun.rows_affected == 1).then_some(reshard))
     }
 
-    /// Goes on to a step; whether it was still at this one, and nobody had taken it over.
+    /// Advances to a step. Returns false if another process took the move over or advanced it.
     pub async fn advance(&mut self, db: &DatabaseConnection, no: i64, step: Step) -> Result<bool> {
         let next = Self { step, ..self.clone() };
         let advanced = of_text(no, &self.to_text()).set(next.to_row()).exec(db).await?;
@@ -65,7 +69,8 @@ impl Reshard {
         Ok(advanced.rows_affected == 1)
     }
 
-    /// Takes the place of one who has been silent for long: undoes the move, or finishes it where it is decided; whether nobody else did.
+    /// Takes the move over from a holder whose lease has expired. A move that is not decided is
+    /// then to be undone. Returns false if the lease was renewed or another process was first.
     pub async fn take_over(&mut self, db: &DatabaseConnection, no: i64) -> Result<bool> {
         let step = match self.step {
             Step::Staging | Step::Held => Step::Undoing,
@@ -84,13 +89,14 @@ impl Reshard {
         Ok(taken.rows_affected == 1)
     }
 
-    /// Says that the one of an id still is at it, whatever step it has got to; whether it was still its own.
+    /// Renews the lease of the move with this id, whatever its step. Returns false if another
+    /// process took the move over.
     pub async fn renew(db: &DatabaseConnection, no: i64, id: &str) -> Result<bool> {
         let alive = board::ActiveModel {
             reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
             ..Default::default()
         };
-        // The id comes first in the text.
+        // The id comes first in the JSON text.
         let renewed = board::Entity::update_many()
             .set(alive)
             .filter(board::Column::No.eq(no))
@@ -100,7 +106,8 @@ impl Reshard {
         Ok(renewed.rows_affected == 1)
     }
 
-    /// Decides: the row gets its new number of shards, in one statement; whether the board was still as it was.
+    /// Decides the move: one statement gives the row its new number of shards. Returns false if the
+    /// board has changed.
     pub async fn decide(
         &mut self,
         db: &DatabaseConnection,
@@ -113,7 +120,7 @@ impl Reshard {
             reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
             ..later
         };
-        let decided = as_it_is(row)
+        let decided = unchanged(row)
             .set(decided)
             .filter(board::Column::Reshard.eq(self.to_text()))
             .filter(board::Column::ArchivedBeforeMs.is_null())
@@ -125,7 +132,7 @@ impl Reshard {
         Ok(decided.rows_affected == 1)
     }
 
-    /// Ends it; whether it was still its own.
+    /// Ends the move. Returns false if another process took it over.
     pub async fn end(&self, db: &DatabaseConnection, no: i64) -> Result<bool> {
         let ended = board::ActiveModel {
             reshard: Set(None),
@@ -136,7 +143,7 @@ impl Reshard {
         Ok(ended.rows_affected == 1)
     }
 
-    /// Whether the row still says just this.
+    /// True if the row still records exactly this state.
     pub async fn is_still(&self, db: &DatabaseConnection, no: i64) -> Result<bool> {
         let row = board::Entity::find_by_id(no)
             .filter(board::Column::DeletedAtMs.is_null())
@@ -164,8 +171,8 @@ fn of_text(no: i64, text: &str) -> UpdateMany<board::Entity> {
         .filter(board::Column::Reshard.eq(text))
 }
 
-/// The row of a board that is there, and has its layout, as another row of it says.
-fn as_it_is(row: &board::Model) -> UpdateMany<board::Entity> {
+/// An update of a board's row, if the board is not deleted and its layout is still that of `row`.
+fn unchanged(row: &board::Model) -> UpdateMany<board::Entity> {
     use board::Column::{DeletedAtMs, FormerLayouts, Generation, No, Shards, Windows};
     let still = Condition::all()
         .add(No.eq(row.no))

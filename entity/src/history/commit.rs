@@ -1,4 +1,4 @@
-//! Commits that SQL has: every step of every partition's history.
+//! The commits that SQL has: every step of every partition's history.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use sea_orm::entity::prelude::*;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "commit")]
 pub struct Model {
-    /// Its partition.
+    /// The partition.
     #[sea_orm(primary_key, auto_increment = false)]
     pub partition: i32,
-    /// Dense from 1.
+    /// The seq, dense from 1.
     #[sea_orm(primary_key, auto_increment = false)]
     pub seq: i64,
-    /// Its id.
+    /// The commit id.
     pub id: String,
-    /// The id of the one before.
+    /// The id of the previous commit.
     pub parent: String,
-    /// When it was accepted, in Unix milliseconds.
+    /// Time of acceptance, in Unix milliseconds.
     pub accepted_at_ms: i64,
-    /// How many events it brought.
+    /// The number of its events.
     pub events: i32,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// When the commits of a partition between two seqs were accepted, by seq.
+/// Acceptance times, by seq, of a partition's commits from `first_seq` to `last_seq`.
 pub async fn accepted_at_ms(
     db: &impl ConnectionTrait,
     partition: Partition,

@@ -1,4 +1,4 @@
-//! Events that SQL would not take, kept aside with the reason.
+//! Events that SQL refused, kept with the reason.
 
 use ranking::commit::{Commit, Event, EventPlace};
 use ranking::id::{BoardNo, Partition};
@@ -9,38 +9,38 @@ use sea_orm::sea_query::Expr;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "dead_letter")]
 pub struct Model {
-    /// The partition of its commit.
+    /// The partition of the commit.
     #[sea_orm(primary_key, auto_increment = false)]
     pub partition: i32,
-    /// The seq of its commit.
+    /// The seq of the commit.
     #[sea_orm(primary_key, auto_increment = false)]
     pub seq: i64,
-    /// Its place in the commit.
+    /// The event's index in the commit.
     #[sea_orm(primary_key, auto_increment = false)]
     pub event_index: i32,
-    /// The event as the log had it.
+    /// The event in the format of the log.
     pub payload: String,
-    /// Why it was not taken.
+    /// The error with which SQL refused it.
     pub reason: String,
     /// PENDING or VOIDED.
     pub state: String,
-    /// When, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
 impl Model {
-    /// The event, and the place that it has in history.
+    /// The event, and its place in history.
     ///
     /// # Errors
-    /// `Corrupt` where the row holds what the persister does not write.
+    /// `Corrupt` if the row holds a value that the persister never writes.
     pub fn event(&self) -> ranking::Result<(EventPlace, Event)> {
-        let broken = || ranking::Error::Corrupt("a dead letter is broken".into());
+        let broken = || ranking::Error::Corrupt("a dead letter is invalid".into());
         let commit = Commit::from_log(self.seq.unsigned_abs(), &self.payload)?;
         let place = EventPlace {
             partition: Partition(self.partition.try_into().map_err(|_| broken())?),
@@ -52,7 +52,7 @@ impl Model {
     }
 }
 
-/// The events, of one partition or all, that SQL refused and nobody voided yet.
+/// Refused events, of one partition or of all, that are not voided yet.
 pub async fn pending(
     db: &impl ConnectionTrait,
     partition: Option<Partition>,
@@ -64,7 +64,8 @@ pub async fn pending(
     pending.all(db).await
 }
 
-/// The events of a board in one partition that SQL refused, voided or not: history has none of them, and Redis may have counted them.
+/// All refused events of a board in one partition, voided or not. History has none of them, but
+/// Redis may have counted them.
 pub async fn of_board(
     db: &impl ConnectionTrait,
     partition: Partition,
@@ -81,7 +82,7 @@ pub async fn of_board(
     Ok(events)
 }
 
-/// Notes that an event was voided; whether it was one that SQL refused.
+/// Marks a refused event as voided. Returns false if SQL had not refused the event.
 pub async fn void(db: &impl ConnectionTrait, place: EventPlace) -> Result<bool, DbErr> {
     let voided = Entity::update_many()
         .col_expr(Column::State, Expr::value("VOIDED"))

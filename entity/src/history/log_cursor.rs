@@ -9,17 +9,17 @@ pub struct Model {
     /// The partition.
     #[sea_orm(primary_key, auto_increment = false)]
     pub partition: i32,
-    /// The run id of Redis whose commits are accepted.
+    /// The Redis run id whose commits SQL accepts.
     pub run_id: String,
-    /// The last commit's seq; 0 before the first.
+    /// The seq of the last commit; 0 before the first.
     pub seq: i64,
-    /// The last commit's id.
+    /// The id of the last commit.
     pub commit_id: String,
-    /// Goes up with each recovery: a persister from before it cannot write.
+    /// Goes up with each recovery, so that a persister that began before it cannot write.
     pub epoch: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,4 +1,4 @@
-//! The history: every accepted event, for good.
+//! The history: every accepted event, kept for good.
 
 use std::collections::HashSet;
 
@@ -13,56 +13,56 @@ use sea_orm::{Condition, QueryOrder, QuerySelect};
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "score_event")]
 pub struct Model {
-    /// The partition of its commit.
+    /// The partition of the commit.
     #[sea_orm(primary_key, auto_increment = false)]
     pub partition: i32,
-    /// The seq of its commit.
+    /// The seq of the commit.
     #[sea_orm(primary_key, auto_increment = false)]
     pub seq: i64,
-    /// Its place in the commit, from 0.
+    /// The event's index in the commit, from 0.
     #[sea_orm(primary_key, auto_increment = false)]
     pub event_index: i32,
     /// The board.
     pub board_no: i64,
-    /// The board's generation then.
+    /// The board's generation at the time of the commit.
     pub generation: i32,
-    /// Who.
+    /// The member.
     pub member: String,
     /// SCORE, REMOVAL or VOID.
     pub kind: String,
-    /// The raw score; none unless it is one.
+    /// The raw score; none unless the kind is SCORE.
     pub score: Option<i64>,
-    /// When it was earned, in Unix milliseconds; none unless it is a score.
+    /// The time at which it was earned, in Unix milliseconds; none unless the kind is SCORE.
     pub at_ms: Option<i64>,
-    /// Whether the client said when.
+    /// True if the client sent the time.
     pub at_sent: bool,
-    /// The client's name for it.
+    /// The client's id for the event.
     pub event_id: Option<String>,
-    /// The segments it counted in besides everyone, as a JSON array.
+    /// The segments that it counted in besides everyone, as a JSON array.
     pub segments: String,
-    /// The partition of the event that it voids; none unless it is a void.
+    /// The partition of the event that it voids; none unless the kind is VOID.
     pub void_partition: Option<i32>,
     /// The seq of that event's commit.
     pub void_seq: Option<i64>,
-    /// That event's place in the commit.
+    /// That event's index in its commit.
     pub void_index: Option<i32>,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
 impl Model {
-    /// The event, as ranking has it.
+    /// The event.
     ///
     /// # Errors
-    /// `Corrupt` where the row holds what the persister does not write.
+    /// `Corrupt` if the row holds a value that the persister never writes.
     pub fn to_ranking(&self) -> ranking::Result<Event> {
         let broken = |what: &str| {
             ranking::Error::Corrupt(format!(
-                "event {}/{}/{} has a broken {what}",
+                "event {}/{}/{} has an invalid {what}",
                 self.partition, self.seq, self.event_index
             ))
         };
@@ -86,34 +86,34 @@ impl Model {
         })
     }
 
-    /// Where it stands in history.
+    /// The event's place in history.
     ///
     /// # Errors
-    /// `Corrupt` where the row holds what the persister does not write.
+    /// `Corrupt` if the row holds a value that the persister never writes.
     pub fn place(&self) -> ranking::Result<EventPlace> {
         place(self.partition, self.seq, self.event_index)
-            .ok_or_else(|| ranking::Error::Corrupt("an event has a place that is none".into()))
+            .ok_or_else(|| ranking::Error::Corrupt("an event has an invalid place".into()))
     }
 
-    /// The event that it voids; `None` unless it is a void.
+    /// The place of the event that it voids; `None` unless the kind is VOID.
     #[must_use]
     pub fn voids(&self) -> Option<EventPlace> {
         place(self.void_partition?, self.void_seq?, self.void_index?)
     }
 
-    /// The segments it counted in besides everyone.
+    /// The segments that it counted in besides everyone.
     ///
     /// # Errors
-    /// `Corrupt` where they are no JSON array of texts.
+    /// `Corrupt` if they are not a JSON array of texts.
     pub fn segments(&self) -> ranking::Result<Vec<String>> {
         if self.segments == "[]" {
             return Ok(vec![]);
         }
         serde_json::from_str(&self.segments)
-            .map_err(|error| ranking::Error::Corrupt(format!("segments of an event: {error}")))
+            .map_err(|error| ranking::Error::Corrupt(format!("an event's segments: {error}")))
     }
 
-    /// The row of an event of a commit.
+    /// The row of an event.
     #[must_use]
     pub fn of_event(partition: Partition, seq: u64, event_index: usize, event: &Event) -> Self {
         let (kind, score, at_ms, at_sent, target) = match event.kind {
@@ -143,7 +143,7 @@ impl Model {
     }
 }
 
-/// Segments as a row holds them.
+/// Segments as JSON, the form of the column.
 #[must_use]
 pub fn segments_text(segments: &[String]) -> String {
     serde_json::to_string(segments).expect("texts have a JSON form")
@@ -157,7 +157,7 @@ fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
     })
 }
 
-/// The events that the history of a partition voids, up to the commit of a seq.
+/// The events that a partition's history voids, up to a seq.
 pub async fn voided(
     db: &impl ConnectionTrait,
     partition: Partition,
@@ -165,7 +165,7 @@ pub async fn voided(
 ) -> Result<HashSet<EventPlace>, DbErr> {
     let voids = Entity::find()
         .filter(Column::Partition.eq(i32::from(partition.0)))
-        // As the index of voids says it.
+        // The partial index of voids has this condition.
         .filter(Column::VoidSeq.is_not_null())
         .filter(Column::Seq.lte(seq as i64))
         .all(db)
@@ -173,7 +173,7 @@ pub async fn voided(
     Ok(voids.iter().filter_map(Model::voids).collect())
 }
 
-/// The events that a board's history voids, wherever.
+/// The events that a board's history voids, in all partitions.
 pub async fn voided_on(
     db: &impl ConnectionTrait,
     board: BoardNo,
@@ -186,7 +186,8 @@ pub async fn voided_on(
     Ok(voids.iter().filter_map(Model::voids).collect())
 }
 
-/// The place in order of an event's layout, where the board had several: seqs are in order within one.
+/// The layout of an event as a number to sort by, if the board had several. Seqs are in order only
+/// within one layout.
 #[must_use]
 pub fn layout_order(board: &Board) -> Option<SimpleExpr> {
     let former = board.layouts.former.iter();
@@ -198,7 +199,7 @@ pub fn layout_order(board: &Board) -> Option<SimpleExpr> {
     (!sum.is_empty()).then(|| Expr::cust(format!("({})", sum.join(" + "))))
 }
 
-/// Events of a board in the order of their members' histories.
+/// Sorts events of a board in the order of their members' histories.
 #[must_use]
 pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
     let events = match layout_order(board) {
@@ -208,7 +209,7 @@ pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
     events.order_by_asc(Column::Seq).order_by_asc(Column::EventIndex)
 }
 
-/// A member's history on a board, in its order, whatever numbers of shards the board had.
+/// A member's history on a board, in order, across all layouts of the board.
 #[must_use]
 pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
     let of_member =
@@ -216,7 +217,8 @@ pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
     in_order(of_member, board)
 }
 
-/// A member's events on a board, in the order of their seqs: that of its history as long as they are in one partition. See [`history_of`].
+/// A member's events on a board, by seq. That is the order of the history only if they all lie in
+/// one partition; see [`history_of`].
 #[must_use]
 pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
     Entity::find()
@@ -226,7 +228,7 @@ pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
         .order_by_asc(Column::EventIndex)
 }
 
-/// A page of a partition's history, in its order: at most `limit` events after the place (seq, index).
+/// A page of a partition's history, in order: at most `limit` events after (seq, index).
 #[must_use]
 pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) -> Select<Entity> {
     use Column::{EventIndex, Partition as In, Seq};
@@ -235,7 +237,7 @@ pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) ->
         .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
     let of_partition = Entity::find()
         .filter(In.eq(i32::from(partition.0)))
-        // Said once more where an index sees it.
+        // Redundant, but an index serves this condition.
         .filter(Seq.gte(seq))
         .filter(later);
     of_partition.order_by_asc(Seq).order_by_asc(EventIndex).limit(limit)

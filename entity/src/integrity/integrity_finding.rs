@@ -1,4 +1,4 @@
-//! Differences that a run found.
+//! Differences that a run of the integrity diff found.
 
 use sea_orm::entity::prelude::*;
 
@@ -9,14 +9,14 @@ pub struct Model {
     /// The run.
     #[sea_orm(primary_key, auto_increment = false)]
     pub run_id: i64,
-    /// Its place in the run, from 0.
+    /// The finding's index in the run, from 0.
     #[sea_orm(primary_key, auto_increment = false)]
     pub finding_index: i32,
     /// The board.
     pub board_no: i64,
     /// MISSING, PHANTOM, WRONG_SCORE, WRONG_TIE_BREAK or WRONG_WINDOW.
     pub kind: String,
-    /// Whose entry.
+    /// The member whose entry differs.
     pub member: String,
     /// The window.
     pub window: String,
@@ -26,19 +26,19 @@ pub struct Model {
     pub segment: String,
     /// The raw score by the history.
     pub history: Option<i64>,
-    /// The raw score in the table of standings.
+    /// The raw score in the SQL standings.
     pub sql: Option<i64>,
     /// The raw score in Redis.
     pub redis: Option<i64>,
-    /// Whether it was mended.
+    /// True if it was repaired.
     pub repaired: bool,
-    /// Where it was found: ENTRY, SEALED, ARCHIVED, FILE, KEY or PERIODS.
+    /// The location: ENTRY, SEALED, ARCHIVED, FILE, KEY or PERIODS.
     pub place: String,
-    /// What else there is to say.
+    /// Further details, if any.
     pub note: Option<String>,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

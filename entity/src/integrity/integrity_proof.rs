@@ -1,9 +1,10 @@
-//! What proves a partition's part of a board clean: what everything was when it was compared last and agreed.
+//! Proofs that a partition's part of a board is clean: digests of all that the last comparison
+//! found in agreement.
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 
-/// A row of `integrity_proof`. The digests are hexadecimal digits.
+/// A row of `integrity_proof`. Digests are in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "integrity_proof")]
 pub struct Model {
@@ -17,27 +18,27 @@ pub struct Model {
     pub seq: i64,
     /// The commit id of that head.
     pub commit_id: String,
-    /// A digest of the board's rules, windows and generation, and of how far it is archived.
+    /// A digest of the board's rules, windows, generation and archive mark.
     pub layout: String,
-    /// A digest of its standings in Redis, of its lists of periods and its marks.
+    /// A digest of the standings in Redis, the lists of periods and the marks.
     pub redis: String,
-    /// A digest of counts and sums of its rows in SQL.
+    /// A digest of counts and sums of the rows in SQL.
     pub sql: String,
-    /// A digest of what SQL says of its archive files: their paths and checksums.
+    /// A digest of the paths and checksums that SQL records of the archive files.
     pub files: String,
-    /// How many entries were compared.
+    /// The number of entries compared.
     pub entries: i64,
-    /// When, in Unix milliseconds.
+    /// Time of the comparison, in Unix milliseconds.
     pub proven_at_ms: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// How a row replaces the one of the same board and partition.
+/// Replaces the row of the same board and partition.
 #[must_use]
 pub fn replace() -> OnConflict {
     use Column::{

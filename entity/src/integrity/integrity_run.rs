@@ -6,24 +6,24 @@ use sea_orm::entity::prelude::*;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "integrity_run")]
 pub struct Model {
-    /// Its number.
+    /// The run's number.
     #[sea_orm(primary_key)]
     pub id: i64,
-    /// The board; none for all.
+    /// The board; none if the run covers all boards.
     pub board_no: Option<i64>,
-    /// When, in Unix milliseconds.
+    /// Start time, in Unix milliseconds.
     pub started_at_ms: i64,
-    /// When, in Unix milliseconds; none while it runs.
+    /// End time, in Unix milliseconds; none while it runs.
     pub finished_at_ms: Option<i64>,
-    /// Entries compared.
+    /// The number of entries compared.
     pub checked: i64,
-    /// Differences found.
+    /// The number of differences found.
     pub found: i64,
-    /// Differences repaired.
+    /// The number of differences repaired.
     pub repaired: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

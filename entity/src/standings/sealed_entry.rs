@@ -7,37 +7,38 @@ use sea_orm::sea_query::OnConflict;
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "sealed_entry")]
 pub struct Model {
-    /// The number of the standings.
+    /// The number of the standings in `sealed_period`.
     #[sea_orm(primary_key, auto_increment = false)]
     pub standings_no: i64,
-    /// Who.
+    /// The member.
     #[sea_orm(primary_key, auto_increment = false)]
     pub member: String,
-    /// The raw score. What comes late is not checked against ranges: where this one has no place in a key, the entry has the nearest key
-    /// that there is, and is ranked and shown by that.
+    /// The raw score. Late scores are not checked against ranges: if no key can hold this score,
+    /// the entry has the nearest possible key, and is ranked and shown by that.
     pub score: i64,
     /// The rank key; smaller is better.
     pub rank_key: i64,
-    /// The partition that the member is in.
+    /// The member's partition.
     pub partition: i32,
-    /// The commit that corrected it last; 0 where it is as it was when the period was sealed.
+    /// The seq of the last commit that corrected it; 0 if it is unchanged since the period was
+    /// sealed.
     pub seq: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// How a row leaves the one of the same member as it is.
+/// Leaves an existing row of the same member unchanged.
 pub fn keep() -> OnConflict {
     OnConflict::columns([Column::StandingsNo, Column::Member])
         .do_nothing_on([Column::StandingsNo])
         .to_owned()
 }
 
-/// How a row replaces the one of the same member.
+/// Replaces the row of the same member.
 pub fn replace() -> OnConflict {
     use Column::{Member, Partition, RankKey, Score, Seq, StandingsNo};
     OnConflict::columns([StandingsNo, Member])

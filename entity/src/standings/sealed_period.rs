@@ -1,4 +1,4 @@
-//! Sealed standings: one of a past period that has left Redis.
+//! Sealed standings: those of past periods that have left Redis.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,44 @@ use sea_orm::{ActiveValue::Set, Condition, NotSet};
 
 use crate::sql::insert_chunked;
 
-/// How many are asked for in one SELECT.
+/// The most standings in one SELECT.
 const ROWS_MAX: usize = 500;
 
 /// A row of `sealed_period`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "sealed_period")]
 pub struct Model {
-    /// Its number, never used again: what its entries are kept under.
+    /// The number of these standings, never used again; their entries refer to it.
     #[sea_orm(primary_key)]
     pub no: i64,
     /// The board.
     pub board_no: i64,
-    /// The generation in which the board got the window.
+    /// The generation that added the window.
     pub generation: i32,
     /// The window's name.
     pub window: String,
     /// The segment; empty for everyone.
     pub segment: String,
-    /// Since when the period was the present one, in Unix milliseconds: where it starts, or the last period of a rolling one.
+    /// The start of the period, in Unix milliseconds; for a rolling window, the start of its last
+    /// period.
     pub start_ms: i64,
     /// The period's label.
     pub label: String,
-    /// When its first entry was stored, in Unix milliseconds.
+    /// Time at which the first entry was stored, in Unix milliseconds.
     pub sealed_at_ms: i64,
-    /// How many transactions corrected entries of it.
+    /// The number of transactions that corrected entries.
     pub corrections: i64,
-    /// When the last one did, in Unix milliseconds.
+    /// Time of the last correction, in Unix milliseconds.
     pub corrected_at_ms: Option<i64>,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// The condition that a row is of a standings' board, window and segment.
+/// The condition that a row has the board, window and segment of `id`.
 #[must_use]
 pub fn of_list(id: &StandingsId) -> Condition {
     Condition::all()
@@ -56,7 +57,7 @@ pub fn of_list(id: &StandingsId) -> Condition {
         .add(Column::Segment.eq(&id.segment))
 }
 
-/// The numbers of those standings that have one.
+/// The numbers of standings; those that have none are absent.
 pub async fn numbers(
     db: &impl ConnectionTrait,
     standings: &BTreeMap<StandingsId, Period>,
@@ -79,7 +80,7 @@ pub async fn numbers(
     Ok(numbers)
 }
 
-/// Makes sure that standings have numbers.
+/// Gives a number to each of the standings that has none.
 pub async fn number(
     db: &impl ConnectionTrait,
     standings: &BTreeMap<StandingsId, Period>,

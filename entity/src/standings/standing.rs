@@ -1,4 +1,4 @@
-//! All-time standings: what the history adds up to, kept with it in the same transaction.
+//! All-time standings, written in the same transaction as the history that they follow from.
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
@@ -13,33 +13,34 @@ pub struct Model {
     /// The segment; empty for everyone.
     #[sea_orm(primary_key, auto_increment = false)]
     pub segment: String,
-    /// Who.
+    /// The member.
     #[sea_orm(primary_key, auto_increment = false)]
     pub member: String,
     /// The raw score.
     pub score: i64,
     /// The rank key; smaller is better.
     pub rank_key: i64,
-    /// The partition that the member is in; where its board just got another number of shards, the one that it was in before.
+    /// The member's partition. Just after the board got another number of shards, it may still be
+    /// the former one.
     pub partition: i32,
-    /// The commit that changed it last.
+    /// The seq of the commit that changed it last.
     pub seq: i64,
 }
 
-/// None that are followed.
+/// Required by SeaORM; no query follows a relation.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// How a row replaces the one of the same member.
+/// Replaces the row of the same member.
 #[must_use]
 pub fn replace() -> OnConflict {
     use Column::{Partition, RankKey, Score, Seq};
     replacing([Score, RankKey, Partition, Seq])
 }
 
-/// How these columns of a row replace those of the same member.
+/// Replaces some columns of the row of the same member.
 pub fn replacing(columns: impl IntoIterator<Item = Column>) -> OnConflict {
     OnConflict::columns([Column::BoardNo, Column::Member, Column::Segment])
         .update_columns(columns)

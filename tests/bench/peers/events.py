@@ -1,13 +1,13 @@
-"""Writes a Parquet file of events in which every member plays equally often, in no order that a sort could make use of.
+"""Writes a Parquet file of events in which every member plays equally often, in an order that is no help to a sort.
 
-Arguments: the file, how many members, how many events of each.
+Arguments: the file, the number of members, the number of events of each.
 """
 
 import sys
 
 import polars as pl
 
-# A prime, so that all of the members come by before one comes again.
+# A prime, so that all members come once before one comes again.
 STRIDE = 2_654_435_761
 AT_ONCE = 5_000_000
 START_MS = 1_735_689_600_000

@@ -1,4 +1,4 @@
-"""The same group-by and sort of the same file, by others: a member's sum and latest instant, in rank order.
+"""The same group-by and sort of the same file, by peers: a member's sum and latest instant, in rank order.
 
 Arguments: polars or duckdb, the events (Parquet: member, score, at). Prints seconds and rows as JSON.
 """

@@ -1,7 +1,7 @@
-"""Makes a file of events the archived history of a board, with all that SQL says of it: what years of play, and `analytics archive`, leave behind.
+"""Turns a file of events into the archived history of a board, with its rows in SQL, as years of play and an archive would leave them.
 
 Arguments: the SQLite file, the archive's directory, the events (Parquet: member, score, at), and the board as JSON: no, generation, the partition of
-each shard, tick_ms, max_score, time_bits, segment count being none. The rules are SUM, HIGH_FIRST, EARLIEST, with the window `all` alone.
+each shard, tick_ms, max_score, time_bits. It has no segments. The rules are SUM, HIGH_FIRST, EARLIEST, with the window `all` alone.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def main(database, archive, events, board):
     db = sqlite3.connect(database, isolation_level=None)
     for pragma in ("synchronous=off", "cache_size=-1000000", "foreign_keys=off"):
         db.execute(f"PRAGMA {pragma}")
-    # Of a board that is asked for by nobody before all of it is there.
+    # One transaction a shard is safe: no client asks for the board before all of it is there.
     entries = []
     # A few shards at once, so that the rest of the history need not fit into memory.
     for first in range(0, len(partitions), 32):
@@ -42,7 +42,7 @@ def main(database, archive, events, board):
             entries.append(put(db, archive, board, partitions[shard], shard, of_shard))
             db.execute("COMMIT")
     del home, part
-    # In the order of the tables' keys: each page of them is written once.
+    # In the order of the tables' keys, so that each page of them is written once.
     entries = pl.concat(entries)
     members = entries["member"].sort()
     entries = entries.sort("partition", "member")
@@ -56,12 +56,12 @@ def main(database, archive, events, board):
 
 
 def put(db, archive, board, partition, shard, events):
-    """A shard's events: commits and a file. What they add up to, by member."""
+    """Writes a shard's events: commits and a file. Returns their totals by member."""
     (after,) = db.execute("SELECT seq FROM log_cursor WHERE partition = ?", (partition,)).fetchone()
     count = events.height
     commits = -(-count // EVENTS_OF_COMMIT)
     last = after + commits
-    # Dense from 1: what another board put there before stays between.
+    # Seqs are dense from 1: another board may have put commits there before.
     parent = db.execute("SELECT commit_id FROM log_cursor WHERE partition = ?", (partition,)).fetchone()[0]
     rows = []
     for seq in range(after + 1, last + 1):
@@ -116,7 +116,7 @@ def put(db, archive, board, partition, shard, events):
 
 
 def add_up(db, board, entries):
-    """What members' events add up to, in all tables that say so."""
+    """Writes the totals of members to all tables that hold them."""
     db.executemany(
         "INSERT INTO archived_entry (board_no, member, segment, score, tick, events, partition, through_seq) VALUES (?, ?, '', ?, ?, ?, ?, ?)",
         ((board["no"], *row) for row in entries.iter_rows()),

@@ -1,4 +1,4 @@
-"""The PyPI package leaderboard at its work: prints how often a second it did each thing, as JSON. Arguments: socket, key, members, seconds."""
+"""Drives the PyPI package leaderboard: prints the rate of each call, per second, as JSON. Arguments: socket, key, members, seconds."""
 
 import json
 import random

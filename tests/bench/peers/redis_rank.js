@@ -1,4 +1,4 @@
-// The npm package redis-rank at its work: prints how often a second it did each thing, as JSON. Arguments: socket, key, members, seconds.
+// Drives the npm package redis-rank: prints the rate of each call, per second, as JSON. Arguments: socket, key, members, seconds.
 import Redis from 'ioredis';
 import { Leaderboard } from 'redis-rank';
 

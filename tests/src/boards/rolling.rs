@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::amend::{Amended, Amendment, amend};
-use engine::deployment::{Deployment as Stores, Settings};
+use engine::deployment::Deployment as Stores;
 use engine::partition::{recovery, submit};
 use engine::read::sealed;
+use engine::settings::stores::Missing;
+use engine::settings::{Settings, SqlSettings};
 use engine::{roll, seal};
 use entity::board;
 use rand::prelude::*;
@@ -51,14 +53,13 @@ pub struct World {
 /// Stores in this process, on a database and a Redis of the test's own.
 pub async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     let settings = Settings {
-        data_dir: deployment.new_file("data"),
-        database_url: None,
+        sql: SqlSettings { data_dir: deployment.new_file("data"), database_url: None },
         redis_prefix: format!("laurel{partitions}"),
         partitions: Some(partitions),
         redis_timeout_ms: 60_000,
         ..deployment.settings()
     };
-    let db = settings.connect_sql().await.unwrap();
+    let db = settings.connect_sql(Missing::Create).await.unwrap();
     let stores = settings.open(db).await.unwrap();
     for partition in stores.store.partitions().each() {
         recovery::recover(&stores, partition).await.unwrap();

@@ -5,13 +5,13 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The name of the server's program.
-pub const SERVER: &str = "api";
+pub const SERVER: &str = "laurel";
 
 /// The name of the program of batch jobs.
-pub const ANALYTICS: &str = "analytics";
+pub const ANALYTICS: &str = "laurel-analytics";
 
-/// The packages that have them, and the one that makes tables.
-const PACKAGES: [&str; 3] = ["api", "analytics", "migration"];
+/// The packages that have them.
+const PACKAGES: [&str; 2] = ["api", "analytics"];
 
 /// Says that whoever started the tests has built the programs, as `make test` does.
 const BUILT: &str = "LAUREL_TEST_BUILT";

@@ -203,10 +203,10 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
     api.create_board(json!({ "slug": "b", "shards": 1, "decimals": 2, "minScore": "-1000", "maxScore": 100000, "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000, "windows": [{ "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" }, { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" }] })).await;
     let out = deployment.path("out.csv");
     for (more, reason) in [
-        (&["--window", "weekly"][..], "has no window weekly; it has all, hourly"),
+        (&["--window", "weekly"][..], "has no window weekly: expected all, hourly"),
         (&["--window", "daily", "--period", "2025-13-01"], "a label such as"),
         (&["--window", "3d", "--period", "2999-01-01"], "has not begun"),
-        (&["--segment", "team:7"], "one such as \"region:eu\" is accepted"),
+        (&["--segment", "team:7"], "expected a segment such as \"region:eu\""),
         (&["--board", "c"], "cannot be used multiple times"),
     ] {
         let base = ["export", "--board", "b", "--out", &out];

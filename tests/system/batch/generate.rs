@@ -104,9 +104,9 @@ async fn what_cannot_be_generated_is_refused_with_what_can() {
         assert_eq!(got, code, "{error}");
         assert!(error.contains(reason), "{error}");
     };
-    refused("e.txt", &[], 1, ".csv, .ndjson and .parquet are accepted");
+    refused("e.txt", &[], 1, "expected .csv, .ndjson or .parquet");
     refused("none/e.csv", &[], 1, "none/e.csv cannot be written");
-    refused("e.csv", &["--late", "2"], 2, "0 to 1 is accepted");
+    refused("e.csv", &["--late", "2"], 2, "expected 0 to 1");
     refused("e.csv", &["--days", "0"], 2, "1..=3660");
     refused("e.csv", &["--start", "1969-01-01T00:00:00Z"], 1, "1970");
     refused("e.csv", &["--start", "yesterday"], 2, "yesterday");

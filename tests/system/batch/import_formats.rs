@@ -52,15 +52,15 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
         "line 6: 0.1000000000000000055511 has more than 15 digits",
         "line 7: 1234567890123456 has more than 15 digits",
         "line 8: \"1e3\" is not a decimal",
-        "line 9: \"1767323045.5\" is no time since 1970",
+        "line 9: invalid at \"1767323045.5\"",
         "line 10: 1.2345 has 4 decimals",
-        "line 11: its score is true; a text or a number is accepted",
+        "line 11: invalid score true: expected text or a number",
         "line 12: it has no at",
-        "line 13: its member is 7; a text is accepted",
-        "line 14: it is no JSON object\n",
+        "line 13: invalid member 7: expected text",
+        "line 14: it is not a JSON object\n",
         "line 15: its event id \"1\" was used with another score",
         "line 17: the window all would hold",
-        "line 18: it is no JSON object",
+        "line 18: it is not a JSON object",
     ] {
         assert!(error.contains(line), "{line} in {error}");
     }

@@ -201,10 +201,10 @@ async fn rules_that_no_board_can_have_are_refused_in_the_words_of_its_creation()
     for (more, reason) in [
         (&["--policy", "LATEST", "--tie-break", "MEMBER"][..], message),
         (&["--policy", "MOST"], "\"MOST\" is none of [\"SUM\", \"BEST\", \"LATEST\"]"),
-        (&["--policy", "SUM"], "history gives ann 180 in all all, which is out of range"),
+        (&["--policy", "SUM"], "history folds ann to 180 in all all, which is out of range"),
         (&["--max-score", "1.5"], "1.5 has 1 decimals"),
         (&["--max-score", "-1"], "minScore must be less than maxScore"),
-        (&["--window", "7d"], "has no window 7d; it has all"),
+        (&["--window", "7d"], "has no window 7d: expected all"),
     ] {
         let (code, _, error) = run(&deployment, &[&["what-if", "--board", "b"], more].concat());
         assert!(code != 0 && error.contains(reason), "{reason} in {error}");

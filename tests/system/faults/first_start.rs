@@ -1,6 +1,7 @@
 //! Processes that start on nothing, alone and together.
 
-use engine::deployment::Settings;
+use engine::settings::stores::Missing;
+use engine::settings::{Settings, SqlSettings};
 use entity::board;
 use futures::future::join_all;
 use sea_orm::{EntityTrait, PaginatorTrait};
@@ -50,8 +51,7 @@ async fn whoever_comes_upon_a_database_that_is_being_made_waits_for_it() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     for _ in 0..25 {
         let settings = Settings {
-            data_dir: deployment.new_file("data"),
-            database_url: None,
+            sql: SqlSettings { data_dir: deployment.new_file("data"), database_url: None },
             ..deployment.settings()
         };
         check_opened_at_once(&settings).await;
@@ -65,7 +65,7 @@ async fn whoever_comes_upon_a_database_that_is_being_made_waits_for_it() {
 async fn check_opened_at_once(settings: &Settings) {
     let opening = (0..16).map(|_| {
         let settings = settings.clone();
-        tokio::spawn(async move { settings.connect_sql().await.unwrap() })
+        tokio::spawn(async move { settings.connect_sql(Missing::Create).await.unwrap() })
     });
     for opened in join_all(opening).await {
         let db = opened.unwrap();

@@ -191,7 +191,7 @@ async fn two_archives_are_not_made_at_once() {
     let output = deployment.analytics(&["archive", "--before", "2025-01-01"]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("another archive is at work"), "{error}");
+    assert!(error.contains("another archive is running"), "{error}");
     drop(lock);
     figures(&deployment, &["archive", "--before", "2025-01-01"]);
 }

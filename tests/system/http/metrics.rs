@@ -101,9 +101,10 @@ async fn it_is_open_metrics_and_needs_no_token() {
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let described = text.lines().filter(|line| line.starts_with("# HELP "));
     assert_eq!(names.clone().count(), described.count());
-    // What the README's table has.
+    // The names in the reference.
     let readme =
-        std::fs::read_to_string(tests::servers::program::root().join("README.md")).unwrap();
+        std::fs::read_to_string(tests::servers::program::root().join("docs/reference/metrics.md"))
+            .unwrap();
     for name in names.map(|line| line.split(' ').next().unwrap()) {
         assert!(readme.contains(&format!("`{name}")), "{name}");
     }

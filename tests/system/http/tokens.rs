@@ -89,9 +89,11 @@ async fn the_list_of_tokens_shows_their_state_and_no_secret() {
     let gone = deployment.new_token(&["--scope", "read"]).await;
     deployment.api_output(&["token", "revoke", id_of(&gone)]).await;
     let list = deployment.api_output(&["token", "list"]).await;
-    for (token, shows) in
-        [(admin, ["admin", "for good"]), (&*bound, ["ann", "until "]), (&gone, ["read", "revoked"])]
-    {
+    for (token, shows) in [
+        (admin, ["admin", "does not expire"]),
+        (&*bound, ["ann", "until "]),
+        (&gone, ["read", "revoked"]),
+    ] {
         let line = list.lines().find(|line| line.starts_with(id_of(token))).unwrap();
         assert!(shows.iter().all(|text| line.contains(text)), "{line}");
         assert!(!list.contains(token.rsplit('_').next().unwrap()), "{list}");

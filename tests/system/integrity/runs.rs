@@ -105,7 +105,10 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         let of_key =
             nodes.unwrap().iter().filter(|node| node["place"] == "KEY").collect::<Vec<_>>();
         assert_eq!(of_key.len(), 1, "{nodes:?}");
-        assert_eq!([&of_key[0]["kind"], &of_key[0]["note"]], ["PHANTOM", "a key of another type"]);
+        assert_eq!(
+            [&of_key[0]["kind"], &of_key[0]["note"]],
+            ["PHANTOM", "a key that is not a sorted set"]
+        );
     }
 }
 

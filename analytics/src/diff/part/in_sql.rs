@@ -1,4 +1,4 @@
-//! A window's rows in SQL, compared: all-time standings, and sealed ones.
+//! Compares a window with its rows in SQL: all-time standings, and sealed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::diff::sums::Sum;
 use crate::frame::multiset_hash::Balance;
 
 impl Part<'_> {
-    /// What the table of standings adds up to, where it has just the rows that history says.
+    /// The sum of the rows of `standing`, if they are exactly those that history folds to.
     async fn same_standing(&self, rows: &Rows) -> Result<Option<Sum>> {
         let mut balance = Balance::new();
         for (segment, member, (key, score)) in rows.entries() {
@@ -42,7 +42,7 @@ impl Part<'_> {
         Columns::of_standing(self.partition, Some(self.board.no))
     }
 
-    /// Compares the table of standings; what was compared of it.
+    /// Compares the rows of `standing`. Returns the sum of the rows that it read.
     pub(crate) async fn compare_standing(
         &self,
         rows: &Rows,

@@ -1,4 +1,5 @@
-//! A partition's history of a board from PostgreSQL, by COPY: one stream of lines, without a query for every page.
+//! Reads a partition's history of a board from PostgreSQL with COPY: one stream of lines, without a
+//! query per page.
 
 use anyhow::{Context, Result, bail};
 use entity::history::score_event;
@@ -11,10 +12,7 @@ use super::Span;
 /// The columns, in the order of the fields of a line.
 const COLUMNS: &str = r#""partition", "seq", "event_index", "board_no", "generation", "member", "kind", "score", "at_ms", "at_sent", "event_id", "segments", "void_partition", "void_seq", "void_index""#;
 
-/// Gives the events of a span in their order.
-///
-/// # Errors
-/// What PostgreSQL says; what `take` says.
+/// Hands the events of a span to `take`, in order.
 pub(crate) async fn copy(
     db: &DatabaseConnection,
     span: &Span,
@@ -22,7 +20,7 @@ pub(crate) async fn copy(
 ) -> Result<()> {
     let Span { partition, board: no, seqs: (after_seq, through_seq), generations } = span;
     let (since, before) = (generations.start, generations.end);
-    // Numbers alone: COPY takes no parameters.
+    // COPY takes no parameters; these are all numbers.
     let sql = format!(
         r#"COPY (SELECT {COLUMNS} FROM "score_event" WHERE "partition" = {partition} AND "seq" > {after_seq} AND "seq" <= {through_seq} AND "board_no" = {no} AND "generation" >= {since} AND "generation" < {before} ORDER BY "seq", "event_index") TO STDOUT"#
     );
@@ -32,7 +30,7 @@ pub(crate) async fn copy(
     while let Some(part) = parts.next().await {
         left.extend_from_slice(&part.context("the history cannot be read")?);
         let mut start = 0;
-        // A line break within a text is escaped.
+        // COPY escapes line breaks within texts.
         while let Some(length) = left[start..].iter().position(|&byte| byte == b'\n') {
             let line = std::str::from_utf8(&left[start..start + length])?;
             take(event(line)?)?;
@@ -43,10 +41,10 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// The event that a line says.
+/// Parses a line.
 fn event(line: &str) -> Result<score_event::Model> {
     let mut fields = line.split('\t');
-    let mut next = || fields.next().context("COPY gave a line that is too short");
+    let mut next = || fields.next().context("COPY returned a line with too few fields");
     let row = score_event::Model {
         partition: next()?.parse()?,
         seq: next()?.parse()?,
@@ -70,7 +68,7 @@ fn event(line: &str) -> Result<score_event::Model> {
     Ok(row)
 }
 
-/// How COPY says that there is nothing.
+/// A null in COPY's text format.
 const NULL: &str = r"\N";
 
 fn number<T: std::str::FromStr<Err = std::num::ParseIntError>>(field: &str) -> Result<Option<T>> {
@@ -99,7 +97,7 @@ fn text(field: &str) -> Result<String> {
             Some('b') => '\u{8}',
             Some('f') => '\u{c}',
             Some('v') => '\u{b}',
-            other => bail!("COPY escaped {other:?}, which it never does"),
+            other => bail!("COPY returned the unknown escape {other:?}"),
         });
     }
     Ok(text)

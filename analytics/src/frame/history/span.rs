@@ -1,4 +1,4 @@
-//! Where a board's history lies in SQL, and its events from there, page by page.
+//! The parts of a board's history in SQL, and their events page by page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,27 +12,28 @@ use ranking::commit::Head;
 use ranking::id::{BoardNo, Partition};
 use sea_orm::{ColumnTrait, QueryFilter};
 
-/// How many rows are read from SQL at once.
+/// Rows that one SELECT reads.
 const ROWS_MAX: u64 = 20_000;
 
 /// A part of a board's history in one partition.
 pub struct Span {
     pub(crate) partition: Partition,
     pub(crate) board: BoardNo,
-    /// The seqs that it lies after, and up to.
+    /// The seq that it begins after, and the last one.
     pub(crate) seqs: (i64, i64),
-    /// Its generations.
+    /// The generations of its events.
     pub(crate) generations: Range<u32>,
 }
 
 impl Span {
-    /// All of a partition's, from after one seq up to another.
+    /// All events of a partition after one seq, up to another.
     pub fn new(board: &Board, partition: Partition, seqs: (i64, i64)) -> Self {
         Self { partition, board: board.no, seqs, generations: 0..i32::MAX as u32 }
     }
 }
 
-/// Where the history of those lies who are in some partitions, up to their heads: since the board had other numbers of shards, parts of it are in others.
+/// The spans that hold the history of some partitions' members, up to their heads. If the board had
+/// other numbers of shards before, parts of it are in other partitions.
 pub(crate) fn spans(
     deployment: &Deployment,
     board: &Board,
@@ -49,26 +50,26 @@ pub(crate) fn spans(
                 let after_seq = marks[&home].archived_seq;
                 Span::new(board, home, (after_seq, head.seq as i64))
             }
-            // Nothing is added to it any more.
+            // Writers add nothing to it any more.
             None => Span::new(board, home, (0, i64::MAX)),
         }
     };
     homes.into_iter().map(span).collect()
 }
 
-/// A span of a board's history, page by page.
+/// Reads a span of a board's history page by page.
 pub struct Pages<'a> {
     span: &'a Span,
     last: (i64, i32),
 }
 
 impl<'a> Pages<'a> {
-    /// From its beginning.
+    /// Begins with the first page.
     pub fn new(span: &'a Span) -> Self {
         Self { span, last: (span.seqs.0, i32::MAX) }
     }
 
-    /// The next ones; `None` at the end.
+    /// The next page; `None` at the end.
     pub async fn next(
         &mut self,
         deployment: &Deployment,

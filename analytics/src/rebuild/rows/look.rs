@@ -1,4 +1,4 @@
-//! Whose rows of one moment are not as history says.
+//! Finds the members whose rows differ from the history at one moment.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,7 +19,8 @@ use crate::frame::sorted::Run;
 type ByMember = HashMap<String, BTreeMap<String, (i64, i64)>>;
 
 impl Rows<'_> {
-    /// Who has another row of a segment than history says, or none, or one too many.
+    /// The members with a row in some segment that differs from the history, is missing, or is one
+    /// too many.
     pub(crate) async fn look(&self) -> Result<BTreeSet<String>> {
         let view = self.deployment.view().await?;
         let later: HashSet<String> = score_event::Entity::find()
@@ -65,14 +66,14 @@ impl Rows<'_> {
         view.rollback().await?;
         let is_wrong = |member: &&String| {
             let (said, held) = (said.remove(*member), of_later.remove(*member));
-            // After a void the persister has folded the member anew.
+            // After a void, the persister has folded the member's history again.
             !voided.contains(*member) && said.unwrap_or_default() != held.unwrap_or_default()
         };
         wrong.extend(later.iter().filter(is_wrong).cloned());
         Ok(wrong)
     }
 
-    /// As [`Self::look`], one by one, of those who did not play since.
+    /// As [`Self::look`], row by row, for members without later events.
     async fn wrong(
         &self,
         view: &DatabaseTransaction,
@@ -99,12 +100,13 @@ impl Rows<'_> {
         Columns::of_standing(self.partition, Some(self.board.no)).with(&["score", "rank_key"])
     }
 
-    /// The score and the key that history says.
+    /// The score and the key that the history folds to.
     fn said(&self, row: usize) -> [i64; 2] {
         [self.all.score(row), self.all.key(row).to_i64()]
     }
 
-    /// What the history and the events since give those who played since, and who of them had an event voided.
+    /// The fold of the history and of the later events, for members with later events; and those of
+    /// them with a voided event.
     async fn said_of(
         &self,
         view: &DatabaseTransaction,
@@ -155,7 +157,7 @@ impl Rows<'_> {
         for (member, states) in states {
             let of_member = said.entry(member).or_default();
             for (segment, state) in states {
-                // A state without a key is nothing that a row could hold.
+                // No row can hold a state without a key.
                 if let Ok(key) = rules.key(Window::All, &all, state) {
                     of_member.insert(segment, (state.score, key.to_i64()));
                 }

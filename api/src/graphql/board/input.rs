@@ -1,4 +1,4 @@
-//! Boards on their way in: created, changed, deleted.
+//! Mutations of boards: create, update, delete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,114 +24,124 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, text};
 
-/// How often a change is made again because others changed the same board at once.
+/// How often an update is tried while other requests change the same board.
 const UPDATES_MAX: usize = 20;
 
-/// How long the request that deletes a board waits until all of it is gone; what is left then the background work takes away.
+/// How long a deleting request waits for the purge of the board's data; the background work
+/// finishes it.
 const PURGE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The rules of a new board. They are fixed at its creation.
+/// A new board. Its scoring rules are fixed at creation; `updateBoard` can change the rest.
 #[derive(InputObject)]
 pub struct CreateBoardInput {
-    /// Its name in queries: [a-z0-9][a-z0-9_-]{0,63}.
+    /// The name of the board in queries: [a-z0-9][a-z0-9_-]{0,63}.
     slug: String,
-    /// Its title, for people; the slug by default.
+    /// The title, for people; the slug by default.
     title: Option<String>,
-    /// Which scores are better.
+    /// The order of scores.
     #[graphql(default_with = "Some(Direction::HighFirst)")]
     direction: Option<Direction>,
-    /// How a submission meets the score that is there.
+    /// How a submitted score changes the score of its member.
     #[graphql(default_with = "Some(ScorePolicy::Sum)")]
     policy: Option<ScorePolicy>,
-    /// Who ranks higher at equal scores.
+    /// The order of members with equal scores.
     #[graphql(default_with = "Some(TieBreak::Earliest)")]
     tie_break: Option<TieBreak>,
-    /// How fine the time in a tie-break is: 1, 10, 100, 1000, 10000 or 100000 ms. By default the finest that fits beside the score
-    /// range, at most 1 s.
+    /// The unit of time in tie-breaks: 1, 10, 100, 1000, 10000 or 100000 ms. By default the finest
+    /// unit that fits beside the score range, but none coarser than 1 s.
     tie_break_resolution_ms: Option<i32>,
-    /// How many decimals a score has, 0 to 9.
+    /// The number of decimals of a score, 0 to 9.
     #[graphql(default_with = "Some(0)")]
     decimals: Option<i32>,
     /// The lowest score that a member can have in "all".
     #[graphql(default_with = "Some(Decimal(\"0\".to_owned()))")]
     min_score: Option<Decimal>,
-    /// The highest score that a member can have in "all". The range has at most 53 bits.
+    /// The highest score that a member can have in "all". The range may take at most 53 bits.
     #[graphql(default_with = "Some(Decimal(\"999999999\".to_owned()))")]
     max_score: Option<Decimal>,
-    /// The IANA zone in which its days, weeks and months begin.
+    /// The IANA time zone in which periods begin.
     #[graphql(default_with = "Some(\"UTC\".to_owned())")]
     time_zone: Option<String>,
-    /// How many sorted sets its standings are split into: a power of two, at most the number of partitions.
+    /// The number of Redis sorted sets that the entries of each window and period are spread over:
+    /// a power of two, at most the number of partitions.
     #[graphql(default_with = "Some(1)")]
     shards: Option<i32>,
-    /// Member attributes that have standings of their own: "region", or none. A score counts in the region that its member has when it is
-    /// accepted, and stays there.
+    /// The member attributes that have standings of their own: "region", or none. A score counts in
+    /// the region that its member has when the score is accepted, and stays there.
     #[graphql(default_with = "Some(vec![])")]
     segment_by: Option<Vec<String>>,
-    /// Who may read it.
+    /// The clients that may read the board.
     #[graphql(default_with = "Some(Visibility::Public)")]
     visibility: Option<Visibility>,
-    /// Whether a member-bound token may submit its own scores.
+    /// True if a member's own token may submit scores of that member.
     #[graphql(default_with = "Some(false)")]
     self_submit: Option<bool>,
-    /// Its windows besides "all".
+    /// The windows besides "all".
     #[graphql(default_with = "Some(vec![])")]
     windows: Option<Vec<WindowInput>>,
-    /// The first instant that it takes scores for, by their `at`; always by default. Others are rejected.
+    /// The first instant for which the board accepts scores, by their `at`; no beginning by
+    /// default. Earlier scores are rejected.
     opens_at: Option<DateTime>,
-    /// The first instant that it takes no scores for any more, by their `at`; never by default.
+    /// The first instant for which the board no longer accepts scores, by their `at`; no end by
+    /// default.
     closes_at: Option<DateTime>,
-    /// How many seconds after they were earned it takes scores, by their `at`; however long by default. Those that come later are rejected
-    /// with LIMIT_EXCEEDED.
+    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; no limit
+    /// by default. Later scores are rejected with LIMIT_EXCEEDED.
     lateness_max_seconds: Option<i32>,
 }
 
 /// A window of a board.
 #[derive(InputObject)]
 pub struct WindowInput {
-    /// "hourly", "daily", "weekly", "monthly"; a rolling one of 1 to 366 hours, days, weeks or months, the present one among them: "24h",
-    /// "7d", "12w", "3mo"; or, with policy SUM and direction HIGH_FIRST, one in which scores have half their weight after every 1 to 366 hours, days or
-    /// weeks: "decay:12h", "decay:7d".
+    /// "hourly", "daily", "weekly" or "monthly"; or a rolling window of 1 to 366 hours, days, weeks
+    /// or months, the present one included: "24h", "7d", "12w", "3mo"; or a window in which scores
+    /// lose half their weight in every 1 to 366 hours, days or weeks: "decay:12h", "decay:7d". The
+    /// last kind needs policy SUM and direction HIGH_FIRST.
     name: String,
-    /// How many past periods are kept in Redis besides the present one, 0 to 1,000,000, which is in effect all, and the default of a new
-    /// window. Older ones are sealed: their final standings move to SQL, where they are read from; late scores correct them there. More
-    /// does not bring back what is sealed; where it is not said of a window that the board has, it stays.
+    /// The number of past periods kept in Redis besides the present one, 0 to 1,000,000. 1,000,000
+    /// is in effect all, and the default of a new window. Older periods are sealed: their final
+    /// standings move to SQL, where late scores correct them. A greater number does not bring
+    /// sealed periods back. If it is absent, a window that the board already has keeps its number.
     retain: Option<i32>,
 }
 
-/// What is to change of a board; what is absent stays. Its rules are fixed, but for its windows.
+/// Changes to a board; absent fields stay as they are. Of the scoring rules, only the windows can
+/// change.
 #[derive(InputObject)]
 pub struct UpdateBoardInput {
     /// The board's slug.
     slug: String,
-    /// Its title, for people.
+    /// The title, for people.
     title: Option<String>,
-    /// Its windows besides "all": those that it has and are not named are dropped with their standings, new ones are filled from the history;
-    /// each is ready when its field `ready` says so.
+    /// The windows besides "all". Windows of the board that are not listed are dropped with their
+    /// standings. New ones are filled from the history; each is complete once its field `ready` is
+    /// true.
     windows: Option<Vec<WindowInput>>,
-    /// Who may read it.
+    /// The clients that may read the board.
     visibility: Option<Visibility>,
-    /// Whether a member-bound token may submit its own scores.
+    /// True if a member's own token may submit scores of that member.
     self_submit: Option<bool>,
-    /// The first instant that it takes scores for, by their `at`; null for always.
+    /// The first instant for which the board accepts scores, by their `at`; null for no beginning.
     opens_at: MaybeUndefined<DateTime>,
-    /// The first instant that it takes no scores for any more, by their `at`; null for never.
+    /// The first instant for which the board no longer accepts scores, by their `at`; null for no
+    /// end.
     closes_at: MaybeUndefined<DateTime>,
-    /// How many seconds after they were earned it takes scores; null for however long.
+    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
+    /// no limit.
     lateness_max_seconds: MaybeUndefined<i32>,
 }
 
-/// A board that was written.
+/// The result of `createBoard` and `updateBoard`.
 #[derive(SimpleObject)]
 pub struct BoardPayload {
     /// The board.
     pub(crate) board: Board,
 }
 
-/// A board that was deleted.
+/// The result of `deleteBoard`.
 #[derive(SimpleObject)]
 pub struct DeleteBoardPayload {
-    /// The global id that it had.
+    /// The global id that the board had.
     deleted_board_id: ID,
 }
 
@@ -148,7 +158,7 @@ pub(crate) async fn create(
             KnownBoard::new(row)
         }
         Err(error) if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) => {
-            Err(Error::new(ErrorCode::AlreadyExists, format!("there is a board {slug:?} already")))
+            Err(Error::new(ErrorCode::AlreadyExists, format!("board {slug:?} already exists")))
         }
         Err(error) => Err(error.into()),
     }
@@ -168,7 +178,8 @@ pub(crate) async fn update(
             .one(db)
             .await?
             .ok_or_else(|| no_board(&input.slug))?;
-        // Not in a transaction: SQLite refuses one that reads first where another one wrote meanwhile.
+        // Without a transaction: SQLite refuses one that reads first if another connection writes
+        // before it does.
         let updated = board::Entity::update_many()
             .set(changes(&input, windows.as_ref(), &row)?)
             .filter(is_still(&row))
@@ -180,17 +191,17 @@ pub(crate) async fn update(
             return KnownBoard::new(row.ok_or_else(|| no_board(&input.slug))?);
         }
     }
-    Err(Error::new(ErrorCode::Unavailable, "others change this board at the same time; try again"))
+    Err(Error::new(ErrorCode::Unavailable, "other requests keep changing this board; try again"))
 }
 
-/// The windows that are named, and how many past periods they retain where that is said.
+/// The listed windows, each with the number of past periods to retain, if given.
 fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Option<u32>>> {
     let mut retained = BTreeMap::new();
     for window in windows {
         let named: Window = window.name.parse()?;
         let retain = window.retain.map(|retain| check_retain(named, retain)).transpose()?;
         if retained.insert(named, retain).is_some() {
-            return Err(Error::bad_input("a window is named twice; each is accepted once"));
+            return Err(Error::bad_input("duplicate window: expected each window once"));
         }
     }
     Ok(retained)
@@ -199,22 +210,22 @@ fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Op
 fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
     if !window.has_periods() {
         return Err(Error::bad_input(format!(
-            "the window {window} has no past periods; it is accepted without retain"
+            "invalid retain of window {window}: expected none, as the window has no past periods"
         )));
     }
     let count = u32::try_from(retain).map_err(|_| {
-        Error::bad_input(format!("retain is {retain}; 0 to {RETAIN_MAX} past periods are accepted"))
+        Error::bad_input(format!("invalid retain {retain}: expected 0 to {RETAIN_MAX} past periods"))
     })?;
     if count > RETAIN_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
-            format!("retain is {retain}; at most {RETAIN_MAX} past periods are accepted"),
+            format!("invalid retain {retain}: expected at most {RETAIN_MAX} past periods"),
         ));
     }
     Ok(count)
 }
 
-/// What is to be written of a row as it stands.
+/// The columns to write, given the present row.
 fn changes(
     input: &UpdateBoardInput,
     windows: Option<&BTreeMap<Window, Option<u32>>>,
@@ -230,7 +241,7 @@ fn changes(
         let mut later = row.clone();
         later.windows = windows_text(&change.windows);
         later.generation = change.generation.try_into().unwrap_or(i32::MAX);
-        // Whether the new ones fit beside the board's range and tie-break.
+        // Checks that the new windows fit beside the board's range and tie-break.
         later.to_ranking()?;
         changed.windows = Set(later.windows);
         changed.generation = Set(later.generation);
@@ -256,7 +267,7 @@ fn changes(
     Ok(changed)
 }
 
-/// The condition that nobody changed what [`changes`] looked at.
+/// The condition that the columns that [`changes`] depends on are still the same.
 fn is_still(row: &board::Model) -> Condition {
     use board::Column::{
         ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs,
@@ -284,7 +295,8 @@ fn is_still(row: &board::Model) -> Condition {
     })
 }
 
-/// Deletes a board: it is gone for readers and writers when this returns; so is what it had, unless there is very much of it.
+/// Deletes a board. Once this returns, the board is gone for readers and writers. Its data is
+/// purged too, unless there is very much of it.
 pub(crate) async fn delete(app: &App, slug: &str) -> crate::error::Result<DeleteBoardPayload> {
     check_slug(slug).map_err(|_| no_board(slug))?;
     let row = delete::mark(&app.deployment, slug).await?.ok_or_else(|| no_board(slug))?;
@@ -309,7 +321,7 @@ fn milliseconds(seconds: i32) -> i64 {
     i64::from(seconds) * 1000
 }
 
-/// What is asked for; null takes it away, absent leaves it.
+/// The new value: null clears it, absent keeps the present one.
 fn or_present(asked: MaybeUndefined<i64>, present: Option<i64>) -> Option<i64> {
     match asked {
         MaybeUndefined::Undefined => present,
@@ -317,7 +329,7 @@ fn or_present(asked: MaybeUndefined<i64>, present: Option<i64>) -> Option<i64> {
     }
 }
 
-/// The error where there is no such board.
+/// The error for a board that does not exist.
 pub(crate) fn no_board(slug: &str) -> Error {
     Error::new(ErrorCode::NotFound, format!("there is no board {slug:?}"))
 }
@@ -327,14 +339,14 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     let segment_by = input.segment_by.unwrap_or_default();
     if !segment_by.is_empty() && segment_by != [REGION] {
         return Err(Error::bad_input(format!(
-            "segmentBy is {segment_by:?}; [] and [\"{REGION}\"] are accepted"
+            "invalid segmentBy {segment_by:?}: expected [] or [\"{REGION}\"]"
         )));
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
     let asked = input.decimals.unwrap_or(0);
     let decimals = u8::try_from(asked).ok().filter(|&decimals| decimals <= DECIMALS_MAX);
     let decimals = decimals.ok_or_else(|| {
-        Error::bad_input(format!("decimals is {asked}; 0 to {DECIMALS_MAX} is accepted"))
+        Error::bad_input(format!("invalid decimals {asked}: expected 0 to {DECIMALS_MAX}"))
     })?;
     let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
     let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
@@ -344,7 +356,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         tie_break: input.tie_break.unwrap_or(TieBreak::Earliest).into(),
         tick_ms: tick_ms.map_err(|_| {
             Error::bad_input(
-                "tieBreakResolutionMs is negative; 1, 10, 100, 1000, 10000 and 100000 are accepted",
+                "invalid negative tieBreakResolutionMs: expected 1, 10, 100, 1000, 10000 or 100000",
             )
         })?,
         decimals,

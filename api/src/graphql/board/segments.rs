@@ -1,4 +1,4 @@
-//! The segments that scores count in: by what members are at that moment.
+//! The segments that submitted scores count in, by the attributes of their members at that moment.
 
 use std::collections::HashMap;
 
@@ -14,19 +14,21 @@ use crate::graphql::submission::ScoreInput;
 
 /// The segments of the members of one submission.
 pub(crate) enum Segments {
-    /// The board has none.
+    /// The board has no segments.
     None,
-    /// Members' regions.
+    /// The regions of the members, by key.
     ByRegion(HashMap<String, Option<String>>),
 }
 
 impl Segments {
-    /// Looks up what is needed of the members: one SELECT where the board has segments. While SQL is away, what it said last.
+    /// Looks up the attributes of the members, with one SELECT if the board has segments. While SQL
+    /// is unavailable, takes the last known ones.
     pub(crate) async fn of(app: &App, board: &KnownBoard, scores: &[ScoreInput]) -> Self {
         if board.segment_by.is_empty() {
             return Self::None;
         }
-        // A key that can be nobody's is refused later: not every database takes it as text.
+        // An invalid key is refused later. It must not get into the query, as not every database
+        // accepts it as text.
         let members = || {
             let keys = scores.iter().map(|score| score.member.as_str());
             keys.filter(|key| MemberId::new(key).is_ok())
@@ -62,7 +64,7 @@ impl Segments {
     /// The segments of a member.
     ///
     /// # Errors
-    /// `UNAVAILABLE` where SQL is away and it is not known what the member is.
+    /// `UNAVAILABLE` if SQL does not answer and the member's region is not known.
     pub(crate) fn of_member(&self, member: &str) -> Result<Vec<String>> {
         let Self::ByRegion(regions) = self else {
             return Ok(vec![]);
@@ -70,7 +72,7 @@ impl Segments {
         let region = regions.get(member).ok_or_else(|| {
             Error::new(
                 ErrorCode::Unavailable,
-                "the database does not answer, and in which region this member is, is not known; try again later",
+                "the database does not answer, so this member's region is unknown; try again later",
             )
         })?;
         let segment = region.iter().map(|region| segment_of(REGION, region));

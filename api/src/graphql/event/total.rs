@@ -1,4 +1,4 @@
-//! How many events a member has on a board: listed ones, and archived ones.
+//! The counts of a member's events on a board: listed ones and archived ones.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::graphql::request::app;
 use crate::graphql::types::scalar::int;
 
-/// How many events there are, counted when it is asked for.
+/// The counts of a connection of events, made only if a query asks for them.
 pub struct EventTotal {
     pub(crate) board: Arc<KnownBoard>,
     pub(crate) member: String,
@@ -21,7 +21,7 @@ pub struct EventTotal {
 
 #[Object]
 impl EventTotal {
-    /// How many events the member has on the board, besides archived ones.
+    /// The number of the member's events on the board, without archived ones.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let mark = mark_of(ctx, &self.board, &self.member).await?;
         let events = score_event::of_member(self.board.board.no, &self.member)
@@ -30,7 +30,8 @@ impl EventTotal {
         Ok(int(count)?)
     }
 
-    /// How many older events the member has that are archived: they count as ever, and are not listed.
+    /// The number of the member's older events that are archived. They still count, but are not
+    /// listed.
     async fn archived_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let mark = mark_of(ctx, &self.board, &self.member).await?;
         let count = archived_entry::events(&app(ctx).deployment.db, &mark, &self.member);
@@ -38,7 +39,8 @@ impl EventTotal {
     }
 }
 
-/// How far the part of a board's history that a member is in is archived.
+/// The archive mark of the partition that holds a member on a board: how far its history is
+/// archived.
 pub(crate) async fn mark_of(
     ctx: &Context<'_>,
     board: &KnownBoard,

@@ -1,4 +1,4 @@
-//! Friends: who they are, and how a member stands among them.
+//! The friends of a member, and their ranking.
 
 use async_graphql::connection::{CursorType, PageInfo};
 use async_graphql::{Context, Object, Result, SimpleObject};
@@ -16,21 +16,21 @@ use crate::graphql::types::connection::{EntryCursor, limit};
 use crate::graphql::types::scalar::int;
 use crate::loader::Found;
 
-/// A member among its friends.
+/// An entry in the ranking of a member's friends.
 #[derive(SimpleObject)]
 pub struct FriendEntry {
-    /// Its place among the friends, from 1.
+    /// The position among the friends, from 1.
     position: i32,
-    /// Its entry, with its rank among everybody.
+    /// The entry, with its rank among all members.
     entry: Entry,
-    /// Whether it is the member whose friends these are.
+    /// True for the member whose friends these are.
     is_self: bool,
 }
 
-/// A friend's entry in a page.
+/// An edge in a page of friends.
 #[derive(SimpleObject)]
 pub struct FriendEntryEdge {
-    /// A page cursor.
+    /// The page cursor.
     cursor: String,
     /// The entry.
     node: FriendEntry,
@@ -44,19 +44,20 @@ pub struct FriendEntryConnection {
     total: usize,
 }
 
-/// Two members whose friendship was made or ended.
+/// The result of `addFriend` and `removeFriend`.
 #[derive(SimpleObject)]
 pub struct FriendPayload {
-    /// The one.
+    /// The member.
     member: Member,
-    /// The other one.
+    /// The friend.
     friend: Member,
 }
 
 /// A page of friends in rank order.
 #[Object]
 impl FriendEntryConnection {
-    /// Information about this page; its cursors count those without a score too, where they were asked for.
+    /// Information about this page. With `includeMissing`, its cursors count friends without a
+    /// score too.
     async fn page_info(&self) -> &PageInfo {
         &self.page_info
     }
@@ -71,18 +72,19 @@ impl FriendEntryConnection {
         self.edges.iter().map(|edge| &edge.node).collect()
     }
 
-    /// Those of this page who have no score in these standings, by key, after all who have; empty unless includeMissing is true.
+    /// The friends of this page that have no score in these standings, ordered by key. They come
+    /// after all friends that have one. Empty unless `includeMissing` is true.
     async fn missing(&self) -> &[Member] {
         &self.missing
     }
 
-    /// How many there are on all pages.
+    /// The number of friends on all pages; with `includeMissing`, those without a score too.
     async fn total_count(&self) -> Result<i32> {
         Ok(int(self.total as u64)?)
     }
 }
 
-/// Which friends are meant.
+/// The arguments of a page of friends.
 pub(crate) struct FriendsPage {
     pub(crate) first: Option<i32>,
     pub(crate) after: Option<String>,
@@ -90,14 +92,16 @@ pub(crate) struct FriendsPage {
     pub(crate) include_missing: bool,
 }
 
-/// A place in the list of friends: those with an entry in rank order, then the others by key.
+/// A place in the list of friends: first those with an entry, in rank order, then the others by
+/// key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Ranked(Placed),
     Missing(MemberId),
 }
 
-/// A page of a member's friends in a standings: a `ZMSCORE` a shard for all of them, then one pipeline that counts the ranks of the page.
+/// A page of a member's friends in standings. One `ZMSCORE` per shard reads the keys of all
+/// friends; then one pipeline counts the ranks of the page.
 pub(crate) async fn friends_page(
     ctx: &Context<'_>,
     standings: &Standings,
@@ -160,7 +164,7 @@ pub(crate) async fn friends_page(
                 continue;
             }
         };
-        // One who left between the two reads is on no list any more.
+        // A friend that left the standings between the two reads is on no page.
         let Some(position) = positions.next().flatten() else {
             continue;
         };
@@ -193,7 +197,7 @@ pub(crate) async fn add_friend(
     let ([a, b], payload) = both(ctx, member, friend).await?;
     let app = app(ctx);
     for key in [&a, &b] {
-        // Somebody whose first score was a moment ago may have no row yet.
+        // A member whose first score came a moment ago may have no row yet.
         ensure_row(&app.deployment.db, key).await?;
     }
     app.friends.add(&app.deployment.db, &a, &b).await?;
@@ -212,7 +216,7 @@ pub(crate) async fn remove_friend(
     Ok(payload)
 }
 
-/// Checks that whoever asks may change this friendship, and that it is between two members.
+/// Checks that the client may change this friendship, and that it is between two members.
 async fn both(
     ctx: &Context<'_>,
     member: &str,
@@ -222,12 +226,12 @@ async fn both(
     if let Some(own) = principal.member.as_deref().filter(|own| *own != member) {
         return Err(Error::new(
             ErrorCode::Forbidden,
-            format!("this access token changes friendships of {own} only"),
+            format!("this access token may change friendships of {own} only"),
         ));
     }
     let ids = [MemberId::new(member)?, MemberId::new(friend)?];
     if ids[0] == ids[1] {
-        return Err(Error::bad_input("a member is no friend of itself; two members are accepted"));
+        return Err(Error::bad_input("a member cannot be its own friend: expected two members"));
     }
     let keys = ids.each_ref().map(ToString::to_string);
     let found = Member::find(ctx, &keys).await?;
@@ -235,13 +239,13 @@ async fn both(
         let unknown = || {
             Error::new(
                 ErrorCode::NotFound,
-                format!("there is no member {key:?}; upsertMembers or a first score makes one"),
+                format!("there is no member {key:?}; upsertMembers or a first score creates it"),
             )
         };
         member.ok_or_else(unknown)
     });
     let mut next =
-        || found.next().unwrap_or_else(|| Err(Error::bad_input("two members are accepted")));
+        || found.next().unwrap_or_else(|| Err(Error::bad_input("expected two members")));
     let payload = FriendPayload { member: next()?, friend: next()? };
     Ok((ids, payload))
 }

@@ -1,4 +1,4 @@
-//! Members on their way in.
+//! Mutations of members.
 
 use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
 use entity::member;
@@ -12,38 +12,38 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::types::connection::PAGE_MAX;
 use crate::graphql::types::scalar::text;
 
-/// What a member is called and where it belongs.
+/// A member, with the name and region to set.
 #[derive(InputObject)]
 pub struct MemberInput {
-    /// The id that the game gives: 1 to 128 bytes, no control characters.
+    /// The id of the member: 1 to 128 bytes, no control characters.
     key: String,
-    /// Its name, at most 200 characters; null takes it away, absent leaves it.
+    /// The display name, at most 200 characters; null removes it, absent keeps it.
     name: MaybeUndefined<String>,
-    /// Its region, at most 200 characters; null takes it away, absent leaves it.
+    /// The region, at most 200 characters; null removes it, absent keeps it.
     region: MaybeUndefined<String>,
 }
 
-/// Members that were written.
+/// The result of `upsertMembers`.
 #[derive(SimpleObject)]
 pub struct MembersPayload {
-    /// In the order sent.
+    /// The members, in the order of the input.
     pub(crate) members: Vec<Member>,
 }
 
-/// Creates members, or changes what they are called.
+/// Creates members, or changes their names and regions.
 pub(crate) async fn upsert(
     app: &App,
     input: Vec<MemberInput>,
 ) -> crate::error::Result<Vec<Member>> {
     if input.is_empty() {
         return Err(Error::bad_input(format!(
-            "input is empty; 1 to {PAGE_MAX} members are accepted"
+            "input is empty: expected 1 to {PAGE_MAX} members"
         )));
     }
     if input.len() > PAGE_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
-            format!("{} members were sent; at most {PAGE_MAX} are accepted at once", input.len()),
+            format!("{} members sent at once: expected at most {PAGE_MAX}", input.len()),
         ));
     }
     let mut writes = vec![];

@@ -1,4 +1,4 @@
-//! The search for members by the start of a key or name.
+//! The search for members by a prefix of their key or name.
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result};
@@ -18,17 +18,17 @@ use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
 use crate::graphql::types::scalar::int;
 
-/// How many members a list has, counted when it is asked for.
+/// The total of a connection of members, counted only if a query asks for it.
 pub enum MemberTotal {
-    /// So many.
+    /// A known count.
     Counted(u64),
-    /// As many as a search finds.
+    /// The members that a search finds.
     Found(Prefix),
 }
 
 #[Object]
 impl MemberTotal {
-    /// How many there are on all pages.
+    /// The number of members on all pages.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let count = match self {
             Self::Counted(count) => *count,
@@ -38,14 +38,15 @@ impl MemberTotal {
     }
 }
 
-/// What members are searched by.
+/// The prefix of a search, as it is for keys, and in lower case for names.
 #[derive(Clone)]
 pub struct Prefix {
     key: String,
     name: String,
 }
 
-/// A place in what a search finds: those whose key begins so, by key; then those whose name does, by name in lower case.
+/// A place in the results of a search: first members found by key, ordered by key; then those found
+/// by name, ordered by name in lower case.
 #[derive(Debug, Serialize, Deserialize)]
 enum Place {
     #[serde(rename = "k")]
@@ -54,7 +55,7 @@ enum Place {
     Name(String, String),
 }
 
-/// A page of the members whose key begins with a text, or whose name does, whatever the case.
+/// A page of the members whose key or name begins with a prefix. The case of names does not matter.
 pub(crate) async fn search(
     ctx: &Context<'_>,
     prefix: &str,
@@ -64,7 +65,7 @@ pub(crate) async fn search(
     let _reading = state(ctx).loaders.reading();
     let db = &app(ctx).deployment.db;
     MemberId::new(prefix).map_err(|_| {
-        Error::bad_input("prefix has 1 to 128 bytes and no control characters; this one does not")
+        Error::bad_input("invalid prefix: expected 1 to 128 bytes without control characters")
     })?;
     let prefix = Prefix { key: prefix.to_owned(), name: fold_name(prefix) };
     let limit = match Page::new(first, None, None, None)? {
@@ -131,7 +132,7 @@ impl Place {
         PageCursor(URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// Whether every database takes it as text.
+    /// True if every database accepts the place as text.
     fn is_text(&self) -> bool {
         let (Self::Key(key) | Self::Name(_, key)) = self;
         let name = if let Self::Name(name, _) = self { name } else { key };
@@ -145,13 +146,13 @@ impl Place {
             .filter(Self::is_text)
             .ok_or_else(|| {
                 Error::bad_input(
-                    "this is no page cursor of a search; take one from pageInfo or an edge",
+                    "invalid page cursor: expected one from pageInfo or an edge of searchMembers",
                 )
             })
     }
 }
 
-/// As a range, which an index answers: text is compared by bytes.
+/// The condition as a range, which an index can answer, as text is compared by bytes.
 fn starts_with(column: Column, prefix: &str) -> Condition {
     let range = Condition::all().add(column.gte(prefix));
     match end_of(prefix) {
@@ -160,7 +161,7 @@ fn starts_with(column: Column, prefix: &str) -> Condition {
     }
 }
 
-/// The first text after all that begin with a prefix; `None` where there is none.
+/// The first text after all that begin with a prefix; `None` if there is none.
 fn end_of(prefix: &str) -> Option<String> {
     let mut end: Vec<char> = prefix.chars().collect();
     while let Some(last) = end.pop() {
@@ -183,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_range_holds_what_begins_so(prefix in "\\PC{1,3}|[\u{D7FE}\u{D7FF}\u{10FFFE}\u{10FFFF}]{1,3}", text in "\\PC{0,5}|[\u{D7FE}\u{D7FF}\u{10FFFE}\u{10FFFF}]{0,4}", with: bool) {
+        fn a_range_holds_the_texts_that_begin_with_the_prefix(prefix in "\\PC{1,3}|[\u{D7FE}\u{D7FF}\u{10FFFE}\u{10FFFF}]{1,3}", text in "\\PC{0,5}|[\u{D7FE}\u{D7FF}\u{10FFFE}\u{10FFFF}]{0,4}", with: bool) {
             let text = if with { format!("{prefix}{text}") } else { text };
             let in_range = text >= prefix && end_of(&prefix).is_none_or(|end| text < end);
             prop_assert_eq!(in_range, text.starts_with(&prefix));

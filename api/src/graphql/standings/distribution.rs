@@ -1,4 +1,4 @@
-//! How scores are spread over a standings.
+//! The distribution of scores in standings.
 
 use async_graphql::SimpleObject;
 use ranking::board::Direction;
@@ -10,31 +10,31 @@ use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::types::scalar::{Decimal, int};
 
-/// How many buckets there are where it is not said.
+/// The default number of buckets.
 pub const BUCKETS_DEFAULT: i32 = 20;
 
 /// The most buckets.
 const BUCKETS_MAX: i32 = 1000;
 
-/// How many scores lie in a span.
+/// The number of scores in a span.
 #[derive(SimpleObject, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The lowest score in it.
+    /// The lowest score of the span.
     from: Decimal,
-    /// The first score that is not in it; in the last bucket, the highest score in it.
+    /// The first score beyond the span; for the last bucket, its highest score.
     to: Decimal,
-    /// How many members have a score in it.
+    /// The number of members with a score in the span.
     count: i32,
 }
 
-/// The rank, from 1, of the lowest score in the top (100 − percentile) % of `size` entries, by nearest rank.
-/// The percentile counts to nine decimals.
+/// The rank, from 1, of the lowest score in the top (100 − percentile) % of `size` entries, by
+/// nearest rank. The percentile is rounded to nine decimals.
 ///
 /// # Errors
 /// `BAD_USER_INPUT` unless it is from 0 to 100.
 pub(crate) fn rank_of_percentile(percentile: f64, size: u64) -> Result<u64> {
     if !(0.0..=100.0).contains(&percentile) {
-        return Err(Error::bad_input(format!("percentile is {percentile}; 0 to 100 is accepted")));
+        return Err(Error::bad_input(format!("invalid percentile {percentile}: expected 0 to 100")));
     }
     const SCALE: u128 = 1_000_000_000;
     let top = 100 * SCALE - (percentile * SCALE as f64).round() as u128;
@@ -42,11 +42,14 @@ pub(crate) fn rank_of_percentile(percentile: f64, size: u64) -> Result<u64> {
     Ok(u64::try_from(rank).unwrap_or(size))
 }
 
-/// The spread of a standings in equal buckets from the lowest score to the highest; fewer where there are fewer distinct scores between
-/// them; none where it is empty. Three round trips: the ends, then a count a bucket and shard, and the size.
+/// The distribution in equal buckets from the lowest score to the highest. There are fewer buckets
+/// if there are fewer distinct scores between the two ends, and none if there are no entries.
+///
+/// In Redis it takes five round trips: one for the first entry, two for the last, one for a count
+/// per inner bound and shard, and one for the size.
 ///
 /// # Errors
-/// `BAD_USER_INPUT`, `LIMIT_EXCEEDED` for a number of buckets that is not accepted; what the store says.
+/// `BAD_USER_INPUT` for fewer than 1 bucket, `LIMIT_EXCEEDED` for more than 1,000.
 pub(crate) async fn distribution(
     app: &App,
     read: &Read,
@@ -55,13 +58,13 @@ pub(crate) async fn distribution(
 ) -> Result<Vec<Bucket>> {
     if buckets < 1 {
         return Err(Error::bad_input(format!(
-            "buckets is {buckets}; 1 to {BUCKETS_MAX} is accepted"
+            "invalid buckets {buckets}: expected 1 to {BUCKETS_MAX}"
         )));
     }
     if buckets > BUCKETS_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
-            format!("buckets is {buckets}; at most {BUCKETS_MAX} is accepted"),
+            format!("invalid buckets {buckets}: expected at most {BUCKETS_MAX}"),
         ));
     }
     let Some((low, high)) = ends(app, read).await? else {
@@ -84,7 +87,7 @@ pub(crate) async fn distribution(
             bounds.map(exact).collect()
         }
     };
-    // The entries better than what lies on the worse side of each inner bound.
+    // For each inner bound, the number of entries on its better side.
     let inner = &bounds[1..bounds.len() - 1];
     let keys =
         inner.iter().map(|&(bound, _)| first_key(read, bound)).collect::<Result<Vec<_>>>()?;
@@ -94,7 +97,7 @@ pub(crate) async fn distribution(
         Direction::HighFirst => *count,
         Direction::LowFirst => size.saturating_sub(*count),
     };
-    // How many have at least the score of each bound.
+    // For each bound, the number of entries with at least that score.
     let mut at_least = vec![size];
     at_least.extend(better.iter().map(above));
     at_least.push(0);
@@ -108,7 +111,7 @@ pub(crate) async fn distribution(
     bounds.windows(2).zip(at_least.windows(2)).map(bucket).collect()
 }
 
-/// The lowest and the highest raw score there are.
+/// The lowest and the highest raw score; `None` if there are no entries.
 async fn ends(app: &App, read: &Read) -> Result<Option<(i64, i64)>> {
     let best = app.forward_from(read, 0, 1).await?;
     let (_, worst) = app.backward(read, None, 1).await?;
@@ -120,20 +123,21 @@ async fn ends(app: &App, read: &Read) -> Result<Option<(i64, i64)>> {
     Ok(Some((a.min(b), a.max(b))))
 }
 
-/// Where buckets begin and the last one ends: whole raw scores, as even as they can be.
+/// The bounds of the buckets: whole raw scores, as even as possible.
 fn bounds(low: i64, high: i64, buckets: i128) -> Vec<i64> {
     let span = i128::from(high) - i128::from(low);
     let buckets = buckets.min(span).max(1);
     (0..=buckets).map(|index| low + (span * index / buckets) as i64).collect()
 }
 
-/// As [`bounds`], of what decays: one bucket where all have the same.
+/// As [`bounds`], for scores that decay; a single bucket if all entries have the same score.
 fn decayed_bounds(low: f64, high: f64, buckets: i32) -> Vec<f64> {
     let buckets = if high > low { buckets } else { 1 };
     (0..=buckets).map(|index| low + (high - low) * f64::from(index) / f64::from(buckets)).collect()
 }
 
-/// The key before which lie, of a board with high scores first, all scores of at least `bound`; with low scores first, all lower ones.
+/// The key that splits the entries at `bound`. Before it lie all scores of at least `bound` if high
+/// scores rank first, and all lower scores if low ones do.
 fn first_key(read: &Read, bound: i64) -> Result<RankKey> {
     let score = match read.rules.direction {
         Direction::HighFirst => bound - 1,

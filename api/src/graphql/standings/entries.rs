@@ -1,7 +1,9 @@
 //! Lists of entries, and connections of them.
 //!
-//! A page has up to 1,000 entries, and async-graphql makes a future for each field of each: most of what a page would cost. Fields that need no look-up
-//! are worked out here in one go for the whole list; where others are asked for, the entries are resolved one by one as everything else is.
+//! A page has up to 1,000 entries, and async-graphql creates a future for each field of each entry,
+//! which is most of the cost of a page. If a query selects only fields that need no look-up, they
+//! are computed here for the whole list at once. Otherwise the entries are resolved one by one, as
+//! everything else is.
 
 use std::borrow::Cow;
 
@@ -56,7 +58,7 @@ impl OutputType for Entries {
     }
 }
 
-/// Fields of an entry that need no look-up, under their response keys.
+/// The selected fields of an entry that need no look-up, by response key.
 #[derive(Debug, Default)]
 struct Picks(Vec<(Name, Pick)>);
 
@@ -71,7 +73,8 @@ enum Pick {
 }
 
 impl Picks {
-    /// Adds what is selected; false where something else is, or something twice.
+    /// Adds the selected fields. Returns false if one of them needs a look-up, or has the response
+    /// key of another.
     fn add(&mut self, ctx: &ContextSelectionSet<'_>, selected: &SelectionSet) -> bool {
         let fragments = &ctx.query_env.fragments;
         selected.items.iter().all(|selection| match &selection.node {
@@ -92,7 +95,7 @@ impl Picks {
         })
     }
 
-    /// An entry's fields; `None` where one cannot be said.
+    /// The selected fields of an entry; `None` if one of them cannot be computed.
     fn of(&self, entry: &Entry, now_ms: i64) -> Option<Value> {
         let mut fields = IndexMap::with_capacity(self.0.len());
         for (key, pick) in &self.0 {
@@ -132,7 +135,8 @@ impl Pick {
     }
 }
 
-/// The response keys of a member's key, and of its type's name.
+/// The response keys of a member's `key` (false) and `__typename` (true); `None` if other fields
+/// are selected.
 fn member_picks(selected: &SelectionSet) -> Option<Vec<(Name, bool)>> {
     let pick = |selection: &Positioned<Selection>| match &selection.node {
         Selection::Field(field) if field.node.directives.is_empty() => {
@@ -148,17 +152,17 @@ fn member_picks(selected: &SelectionSet) -> Option<Vec<(Name, bool)>> {
     selected.items.iter().map(pick).collect()
 }
 
-/// A page of a standings' entries.
+/// A page of entries.
 pub struct EntryConnection {
     /// The standings.
     pub(crate) list: Standings,
     /// The entries of the page.
     pub(crate) placed: Vec<Placed>,
-    /// The position of the first one.
+    /// The position of the first entry.
     pub(crate) first: u64,
-    /// Whether there are entries before the page.
+    /// True if there are entries before the page.
     pub(crate) has_previous: bool,
-    /// Whether there are entries after it.
+    /// True if there are entries after the page.
     pub(crate) has_next: bool,
 }
 
@@ -172,7 +176,7 @@ impl EntryConnection {
     }
 }
 
-/// A page of a standings' entries.
+/// A page of entries.
 #[Object]
 impl EntryConnection {
     /// Information to aid in pagination.
@@ -198,7 +202,7 @@ impl EntryConnection {
         Entries(self.entries().collect())
     }
 
-    /// How many entries the standings has.
+    /// The number of entries in the standings.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let all = Bound { standings: self.list.read.clone(), key: None };
         Ok(int(state(ctx).loaders.count(all).await?)?)

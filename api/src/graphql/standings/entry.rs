@@ -1,4 +1,4 @@
-//! An entry: a member's place in a standings.
+//! An entry: a member's score and rank in standings.
 
 use async_graphql::{Context, Enum, ID, Object, Result};
 use ranking::board::TieBreak;
@@ -13,18 +13,20 @@ use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, int};
 use crate::loader::{Bound, Found};
 
-/// How ranks are counted among equal scores.
+/// How entries with equal scores share ranks.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankMethod {
-    /// 1234: every entry has a rank of its own, by the board's tie-break and then by the member's key.
+    /// 1234: every entry has a rank of its own, by the board's tie-break and then by the key of the
+    /// member.
     Ordinal,
     /// 1224: equal scores share the rank of the first of them.
     Competition,
-    /// 1223: equal scores share a rank, and the next score has the next one. Counted over at most 10,000 scores; LIMIT_EXCEEDED for entries below them.
+    /// 1223: equal scores share a rank, and the next score has the next rank. Counted over at most
+    /// 10,000 scores; LIMIT_EXCEEDED for entries below them.
     Dense,
 }
 
-/// A member's place in a standings.
+/// A member's score and rank in standings.
 #[derive(Clone)]
 pub struct Entry {
     standings: Standings,
@@ -37,7 +39,7 @@ impl Entry {
         Self { standings, member, found }
     }
 
-    /// The score, as of an instant where it decays.
+    /// The score; if it decays, its worth at an instant.
     pub(crate) fn shown_score(&self, now_ms: i64) -> Decimal {
         let (read, score) = (&self.standings.read, self.state().score);
         match read.id.window.half_life() {
@@ -48,7 +50,7 @@ impl Entry {
         }
     }
 
-    /// The score as a floating-point number, as of an instant where it decays.
+    /// The score as a floating-point number; if it decays, its worth at an instant.
     pub(crate) fn shown_value(&self, now_ms: i64) -> f64 {
         let (read, score) = (&self.standings.read, self.state().score);
         let raw = match read.id.window.half_life() {
@@ -58,7 +60,7 @@ impl Entry {
         raw / 10_f64.powi(read.rules.decimals.into())
     }
 
-    /// When the score was reached; `None` where ties go by member.
+    /// The time when the score was reached; `None` if ties go by member.
     pub(crate) fn shown_reached_at(&self) -> Option<DateTime> {
         let read = &self.standings.read;
         let rules = &read.rules;
@@ -80,31 +82,31 @@ impl Entry {
     }
 }
 
-/// A member's place in a standings.
+/// A member's score and rank in standings.
 #[Object]
 impl Entry {
-    /// Its global id: "entry:<board>:<window>:<period>:<segment>:<member>".
+    /// The global id: "entry:<board>:<window>:<period>:<segment>:<member>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::Entry(self.standings.name(), self.member.to_string()).to_text().into()
     }
 
-    /// The standings it is in.
+    /// The standings that have the entry.
     async fn standings(&self) -> Standings {
         self.standings.clone()
     }
 
-    /// Who.
+    /// The member.
     async fn member(&self) -> Member {
         Member::named(self.member.as_str())
     }
 
-    /// Its rank, from 1.
+    /// The rank, from 1.
     async fn rank(
         &self,
         ctx: &Context<'_>,
         #[graphql(
             default_with = "Some(RankMethod::Ordinal)",
-            desc = "How equal scores are counted."
+            desc = "The rule for entries with equal scores."
         )]
         method: Option<RankMethod>,
     ) -> Result<i32> {
@@ -127,7 +129,8 @@ impl Entry {
         Ok(int(before + 1)?)
     }
 
-    /// The exact score. Where scores decay, what is left of it at the instant of the request, rounded to six decimals more than the board's.
+    /// The exact score. In a decaying window, its worth at the instant of the request, rounded to
+    /// six decimals more than the board's.
     async fn score(&self, ctx: &Context<'_>) -> Decimal {
         self.shown_score(state(ctx).now_ms)
     }
@@ -137,17 +140,19 @@ impl Entry {
         self.shown_value(state(ctx).now_ms)
     }
 
-    /// When this score was reached, to the board's tie-break resolution; null where ties go by member, as they do where scores decay.
+    /// The time when this score was reached, to the tie-break resolution of the board; null if ties
+    /// go by member, as they do in decaying windows.
     async fn reached_at(&self) -> Option<DateTime> {
         self.shown_reached_at()
     }
 
-    /// How many ranks it has moved up since the end of the last period (negative: down); null for who was not in it. In standings of days and of
-    /// rolling days it is `since: "daily"`, of hours "hourly", of weeks "weekly", of months "monthly".
+    /// The number of ranks gained since the end of the last period (negative: lost); null if the
+    /// member was not in the standings then. In windows of days and rolling days, `since` is
+    /// "daily"; of hours "hourly", of weeks "weekly", of months "monthly".
     async fn change(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The window whose last period is meant.")] since: String,
+        #[graphql(desc = "The window whose last period is compared with.")] since: String,
     ) -> Result<Option<i32>> {
         let Some(before) = self.standings.last_period(app(ctx), &since)? else {
             return Ok(None);
@@ -159,11 +164,11 @@ impl Entry {
             return Ok(None);
         };
         Ok(Some(i32::try_from(then - now).map_err(|_| {
-            Error::new(ErrorCode::Internal, "a rank is beyond what GraphQL's Int holds")
+            Error::new(ErrorCode::Internal, "a rank is larger than GraphQL's Int can hold")
         })?))
     }
 
-    /// 100 · members ranked below / (size − 1); 100 for whoever is alone.
+    /// 100 · members ranked below / (size − 1); 100 for the only member.
     async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
         let size = state(ctx)
             .loaders

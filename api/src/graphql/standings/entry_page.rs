@@ -1,4 +1,4 @@
-//! Pages of a standings' entries.
+//! Pages of entries.
 
 use async_graphql::Context;
 use ranking::store::read::Placed;

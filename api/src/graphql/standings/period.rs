@@ -1,4 +1,4 @@
-//! Periods: the half-open spans of time that a window's standings are for.
+//! Periods: the half-open spans of time that a window's standings cover.
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
@@ -13,21 +13,21 @@ use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
 use crate::graphql::types::scalar::{DateTime, int};
 
-/// How many periods are read at once where all are counted.
+/// How many periods one read takes when all are counted.
 const COUNTED_MAX: usize = 10_000;
 
-/// A half-open span of time that a window's standings are for.
+/// A half-open span of time that a window's standings cover.
 #[derive(SimpleObject, Debug, Clone)]
 pub struct Period {
-    /// Its name: "2025-09-03", "2025-W36", "2025-09", "2025-10-26T02+01:00", "all".
+    /// The label: "2025-09-03", "2025-W36", "2025-09", "2025-10-26T02+01:00", "all".
     label: String,
-    /// The first instant in it; null for "all".
+    /// The first instant of the period; null for "all".
     start: Option<DateTime>,
-    /// The first instant after it; null for "all".
+    /// The first instant after the period; null for "all".
     end: Option<DateTime>,
-    /// When the next one begins: the end of the period that is on now; null for any other, and for "all".
+    /// The start of the next period, if this is the present one; null for any other, and for "all".
     next_reset_at: Option<DateTime>,
-    /// Whether its final standings are stored and have left Redis.
+    /// True if the final standings are stored in SQL and have left Redis.
     sealed: bool,
 }
 
@@ -50,12 +50,12 @@ impl Period {
     }
 }
 
-/// How many periods there are, counted when it is asked for.
+/// The total of a connection of periods, counted only if a query asks for it.
 pub struct PeriodTotal(Standings);
 
 #[Object]
 impl PeriodTotal {
-    /// How many periods have entries.
+    /// The number of periods that have entries.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let (mut count, mut range) = (0, begun(state(ctx).now_ms));
         loop {
@@ -71,7 +71,8 @@ impl PeriodTotal {
     }
 }
 
-/// A page of the periods that have entries, newest first; of `standings` the board, segment and window count.
+/// A page of the periods that have entries, newest first, of the board, segment and window of
+/// `standings`.
 pub(crate) async fn periods_page(
     ctx: &Context<'_>,
     standings: Standings,
@@ -83,7 +84,7 @@ pub(crate) async fn periods_page(
         let period = window.period_named(cursor, &rules.zone);
         let period = period.map_err(|_| {
             Error::bad_input(format!(
-                "{:?} is no page cursor of {window} periods; take one from pageInfo or an edge",
+                "invalid page cursor {:?}: expected one from pageInfo or an edge of {window} periods",
                 cursor.chars().take(64).collect::<String>()
             ))
         });
@@ -126,7 +127,8 @@ pub(crate) async fn periods_page(
     Ok(connection)
 }
 
-/// The periods that have begun: of rolling windows the next one is there ahead of time.
+/// The range of periods that have begun. The roller makes the next period of a rolling window ahead
+/// of time.
 fn begun(now_ms: i64) -> Range {
     Range::Before(now_ms.saturating_add(1))
 }

@@ -14,14 +14,15 @@ use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
 use crate::submit::committer::Placed;
 
-/// How long it waits.
+/// How long a request waits for SQL.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often SQL is asked.
+/// How often a waiting request asks SQL.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// What became of submissions once SQL holds what they wrote: those that it does not confirm in time have a `TIMEOUT`, one that it
-/// refused for its content is refused. A duplicate waits for the first one's commit.
+/// Waits until SQL has the commits of submissions, and returns their outcomes. One that SQL does
+/// not confirm in time has a `TIMEOUT`; one that SQL refused for its content is refused. A
+/// duplicate waits for the commit of the first one.
 pub(crate) async fn confirm(
     app: &App,
     partition: Partition,
@@ -30,13 +31,13 @@ pub(crate) async fn confirm(
     let own = placed.commit;
     let seq_of = |verdict: &Verdict| match verdict {
         Verdict::Accepted { seq, .. } => Some(*seq),
-        // SQL has what another partition accepted before the board moved.
+        // Another partition accepted the first one before the board moved, so SQL has it.
         Verdict::Duplicate { seq: ELSEWHERE } => None,
         Verdict::Duplicate { seq } => Some(*seq),
         Verdict::Rejected(_) => None,
     };
     let mut seqs: BTreeSet<u64> = placed.verdicts.iter().filter_map(seq_of).collect();
-    // Its id is known: where SQL has it, SQL has those before it too.
+    // The id of this commit is known: if SQL has it, SQL has all commits before it too.
     let last = own.as_ref().map(|(seq, _)| *seq);
     seqs.extend(last);
     let deadline = Instant::now() + TIMEOUT;
@@ -58,7 +59,7 @@ pub(crate) async fn confirm(
             (Ok(refused), Verdict::Accepted { index, .. }) if refused.contains(index) => {
                 Err(Error::new(
                     ErrorCode::Internal,
-                    "the database refused this score for its content; it is kept aside for whoever runs the server",
+                    "the database refused this score for its content; the server keeps it for its operator",
                 ))
             }
             _ => Ok(verdict),
@@ -67,7 +68,8 @@ pub(crate) async fn confirm(
     placed.verdicts.into_iter().map(confirm).collect()
 }
 
-/// Waits until SQL holds the commit of that seq, and of that id where it is known; says which of its events SQL refused.
+/// Waits until SQL has the commit of a seq, and of an id if that is known. Returns the indices of
+/// the events that SQL refused.
 async fn wait(
     app: &App,
     partition: Partition,
@@ -85,7 +87,7 @@ async fn wait(
     loop {
         match commit::Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await {
             Ok(Some(row)) if id.is_none_or(|id| id == row.id) => break,
-            // Another commit has its place: Redis lost this one before SQL had it.
+            // Another commit has this seq: Redis lost the awaited one before SQL had it.
             Ok(Some(_)) => return Err(timeout()),
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "waiting for the database"),

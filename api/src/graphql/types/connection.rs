@@ -1,4 +1,4 @@
-//! Relay pages: which part of a list is meant, and the page cursors of standings.
+//! Relay pages: the requested part of a list, and the page cursors of standings.
 
 use async_graphql::connection::{CursorType, DefaultConnectionName, DefaultEdgeName};
 use base64::Engine;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
 
-/// How long a page is that does not say.
+/// The default length of a page.
 pub const PAGE_DEFAULT: usize = 10;
 
-/// How long a page may be.
+/// The greatest length of a page.
 pub const PAGE_MAX: usize = 1000;
 
 /// A connection with the usual names and a total count.
@@ -42,30 +42,30 @@ impl CursorType for PageCursor {
     }
 }
 
-/// Which part of a list is meant.
+/// The requested part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Page {
-    /// The first `limit` after a cursor, or of all.
+    /// The first `limit` items after a cursor, or of all.
     Forward {
-        /// At most so many.
+        /// The most items.
         limit: usize,
-        /// After this cursor.
+        /// The cursor that the page comes after.
         after: Option<String>,
     },
-    /// The last `limit` before a cursor, or of all.
+    /// The last `limit` items before a cursor, or of all.
     Backward {
-        /// At most so many.
+        /// The most items.
         limit: usize,
-        /// Before this cursor.
+        /// The cursor that the page comes before.
         before: Option<String>,
     },
 }
 
 impl Page {
-    /// Reads Relay's four arguments.
+    /// Parses the four arguments of Relay.
     ///
     /// # Errors
-    /// `BAD_USER_INPUT` where they contradict each other, `LIMIT_EXCEEDED` for more than 1,000.
+    /// `BAD_USER_INPUT` if they contradict each other, `LIMIT_EXCEEDED` for more than 1,000 items.
     pub fn new(
         first: Option<i32>,
         after: Option<String>,
@@ -75,7 +75,7 @@ impl Page {
         let forward = first.is_some() || after.is_some();
         let backward = last.is_some() || before.is_some();
         if forward && backward {
-            return Err(Error::bad_input("a page is either first/after or last/before, not both"));
+            return Err(Error::bad_input("invalid page: expected first/after or last/before, not both"));
         }
         if backward {
             return Ok(Self::Backward { limit: limit("last", last)?, before });
@@ -84,7 +84,7 @@ impl Page {
     }
 }
 
-/// Checks a count of things asked for.
+/// Checks a requested number of items; [`PAGE_DEFAULT`] for none.
 ///
 /// # Errors
 /// `BAD_USER_INPUT` below 0, `LIMIT_EXCEEDED` above 1,000.
@@ -92,29 +92,26 @@ pub fn limit(name: &str, count: Option<i32>) -> Result<usize> {
     limit_or(name, count, PAGE_DEFAULT)
 }
 
-/// As [`limit`], where another count than the usual one is meant by none.
-///
-/// # Errors
-/// As [`limit`].
+/// As [`limit`], with another default.
 pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize> {
     let Some(count) = count else {
         return Ok(default);
     };
     let count = usize::try_from(count)
-        .map_err(|_| Error::bad_input(format!("{name} is {count}; 0 to {PAGE_MAX} is accepted")))?;
+        .map_err(|_| Error::bad_input(format!("invalid {name} {count}: expected 0 to {PAGE_MAX}")))?;
     if count > PAGE_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
-            format!("{name} is {count}; at most {PAGE_MAX} is accepted"),
+            format!("invalid {name} {count}: expected at most {PAGE_MAX}"),
         ));
     }
     Ok(count)
 }
 
-/// Stands for the key in the cursor of a member without an entry.
+/// Stands for the rank key in the cursor of a member without an entry.
 const NO_KEY: i64 = -1;
 
-/// The place of an entry in its standings, as a page cursor carries it.
+/// A page cursor of standings: the place of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryCursor(i64, u32, String, String, String, i64, String);
 
@@ -147,7 +144,7 @@ impl EntryCursor {
         )
     }
 
-    /// The board it is of.
+    /// The number and generation of the board.
     #[must_use]
     pub fn board(&self) -> (BoardNo, u32) {
         (BoardNo(self.0), self.1)
@@ -165,10 +162,10 @@ impl EntryCursor {
         &self.4
     }
 
-    /// The member, where it is the cursor of one without an entry.
+    /// The member, if it is the cursor of one without an entry.
     ///
     /// # Errors
-    /// `BAD_USER_INPUT` where it was tampered with.
+    /// `BAD_USER_INPUT` if the client has altered the cursor.
     pub fn without_score(&self) -> Result<Option<MemberId>> {
         if self.5 != NO_KEY {
             return Ok(None);
@@ -177,10 +174,10 @@ impl EntryCursor {
         Ok(Some(member))
     }
 
-    /// The place.
+    /// The place of the entry.
     ///
     /// # Errors
-    /// `BAD_USER_INPUT` where it was tampered with.
+    /// `BAD_USER_INPUT` if the client has altered the cursor.
     pub fn place(&self) -> Result<ranking::store::read::Placed> {
         let tampered = |_| no_cursor(&self.6);
         Ok(ranking::store::read::Placed {
@@ -189,7 +186,7 @@ impl EntryCursor {
         })
     }
 
-    /// Its text.
+    /// Encodes the cursor as text.
     #[must_use]
     pub fn encode(&self) -> PageCursor {
         PageCursor(
@@ -198,17 +195,17 @@ impl EntryCursor {
         )
     }
 
-    /// Reads its text.
+    /// Decodes a cursor.
     ///
     /// # Errors
-    /// `BAD_USER_INPUT` where it is none.
+    /// `BAD_USER_INPUT` if the text is not a cursor.
     pub fn decode(text: &str) -> Result<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| no_cursor(text))?;
         serde_json::from_slice(&bytes).map_err(|_| no_cursor(text))
     }
 }
 
-/// The first rows of a selection, at most so many, and whether there are more.
+/// The first rows of a selection, up to `limit`, and true if there are more.
 pub async fn first_rows<E: EntityTrait>(
     db: &DatabaseConnection,
     select: Select<E>,
@@ -220,10 +217,10 @@ pub async fn first_rows<E: EntityTrait>(
     Ok((rows, more))
 }
 
-/// The number in the page cursor of a list that goes by numbers.
+/// The number in a page cursor, for a list that is ordered by numbers.
 ///
 /// # Errors
-/// `BAD_USER_INPUT` where it is none.
+/// `BAD_USER_INPUT` if it has none.
 pub fn number_of(cursor: &str) -> Result<i64> {
     cursor.parse().map_err(|_| no_cursor(cursor))
 }
@@ -231,7 +228,7 @@ pub fn number_of(cursor: &str) -> Result<i64> {
 fn no_cursor(text: &str) -> Error {
     let shown: String = text.chars().take(64).collect();
     Error::bad_input(format!(
-        "{shown:?} is no page cursor; take one from pageInfo or an edge of this list"
+        "invalid page cursor {shown:?}: expected one from pageInfo or an edge of this list"
     ))
 }
 
@@ -268,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_is_none_is_refused() {
+    fn an_invalid_cursor_is_refused() {
         for text in ["", "x", "%", "W10", "bnVsbA"] {
             assert_eq!(
                 EntryCursor::decode(text).unwrap_err().code,

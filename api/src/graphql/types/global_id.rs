@@ -1,19 +1,20 @@
-//! Global ids, readable: `board:redis`, `member:u42`, `standings:redis:daily:2025-09-03:`, `entry:redis:all:all::u42`, `event:3:120:0`, `job:17`, `integrityRun:5`.
+//! Global ids, as readable text: `board:redis`, `member:u42`, `standings:redis:daily:2025-09-03:`,
+//! `entry:redis:all:all::u42`, `event:3:120:0`, `job:17`, `integrityRun:5`.
 
 use ranking::commit::EventPlace;
 use ranking::id::Partition;
 use ranking::standings_id::{escape, unescape};
 
-/// What a global id names.
+/// An object, as a global id names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GlobalId {
     /// A board by its slug.
     Board(String),
     /// A member by its key.
     Member(String),
-    /// A standings.
+    /// Standings.
     Standings(StandingsName),
-    /// A member's entry in a standings.
+    /// A member's entry in standings.
     Entry(StandingsName, String),
     /// An event.
     Event(EventPlace),
@@ -23,7 +24,7 @@ pub enum GlobalId {
     IntegrityRun(i64),
 }
 
-/// A standings by names that users know.
+/// The name of standings, in words that clients know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandingsName {
     /// The board's slug.
@@ -37,7 +38,7 @@ pub struct StandingsName {
 }
 
 impl GlobalId {
-    /// Its text.
+    /// The text of the id.
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
@@ -53,7 +54,7 @@ impl GlobalId {
         }
     }
 
-    /// What a text names; `None` where it is no id of ours.
+    /// Parses an id; `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once(':')?;
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_s_text_names_it_again() {
+    fn a_parsed_text_is_the_same_id() {
         let name = StandingsName {
             board: "b".into(),
             window: "hourly".into(),

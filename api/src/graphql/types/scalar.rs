@@ -8,15 +8,18 @@ use crate::error::{Error, Result};
 /// The longest title, member name or region, in characters.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// The most digits of a decimal that comes as a JSON number: more would not survive a reader that holds numbers as doubles.
+/// The most digits of a decimal that comes as a JSON number. A longer one would not survive a
+/// reader that holds numbers as doubles.
 const NUMBER_DIGITS_MAX: usize = 15;
 
-/// An exact decimal. Sent as a string ("1234.50"); accepted as a string, or as an integer of at most 15 digits.
-/// A number with a point or an exponent is refused, as it may have been rounded on its way.
+/// An exact decimal. Sent as a string ("1234.50"). Accepted as a string, or as an integer of at
+/// most 15 digits. A number with a point or an exponent is refused, as it may have been rounded on
+/// its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decimal(pub String);
 
-/// An instant as RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any offset.
+/// An instant in RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any
+/// offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DateTime(pub i64);
 
@@ -27,15 +30,17 @@ impl Decimal {
         Self(ranking::score::format(raw, decimals))
     }
 
-    /// What a score in units of the raw score is still worth, rounded to six decimals more than the board's.
+    /// The worth of a decaying score, in units of the raw score, rounded to six decimals more than
+    /// the board's.
     #[must_use]
     pub fn decayed(value: f64, decimals: u8) -> Self {
         Self(ranking::score::format_decayed(value, decimals))
     }
 }
 
-/// An exact decimal. Sent as a string ("1234.50"); accepted as a string, or as an integer of at most 15 digits.
-/// A number with a point or an exponent is refused, as it may have been rounded on its way.
+/// An exact decimal. Sent as a string ("1234.50"). Accepted as a string, or as an integer of at
+/// most 15 digits. A number with a point or an exponent is refused, as it may have been rounded on
+/// its way.
 #[Scalar]
 impl ScalarType for Decimal {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -45,13 +50,13 @@ impl ScalarType for Decimal {
                 let text = number.to_string();
                 if text.trim_start_matches('-').len() > NUMBER_DIGITS_MAX {
                     return Err(InputValueError::custom(format!(
-                        "{text} has more than {NUMBER_DIGITS_MAX} digits: a number that long is accepted as a string only, as JSON readers may round it"
+                        "invalid number {text}: expected at most {NUMBER_DIGITS_MAX} digits, or a string, as JSON readers may round longer numbers"
                     )));
                 }
                 Ok(Self(text))
             }
             Value::Number(number) => Err(InputValueError::custom(format!(
-                "{number} is a float, which may have been rounded on its way: a decimal is accepted as a string such as \"12.50\", or as an integer"
+                "invalid number {number}: expected an integer, or a string such as \"12.50\", as a float may have been rounded on its way"
             ))),
             other => Err(InputValueError::expected_type(other)),
         }
@@ -62,7 +67,8 @@ impl ScalarType for Decimal {
     }
 }
 
-/// An instant as RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any offset.
+/// An instant in RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any
+/// offset.
 #[Scalar]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -72,7 +78,7 @@ impl ScalarType for DateTime {
         let instant: Timestamp = text.parse().map_err(|_| {
             let shown: String = text.chars().take(64).collect();
             InputValueError::custom(format!(
-                "{shown:?} is no RFC 3339 instant; \"2025-09-03T12:00:00Z\" is accepted"
+                "invalid instant {shown:?}: expected RFC 3339, such as \"2025-09-03T12:00:00Z\""
             ))
         })?;
         Ok(Self(instant.as_millisecond()))
@@ -84,10 +90,10 @@ impl ScalarType for DateTime {
     }
 }
 
-/// An integer of the schema from a count.
+/// A count as an Int of the schema.
 ///
 /// # Errors
-/// `INTERNAL` beyond 2³¹ − 1, which GraphQL's Int cannot hold.
+/// `INTERNAL` above 2³¹ − 1, the largest Int of GraphQL.
 pub(crate) fn int(count: u64) -> Result<i32> {
     i32::try_from(count).map_err(|_| {
         Error::new(
@@ -100,12 +106,12 @@ pub(crate) fn int(count: u64) -> Result<i32> {
 /// Checks a text for people: a title, a name, a region.
 ///
 /// # Errors
-/// `BAD_USER_INPUT` where it is empty, too long, or has control characters.
+/// `BAD_USER_INPUT` if it is empty, too long, or has control characters.
 pub(crate) fn text(name: &str, text: String) -> Result<String> {
     let count = text.chars().count();
     if count == 0 || count > TEXT_CHARS_MAX || text.chars().any(char::is_control) {
         return Err(Error::bad_input(format!(
-            "{name} has 1 to {TEXT_CHARS_MAX} characters, none of them control characters; this one does not"
+            "invalid {name}: expected 1 to {TEXT_CHARS_MAX} characters, none of them control characters"
         )));
     }
     Ok(text)

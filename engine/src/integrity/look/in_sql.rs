@@ -1,4 +1,4 @@
-//! What SQL has of members on a board at one moment, and what their history adds up to.
+//! SQL's rows of members on a board at one moment, and the fold of their history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,23 +23,23 @@ use entity::error::Result;
 use entity::history::score_event;
 use entity::standings::{sealed_entry, sealed_period, standing};
 
-/// How many members one SELECT asks for: SQLite has 32,766 parameters.
+/// The most members in one SELECT: SQLite allows 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
 
-/// What SQL has of members on a board at one moment.
+/// SQL's rows of members on a board at one moment.
 pub(crate) struct InSql {
     pub(crate) archived_seq: i64,
-    /// The members of the partition that are meant: their events, those archived first.
+    /// The events of the partition's members in question, archived ones first.
     pub(crate) events: BTreeMap<String, Vec<(EventPlace, Event)>>,
     standings: BTreeMap<(String, String), standing::Model>,
     archived: BTreeMap<(String, String), archived_entry::Model>,
-    /// The numbers of the sealed standings that are meant.
+    /// The numbers of the sealed standings in question.
     pub(crate) sealed_nos: BTreeMap<StandingsId, i64>,
     sealed: BTreeMap<(i64, String), sealed_entry::Model>,
     partition: Partition,
 }
 
-/// What a member's history adds up to.
+/// The fold of a member's history.
 pub(crate) struct Folded {
     member: Option<MemberId>,
     replay: Replay,
@@ -48,7 +48,7 @@ pub(crate) struct Folded {
 }
 
 impl InSql {
-    /// Reads it.
+    /// Reads the rows of all locations.
     pub(crate) async fn read(
         deployment: &Deployment,
         view: &DatabaseTransaction,
@@ -80,7 +80,7 @@ impl InSql {
             sealed: BTreeMap::new(),
             partition,
         };
-        // Rows may be of nobody, or of somebody whose row says another partition.
+        // A row may name no valid member, or a member whose row has another partition.
         let text = |bytes: &Vec<u8>| text_of(bytes).map(str::to_owned);
         let named: Vec<String> = places.keys().filter_map(text).collect();
         for members in members.chunks(MEMBERS_MAX) {
@@ -147,7 +147,7 @@ impl InSql {
         Ok(())
     }
 
-    /// What the row of a place has; `None` where there is none.
+    /// The value of the row at a location; `None` if there is no row.
     pub(crate) fn row(&self, board: &Board, member: &[u8], spot: &Spot) -> Option<Held> {
         let member = String::from_utf8(member.to_vec()).ok()?;
         let is_home = self.events.contains_key(&member);
@@ -171,12 +171,13 @@ impl InSql {
         };
         match of_partition == i32::from(self.partition.0) {
             true => held,
-            // Whose member is at home here, but says that it is not; that of another partition is none here.
+            // If the member belongs to this partition, its row is wrong; otherwise the row belongs
+            // elsewhere.
             false => is_home.then_some(Held::Foreign),
         }
     }
 
-    /// The commit that a row of a place says changed it last; `None` where there is none.
+    /// The commit that last changed the row at a location; `None` if there is no row.
     pub(crate) fn row_seq(&self, member: &str, spot: &Spot) -> Option<i64> {
         match spot {
             Spot::Entry(id) => {
@@ -191,7 +192,7 @@ impl InSql {
         }
     }
 
-    /// Folds a member's events up to a seq, for the windows that places are of.
+    /// Folds a member's events up to a seq, for the windows of the locations.
     pub(crate) fn fold(
         &self,
         board: &Board,
@@ -207,7 +208,7 @@ impl InSql {
     }
 }
 
-/// Folds a member's events, for the windows that places are of.
+/// Folds a member's events, for the windows of the locations.
 pub(crate) fn fold(
     board: &Board,
     member: &str,
@@ -244,7 +245,8 @@ pub(crate) fn fold(
 }
 
 impl Folded {
-    /// What it gives at a place. What has no key is foreign: history that was accepted never comes to it.
+    /// The value at a location. A state without a key is foreign: accepted history never leads to
+    /// it.
     pub(crate) fn held(&self, board: &Board, spot: &Spot) -> Result<Option<Held>> {
         let Some(member) = &self.member else {
             return Ok(None);
@@ -273,7 +275,7 @@ impl Folded {
     }
 }
 
-/// What a state is as an entry in Redis.
+/// The value of a state as an entry in Redis.
 fn entry_key(board: &Board, id: &StandingsId, period: &Period, state: State) -> Held {
     match board.rules.key(id.window, period, state) {
         Ok(key) => Held::Key(key, board.rules.layout(id.window).decode(key).0),
@@ -281,7 +283,7 @@ fn entry_key(board: &Board, id: &StandingsId, period: &Period, state: State) -> 
     }
 }
 
-/// What archived events add up to; nothing where a segment has nothing, as no row says the same.
+/// The value of archived sums; `None` if a segment has nothing, as it then has no row.
 fn archived(state: Option<State>, events: i64) -> Option<Held> {
     let has_something = state.is_some() || events != 0;
     has_something.then_some(Held::Archived {

@@ -1,4 +1,5 @@
-//! Entries in Redis put right: their members' history read up to the head that the commit is a fast-forward of.
+//! Repair of entries in Redis: their members' history is read up to the head that the commit is
+//! folded onto.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,18 +28,19 @@ use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 use entity::standings::standing;
 
-/// How often a history is read again because the persister moved on meanwhile, before it is said that others write too fast.
+/// The most reads of a history while the persister moves on.
 const READS_MAX: usize = 20;
 
-/// What is known of the members concerned, up to SQL's cursor.
+/// The history of the members concerned, up to SQL's cursor.
 struct Known {
     cursor: log_cursor::Model,
     events: BTreeMap<String, Vec<(EventPlace, Event)>>,
-    /// Their keys in `standing`, by member and segment, as of the cursor; where that counts.
+    /// The keys in `standing`, by member and segment, as of the cursor; only for
+    /// [`Truth::Standings`].
     rows: BTreeMap<(String, String), Held>,
 }
 
-/// Entries of a board's partition that are put right.
+/// A repair of entries of a board in one partition.
 pub(super) struct Mending<'a> {
     board: &'a Board,
     truth: Truth<'a>,
@@ -47,7 +49,7 @@ pub(super) struct Mending<'a> {
 }
 
 impl<'a> Mending<'a> {
-    /// Nothing is known yet.
+    /// A repair that has read nothing yet.
     pub(super) fn new(board: &'a Board, truth: Truth<'a>, places: &'a Places) -> Self {
         Self { board, truth, places, known: None }
     }
@@ -73,7 +75,7 @@ impl Change for Mending<'_> {
             let asked_of =
                 follow::tail(deployment, partition, &known.cursor, self.board.no, &seals, None);
             let Some(tail) = asked_of.await? else {
-                // The persister was here, or the log is long: SQL has more now.
+                // The persister has moved on, or the log is too long: SQL has more now.
                 if let Truth::History(_) = self.truth
                     && let Some((cursor, rows)) =
                         follow::since(deployment, partition, &known.cursor, self.of_members())
@@ -89,7 +91,8 @@ impl Change for Mending<'_> {
                 continue;
             };
             if let Truth::History(archived) = self.truth {
-                // After the head: whoever archives says so first, and then moves the head.
+                // Read after the head: an archive job writes its mark first and moves the head
+                // afterwards.
                 archived.mark_now(&deployment.db, self.board.no, partition).await?;
             }
             tail.board.check(self.board)?;
@@ -132,10 +135,10 @@ impl Mending<'_> {
         score_event::in_order(of_members, self.board)
     }
 
-    /// What SQL has of the members, up to its cursor; `None` where that moved meanwhile, and has to be still.
+    /// Reads the members' history up to SQL's cursor. `None` if the cursor moved where it must not.
     async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Option<Known>> {
         let cursor = follow::present(deployment, partition).await?;
-        let of_nobody = || self.members().map(|member| (member.to_owned(), vec![])).collect();
+        let no_events = || self.members().map(|member| (member.to_owned(), vec![])).collect();
         let archived = match self.truth {
             Truth::History(archived) => archived,
             Truth::Standings => {
@@ -147,12 +150,12 @@ impl Mending<'_> {
                     let held = Held::of_row(self.board, row.score, row.rank_key);
                     rows.insert((row.member, row.segment), held);
                 }
-                let events = of_nobody();
+                let events = no_events();
                 let is_still = follow::present(deployment, partition).await? == cursor;
                 return Ok(is_still.then_some(Known { cursor, events, rows }));
             }
         };
-        let mut events: BTreeMap<String, Vec<(EventPlace, Event)>> = of_nobody();
+        let mut events: BTreeMap<String, Vec<(EventPlace, Event)>> = no_events();
         for (member, events) in &mut events {
             events.extend(archived.events.get(member).cloned().unwrap_or_default());
         }
@@ -169,7 +172,7 @@ impl Mending<'_> {
         Ok(Some(Known { cursor, events, rows: BTreeMap::new() }))
     }
 
-    /// What makes the places right at the head that is known.
+    /// The writes that repair the locations as of the head of `tail`.
     async fn fold(
         &self,
         deployment: &Deployment,
@@ -182,7 +185,7 @@ impl Mending<'_> {
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() };
         let asked = asked(deployment, partition, self.places);
         let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
-        // Of another moment perhaps: what is written is right at the head, whatever was there.
+        // Perhaps of another moment: the writes are right at the head, whatever was there.
         let probe = deployment.store.probe(partition, board.no, &sets).await?;
         let (mut writes, mut mended) = (Writes::default(), 0);
         for ((id, asked), found) in asked.iter().zip(probe.doubles) {
@@ -210,7 +213,7 @@ impl Mending<'_> {
                 match (member, meant) {
                     (Some(member), Some(Held::Key(key, _))) => set.push((member, key)),
                     (_, None) => writes.take_out(&asked.key, bytes),
-                    // It has no key: nothing can be put there.
+                    // No key can hold this state, so it cannot be written.
                     _ => continue,
                 }
                 mended += 1;

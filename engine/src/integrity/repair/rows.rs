@@ -1,4 +1,4 @@
-//! Rows of SQL put right: what a transaction finds to differ still, and how it writes that.
+//! Repair of rows in SQL, in a transaction that compares again first.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use entity::error::Result;
 use entity::sql::insert_chunked;
 use entity::standings::{sealed_entry, sealed_period, standing};
 
-/// Puts rows right in a transaction that holds the partition's cursor; how many differed still.
+/// Repairs rows in a transaction that locks the partition's cursor. Returns how many still
+/// differed.
 pub(super) async fn mend_in(
     deployment: &Deployment,
     transaction: &DatabaseTransaction,
@@ -59,7 +60,7 @@ pub(super) async fn mend_in(
     Ok(mended)
 }
 
-/// Makes sure that the sealed standings that places are of have numbers.
+/// Gives numbers to the sealed standings of the locations.
 async fn number_sealed(
     transaction: &DatabaseTransaction,
     board: &Board,
@@ -75,7 +76,8 @@ async fn number_sealed(
     Ok(sealed_period::number(transaction, &standings, entity::now_ms()).await?)
 }
 
-/// Whose row, in which partition; the commit of the member's last event, and the one that the row names.
+/// The member and partition of a row, the commit of the member's last event, and the commit that
+/// the row names.
 #[derive(Clone, Copy)]
 struct RowPlace<'a> {
     member: &'a str,
@@ -84,7 +86,7 @@ struct RowPlace<'a> {
     row_seq: Option<i64>,
 }
 
-/// Rows that are to be as they say, and rows that are to go.
+/// Rows to write, and rows to delete.
 #[derive(Default)]
 struct Rows {
     standings: Vec<standing::Model>,
@@ -130,14 +132,15 @@ impl Rows {
                         score,
                         rank_key: key.to_i64(),
                         partition,
-                        // As if it had never been corrected: nobody knows.
+                        // The commit of the last correction is unknown, so the row counts as never
+                        // corrected.
                         seq: row_seq.unwrap_or(0),
                     }),
                     _ => self.no_sealed.push((standings_no, member)),
                 }
             }
             (Spot::Archived(segment), history) => {
-                // Whatever lies below it would count in its place.
+                // A row with a smaller seq would count in its place, so all of them go.
                 self.no_archived.push((segment.clone(), member.clone()));
                 if let Some(Held::Archived { score, tick, events }) = history {
                     self.archived.push(archived_entry::Model {

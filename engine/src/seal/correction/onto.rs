@@ -1,5 +1,6 @@
-//! Corrections of sealed entries a part of whose events is archived: late scores are folded onto the entry, removals take it away. What would have to
-//! be made anew there is not voided.
+//! Corrections of sealed entries whose events are partly archived. Late scores are folded onto the
+//! entry, and removals delete it. Voids that would need a fold from the start are refused
+//! beforehand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,8 @@ use super::{Concerned, sealing_until_ms};
 use entity::sql::insert_chunked;
 use entity::standings::{sealed_entry, sealed_period};
 
-/// Folds a member's events onto its sealed entries of periods that have archived events. The numbers of the standings that were corrected.
+/// Folds a member's events onto its sealed entries of periods with archived events. Returns the
+/// numbers of the standings that it corrected.
 pub(super) async fn fold_onto(
     transaction: &DatabaseTransaction,
     partition: Partition,
@@ -45,7 +47,7 @@ pub(super) async fn fold_onto(
         let standings = match periods.standings(board, &event.segments, at_ms, &rolls) {
             Ok(standings) => standings,
             Err(error) => {
-                tracing::error!(board = %board.no, %member, %error, "a late score is of no period; look at its row of score_event");
+                tracing::error!(board = %board.no, %member, %error, "a late score belongs to no period; look at its row of score_event");
                 continue;
             }
         };
@@ -66,7 +68,7 @@ pub(super) async fn fold_onto(
         let row =
             sealed_entry::Entity::find_by_id((no, member.to_string())).one(transaction).await?;
         let mut state = row.and_then(|row| {
-            // A key that is the nearest one has not the score.
+            // The nearest key does not hold the score, so the score comes from the row.
             let key = RankKey::from_i64(row.rank_key).ok()?;
             Some(State { score: row.score, ..board.rules.state(id.window, period, key) })
         });
@@ -91,7 +93,8 @@ pub(super) async fn fold_onto(
     Ok(corrected.into_iter().collect())
 }
 
-/// Takes away all sealed entries of a member: what it has after the removal is put there afterwards. The numbers of the standings that it was in.
+/// Deletes all sealed entries of a member; scores after the removal are added later. Returns the
+/// numbers of the standings that it was in.
 async fn remove(
     transaction: &DatabaseTransaction,
     board: &Board,

@@ -1,0 +1,93 @@
+//! Batch jobs: `laurel rebuild …` runs `laurel-analytics rebuild …`, as git and cargo run their programs.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+/// The name of the program that does batch jobs.
+pub const PROGRAM: &str = "laurel-analytics";
+
+/// The batch jobs. Their arguments are the other program's to read.
+#[derive(Debug, Subcommand)]
+pub enum BatchCommand {
+    /// Takes events from a CSV, NDJSON or Parquet file.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Import(Passed),
+    /// Writes the standings of a board to a file, in rank order.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Export(Passed),
+    /// Rebuilds standings from the history, or moves a board to another number of shards.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Rebuild(Passed),
+    /// Compares the history with the standings in SQL and in Redis, and repairs them.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Diff(Passed),
+    /// Loads Redis from SQL and the archive.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Restore(Passed),
+    /// Moves old events from SQL to Parquet files.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Archive(Passed),
+    /// Moves rolling windows on to the present; the background work does it, too.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Roll(Passed),
+    /// Moves past periods that no window retains from Redis to SQL; the background work does it, too.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Seal(Passed),
+    /// Compares the standings of a board with those under other rules.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    WhatIf(Passed),
+    /// Writes a page of charts about a board.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Report(Passed),
+    /// Writes synthetic events to a file.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Generate(Passed),
+}
+
+#[derive(Debug, Args)]
+pub struct Passed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0.., hide = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Becomes the other program.
+pub fn run(command: BatchCommand) -> Result<()> {
+    let (name, passed) = match command {
+        BatchCommand::Import(passed) => ("import", passed),
+        BatchCommand::Export(passed) => ("export", passed),
+        BatchCommand::Rebuild(passed) => ("rebuild", passed),
+        BatchCommand::Diff(passed) => ("diff", passed),
+        BatchCommand::Restore(passed) => ("restore", passed),
+        BatchCommand::Archive(passed) => ("archive", passed),
+        BatchCommand::Roll(passed) => ("roll", passed),
+        BatchCommand::Seal(passed) => ("seal", passed),
+        BatchCommand::WhatIf(passed) => ("what-if", passed),
+        BatchCommand::Report(passed) => ("report", passed),
+        BatchCommand::Generate(passed) => ("generate", passed),
+    };
+    let named = std::env::var_os("LAUREL_ANALYTICS").map(PathBuf::from);
+    let program = program(named)?;
+    if !program.is_file() {
+        bail!(
+            "{} is not there: build it with `make analytics`, or name it by LAUREL_ANALYTICS",
+            program.display()
+        );
+    }
+    let error = Command::new(&program).arg(name).args(passed.arguments).exec();
+    Err(error).with_context(|| format!("{} cannot be started", program.display()))
+}
+
+/// The path of the program: the one that is named, else the one beside this program.
+pub fn program(named: Option<PathBuf>) -> Result<PathBuf> {
+    match named {
+        Some(named) => Ok(named),
+        None => Ok(std::env::current_exe()
+            .context("this program's own path is not known")?
+            .with_file_name(PROGRAM)),
+    }
+}

@@ -1,0 +1,46 @@
+//! `laurel migrate`: the SQL schema, a step at a time.
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+
+use super::SqlArguments;
+
+#[derive(Debug, Subcommand)]
+pub enum MigrateCommand {
+    /// Applies every step that is missing.
+    Up(SqlArguments),
+    /// Takes back the last step, and everything that its tables hold.
+    Down {
+        /// Confirms that the data may go.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        sql: SqlArguments,
+    },
+    /// Lists the steps, applied or pending.
+    Status(SqlArguments),
+}
+
+/// Does what a command says.
+pub async fn run(command: MigrateCommand) -> Result<()> {
+    match command {
+        MigrateCommand::Up(sql) => migration::up(&connect(&sql).await?).await?,
+        MigrateCommand::Down { yes: false, .. } => {
+            bail!("the last step's tables and all their rows would go: confirm with --yes")
+        }
+        MigrateCommand::Down { yes: true, sql } => {
+            migration::down(&connect(&sql).await?).await?;
+        }
+        MigrateCommand::Status(sql) => {
+            for (name, state) in migration::status(&connect(&sql).await?).await? {
+                println!("{state}  {name}");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn connect(arguments: &SqlArguments) -> Result<sea_orm::DatabaseConnection> {
+    arguments.log.start("info")?;
+    Ok(arguments.sql.connect_without_upgrade().await?)
+}

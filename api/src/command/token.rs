@@ -1,0 +1,106 @@
+//! `laurel token`: access tokens on the command line.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
+use sea_orm::DatabaseConnection;
+
+use super::SqlArguments;
+use crate::access;
+
+/// The longest lifetime of a token, in hours: ten years.
+const LIFETIME_HOURS_MAX: i64 = 3650 * 24;
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Makes a token and prints it, once.
+    Create {
+        /// The rights of the token; each scope includes those before it.
+        #[arg(long)]
+        scope: access::Scope,
+        /// The member that the token speaks for: it submits that member's scores only, on boards that allow it.
+        #[arg(long, value_name = "KEY")]
+        member: Option<String>,
+        /// The lifetime of the token: 30d, 12h, 45m, 90s; by default it does not expire.
+        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
+        expires: Option<Duration>,
+        #[command(flatten)]
+        sql: SqlArguments,
+    },
+    /// Revokes a token; it stops working within seconds.
+    Revoke {
+        /// The id of the token, as `list` shows it.
+        id: String,
+        #[command(flatten)]
+        sql: SqlArguments,
+    },
+    /// Lists the tokens, without their secrets.
+    List(SqlArguments),
+}
+
+/// Does what a command says.
+pub async fn run(command: TokenCommand) -> Result<()> {
+    match command {
+        TokenCommand::Create { scope, member, expires, sql } => {
+            if let Some(member) = &member {
+                ranking::id::MemberId::new(member)?;
+            }
+            let db = connect(&sql).await?;
+            println!("{}", access::create(&db, scope, member, expires).await?);
+        }
+        TokenCommand::Revoke { id, sql } => {
+            if !access::revoke(&connect(&sql).await?, &id).await? {
+                bail!("unknown token {id:?}: expected an id that `laurel token list` shows");
+            }
+            println!("revoked {id}");
+        }
+        TokenCommand::List(sql) => {
+            for token in access::list(&connect(&sql).await?).await? {
+                let state = match (token.revoked_at_ms, token.expires_at_ms) {
+                    (Some(_), _) => "revoked".to_owned(),
+                    (None, Some(end_ms)) => {
+                        format!("until {}", jiff::Timestamp::from_millisecond(end_ms)?)
+                    }
+                    (None, None) => "does not expire".to_owned(),
+                };
+                let member = token.member.unwrap_or_else(|| "-".into());
+                println!("{}  {:<6}  {member:<20}  {state}", token.id, token.scope);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn connect(arguments: &SqlArguments) -> Result<DatabaseConnection> {
+    arguments.log.start("info")?;
+    Ok(arguments.sql.connect().await?)
+}
+
+fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    let hours_max = SignedDuration::from_hours(LIFETIME_HOURS_MAX);
+    let span: Option<Span> = text.parse().ok();
+    span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok())
+        .filter(|lifetime| *lifetime >= SignedDuration::from_secs(1) && *lifetime <= hours_max)
+        .map(SignedDuration::unsigned_abs)
+        .ok_or_else(|| {
+            format!("invalid lifetime {text:?}: expected 30d, 12h, 45m or 90s, at most 3650d")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_has_a_unit_and_is_at_most_ten_years() {
+        let seconds = |text| parse_lifetime(text).map(|lifetime| lifetime.as_secs());
+        assert_eq!(seconds("30d"), Ok(30 * 86_400));
+        assert_eq!(seconds("12h"), Ok(43_200));
+        assert_eq!(seconds("3650d"), Ok(3650 * 86_400));
+        for wrong in ["", "30", "0s", "-1d", "3651d", "1y", "d", "1e3s", "soon"] {
+            assert!(seconds(wrong).unwrap_err().contains("expected"), "{wrong}");
+        }
+    }
+}

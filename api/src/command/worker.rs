@@ -1,0 +1,52 @@
+//! `laurel worker`: the background work, by itself.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use anyhow::Result;
+use engine::deployment::Deployment;
+use engine::process::StopSignals;
+use engine::settings::stores::Missing;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::WorkerArguments;
+use crate::background::daily_diff::Daily;
+use crate::background::worker::{self, Signals};
+
+/// Does the background work until a signal comes.
+pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString)>) -> Result<()> {
+    let mut stop = StopSignals::catch()?;
+    let deployment = arguments.stores.open(Missing::Refuse).await?;
+    let daily = Daily::new(&arguments.daily_diff, environment)?;
+    let working = Working::start(&deployment, &Arc::default(), daily);
+    stop.wait().await;
+    working.stop().await;
+    deployment.close().await;
+    Ok(())
+}
+
+/// The background work, running.
+pub struct Working {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Working {
+    /// Starts it.
+    pub fn start(deployment: &Deployment, signals: &Arc<Signals>, daily: Daily) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        Self {
+            stop,
+            task: tokio::spawn(worker::work(deployment.clone(), signals.clone(), daily, stopped)),
+        }
+    }
+
+    /// Stops it, and waits until it has ended.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the background work ended badly");
+        }
+    }
+}

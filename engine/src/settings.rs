@@ -1,0 +1,162 @@
+//! The settings of both programs: each is an environment variable, and a flag of the commands that use it.
+//!
+//! They are declared here once. The names that a program accepts, the name that an error shows, and the environment of a
+//! child are derived from the declarations.
+
+pub mod log;
+pub mod server;
+pub mod stores;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, Parser};
+
+pub use log::LogSettings;
+pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
+pub use stores::{Settings, SqlSettings};
+
+/// Every setting of every command.
+#[derive(Debug, Args)]
+struct All {
+    #[command(flatten)]
+    stores: Settings,
+    #[command(flatten)]
+    http: HttpSettings,
+    #[command(flatten)]
+    caches: CacheSettings,
+    #[command(flatten)]
+    daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    log: LogSettings,
+}
+
+/// A command line, read.
+#[derive(Debug)]
+pub struct Parsed<A> {
+    /// The arguments.
+    pub arguments: A,
+    /// The settings that were given, as environment variables: a child that gets them finds the same stores.
+    pub environment: Vec<(String, OsString)>,
+}
+
+/// Reads the command line and the environment. A usage error ends the process with status 2 and names the variable that holds
+/// the refused value; an environment variable that begins with `LAUREL_` and is no setting is one, too.
+#[must_use]
+pub fn parse<A: Parser>() -> Parsed<A> {
+    let command = A::command();
+    if let Some(message) = unknown_variable() {
+        command.clone().error(ErrorKind::UnknownArgument, message).exit();
+    }
+    let matches = command.clone().try_get_matches().unwrap_or_else(|error| {
+        if let Some(name) = refused_variable(&command, &error) {
+            eprintln!("{name}, or the flag of the same name:");
+        }
+        error.exit()
+    });
+    let arguments = A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    Parsed { arguments, environment: environment(&command, &matches) }
+}
+
+/// The names of all settings.
+#[must_use]
+pub fn names() -> BTreeSet<String> {
+    All::augment_args(Command::new("")).get_arguments().filter_map(variable).collect()
+}
+
+/// A message about an environment variable that begins with `LAUREL_` and is no setting: a misspelled one must not be ignored.
+fn unknown_variable() -> Option<String> {
+    let names = names();
+    let given = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let unknown =
+        given.into_iter().find(|name| name.starts_with("LAUREL_") && !names.contains(name))?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Some(format!("unknown setting {unknown}: expected one of {}", names.join(", ")))
+}
+
+/// The variable of the argument that an error is about.
+fn refused_variable(command: &Command, error: &clap::Error) -> Option<String> {
+    let about = error.get(ContextKind::InvalidArg)?.to_string();
+    let flag = about.strip_prefix("--")?.split_whitespace().next()?;
+    all_arguments(command).into_iter().find(|arg| arg.get_long() == Some(flag)).and_then(variable)
+}
+
+fn all_arguments(command: &Command) -> Vec<&Arg> {
+    let own = command.get_arguments();
+    own.chain(command.get_subcommands().flat_map(all_arguments)).collect()
+}
+
+fn variable(argument: &Arg) -> Option<String> {
+    argument.get_env().map(|name| name.to_string_lossy().into_owned())
+}
+
+/// The settings that a command line or the environment gave, by the name of their variable.
+fn environment(command: &Command, matches: &ArgMatches) -> Vec<(String, OsString)> {
+    let mut given = vec![];
+    for argument in command.get_arguments() {
+        let id = argument.get_id().as_str();
+        let is_given = matches!(
+            matches.value_source(id),
+            Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+        );
+        if let Some(name) = variable(argument).filter(|_| is_given)
+            && let Some(value) = matches.get_raw(id).and_then(|mut values| values.next())
+        {
+            given.push((name, value.to_owned()));
+        }
+    }
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(command) = command.find_subcommand(name)
+    {
+        given.extend(environment(command, matches));
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(subcommand)]
+        command: Sub,
+    }
+
+    #[derive(Debug, clap::Subcommand)]
+    enum Sub {
+        Serve(Box<All>),
+    }
+
+    #[test]
+    fn a_child_gets_the_settings_that_were_given_and_no_defaults() {
+        let command = <Program as clap::CommandFactory>::command();
+        let line = ["laurel", "serve", "--data-dir", "/x y", "--cache-age-ms=7", "--no-workers"];
+        let matches = command.clone().try_get_matches_from(line).unwrap();
+        let given = environment(&command, &matches);
+        let expected = [("LAUREL_DATA_DIR", "/x y"), ("LAUREL_CACHE_AGE_MS", "7")];
+        assert_eq!(given, expected.map(|(name, value)| (name.to_owned(), value.into())));
+    }
+
+    #[test]
+    fn an_error_names_the_variable_of_its_flag_and_invents_none() {
+        let command = <Program as clap::CommandFactory>::command();
+        let refused = |line: &[&str]| {
+            let error = command.clone().try_get_matches_from(line).unwrap_err();
+            refused_variable(&command, &error)
+        };
+        let named = refused(&["laurel", "serve", "--dedup-hours", "0"]);
+        assert_eq!(named.as_deref(), Some("LAUREL_DEDUP_HOURS"));
+        assert_eq!(refused(&["laurel", "serve", "--no-such-flag"]), None);
+        assert_eq!(refused(&["laurel", "serve", "--no-workers=yes"]), None);
+    }
+
+    #[test]
+    fn every_setting_has_a_name_that_begins_with_laurel() {
+        let names = names();
+        assert!(names.contains("LAUREL_PERSISTED_QUERIES_BYTES"), "{names:?}");
+        assert!(names.iter().all(|name| name.starts_with("LAUREL_")), "{names:?}");
+    }
+}
