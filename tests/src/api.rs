@@ -229,7 +229,8 @@ impl Api {
     }
 }
 
-/// A client that gives up: now and then a request to a process that is killed at that instant is never answered, nor refused.
+/// A client that gives up: now and then a request to a process that is killed at that instant is
+/// never answered, nor refused.
 fn client() -> Client {
     Client::builder().timeout(PATIENCE).build().unwrap()
 }

@@ -1,4 +1,5 @@
-//! A deployment of a test's own: a data directory, a database, a Redis; gone when the last of its users is.
+//! A deployment of a test's own: a data directory, a database, a Redis; gone when the last of its
+//! users is.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -108,7 +109,8 @@ impl Deployment {
         }
     }
 
-    /// A command of `api` with this deployment's settings; it compares nothing by itself, whatever the time of day.
+    /// A command of `api` with this deployment's settings; it compares nothing by itself, whatever
+    /// the time of day.
     pub fn api(&self, arguments: &[&str]) -> Command {
         let mut command = self.settled(program::api(), arguments);
         command.env("LAUREL_DIFF_AT", "off");

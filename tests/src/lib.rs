@@ -1,4 +1,5 @@
-//! The harness of the whole-system tests: the real programs against a real Redis and a real SQL database, spoken to in GraphQL.
+//! The harness of the whole-system tests: the real programs against a real Redis and a real SQL
+//! database, spoken to in GraphQL.
 //!
 //! | module | has |
 //! |---|---|
@@ -11,7 +12,8 @@
 //! | [`model`] | the oracle: boards computed naively, random boards and events |
 //! | [`wait`] | conditions waited for, with a deadline |
 //!
-//! A test starts what it needs and stops all of it, also when it fails; the log of a process is shown then.
+//! A test starts what it needs and stops all of it, also when it fails; the log of a process is
+//! shown then.
 //! Random tests print their seed; `LAUREL_TEST_SEED` repeats one.
 
 #![expect(

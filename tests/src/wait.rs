@@ -8,7 +8,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to wait between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What `probe` finds, as soon as it finds something; panics, naming what was waited for, when [`PATIENCE`] is over.
+/// What `probe` finds, as soon as it finds something; panics, naming what was waited for, when
+/// [`PATIENCE`] is over.
 pub async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -15,7 +15,8 @@ pub fn member_events(board: &str, member: &str) -> Connection<'static> {
     }
 }
 
-/// A member's history on a board that nobody writes to, newest first, read by pages of several sizes both ways.
+/// A member's history on a board that nobody writes to, newest first, read by pages of several
+/// sizes both ways.
 pub async fn events(api: &Api, board: &str, member: &str) -> Vec<Value> {
     member_events(board, member).nodes(api).await
 }

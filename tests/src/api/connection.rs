@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// A connection: a query of its `totalCount`, `pageInfo` and `nodes`, by the variables `first`, `after`, `last` and `before`, and where in its
-/// data it is.
+/// A connection: a query of its `totalCount`, `pageInfo` and `nodes`, by the variables `first`,
+/// `after`, `last` and `before`, and where in its data it is.
 pub struct Connection<'a> {
     pub text: &'a str,
     pub variables: Value,

@@ -8,15 +8,19 @@ use crate::model::oracle::{Oracle, Row};
 use crate::wait::until;
 
 const PAGE: &str = "
-    query($slug: String!, $window: String!, $period: String, $first: Int, $after: String, $last: Int, $before: String) {
-        board(slug: $slug) { standings(window: $window, period: $period) { size
-            top(first: $first, after: $after, last: $last, before: $before) {
-                totalCount
-                pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
-                nodes { rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score reachedAt percentile member { key } }
+    query(
+        $slug: String!, $window: String!, $period: String, $first: Int, $after: String, $last: Int,
+        $before: String
+    ) { board(slug: $slug) { standings(window: $window, period: $period) {
+        size
+        top(first: $first, after: $after, last: $last, before: $before) {
+            totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+            nodes {
+                rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score
+                reachedAt percentile member { key }
             }
-        } }
-    }";
+        }
+    } } }";
 
 const RANKS: &str = "
     query($slug: String!, $window: String!, $period: String, $members: [String!]!, $one: String!) {
@@ -75,7 +79,8 @@ impl Listing {
         }
     }
 
-    /// Asks for members' ranks and the neighbours of one, and holds both against the rows of its listing.
+    /// Asks for members' ranks and the neighbours of one, and holds both against the rows of its
+    /// listing.
     pub async fn check_ranks(&self, api: &Api, rows: &[Row]) {
         let mut members: Vec<&str> =
             rows.iter().map(|row| row.member.as_str()).rev().take(999).collect();
@@ -100,8 +105,8 @@ impl Listing {
     }
 }
 
-/// Holds every entry of every period of every window against the oracle, and the all-time standings in SQL too.
-/// An answer may be a moment old, so each is waited for.
+/// Holds every entry of every period of every window against the oracle, and the all-time standings
+/// in SQL too. An answer may be a moment old, so each is waited for.
 pub async fn check_board(api: &Api, oracle: &Oracle) {
     check_standings(api, oracle).await;
     check_sql(api, oracle).await;
@@ -127,7 +132,8 @@ pub async fn check_standings(api: &Api, oracle: &Oracle) {
     }
 }
 
-/// Holds what SQL has of a board against the oracle, as soon as it has all of it: each event once, and the all-time standings.
+/// Holds what SQL has of a board against the oracle, as soon as it has all of it: each event once,
+/// and the all-time standings.
 async fn check_sql(api: &Api, oracle: &Oracle) {
     let (deployment, slug) = (api.deployment(), &oracle.board.slug);
     let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");
@@ -139,7 +145,8 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
     .await;
     assert_eq!(deployment.number(&count).await, accepted, "events of {slug} in SQL");
     let twice = format!(
-        "SELECT event_id FROM score_event WHERE {of_board} AND event_id IS NOT NULL GROUP BY member, event_id HAVING COUNT(*) > 1"
+        "SELECT event_id FROM score_event WHERE {of_board} AND event_id IS NOT NULL \
+            GROUP BY member, event_id HAVING COUNT(*) > 1"
     );
     assert_eq!(
         deployment.column::<String>(&twice).await,
@@ -153,7 +160,8 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
 pub async fn check_all_time_in_sql(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     let select = format!(
-        "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no FROM board WHERE slug = '{slug}') AND segment = '' ORDER BY rank_key, member"
+        "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no \
+            FROM board WHERE slug = '{slug}') AND segment = '' ORDER BY rank_key, member"
     );
     let all = oracle.standings().remove(&(Window::All, "all".to_owned())).unwrap_or_default();
     let raw = |row: &Row| row.score.replace('.', "").parse::<i64>().unwrap();

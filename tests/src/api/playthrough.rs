@@ -1,4 +1,5 @@
-//! Histories played through the API: batches with amendments between them, and everything that is served held against the oracle.
+//! Histories played through the API: batches with amendments between them, and everything that is
+//! served held against the oracle.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -112,7 +113,10 @@ pub async fn check(api: &Api, history: &History) {
     let oracle = history.oracle();
     check_standings(api, &oracle).await;
     check_all_time_in_sql(api, &oracle).await;
-    let text = "query($slug: String!, $window: String!) { board(slug: $slug) { periods(window: $window, first: 1000) { nodes { label } } } }";
+    let text = "
+        query($slug: String!, $window: String!) { board(slug: $slug) {
+            periods(window: $window, first: 1000) { nodes { label } }
+        } }";
     for &window in [Window::All].iter().chain(&oracle.board.windows) {
         let variables = json!({ "slug": oracle.board.slug, "window": window.to_string() });
         let data = api.data(text, variables).await;

@@ -1,5 +1,7 @@
 //! Sending events: batches, what became of them, and several senders at once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -71,4 +73,38 @@ fn outcome(result: &Value, event: &Event) -> Outcome {
         ("UNKNOWN", Some("TIMEOUT")) => Err("TIMEOUT"),
         other => panic!("{other:?} is no outcome: {result}"),
     }
+}
+
+/// How many members a steady writer scores for.
+const WRITTEN: usize = 10;
+
+/// Submits the lowest score above 0 for each of ten members, again and again until it is stopped;
+/// how many batches that were, at least one.
+pub async fn write_steadily(api: &Api, board: &Board, name: &str, stop: &AtomicBool) -> i64 {
+    let score = |number: usize| {
+        json!({
+            "member": format!("{name}{number}"), "score": board.decimal(1),
+            "at": "2025-10-26T01:00:00Z",
+        })
+    };
+    let scores: Vec<Value> = (0..WRITTEN).map(score).collect();
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) || sent == 0 {
+        let told = submit(api, &board.slug, json!(scores)).await;
+        assert_eq!(told["accepted"], WRITTEN, "{told}");
+        sent += 1;
+    }
+    sent
+}
+
+/// An event a member that leads to the same standings as so many batches of a steady writer.
+pub fn written(board: &Board, name: &str, batches: i64) -> Vec<Event> {
+    let score = if board.policy == "SUM" { batches } else { 1 };
+    let event = |number: usize| Event {
+        member: format!("{name}{number}"),
+        score,
+        at_ms: 1_761_440_400_000,
+        id: None,
+    };
+    (0..WRITTEN).map(event).collect()
 }

@@ -33,7 +33,11 @@ pub async fn create_busy(api: &Api, board: &Board) {
     input["windows"].as_array_mut().unwrap().extend(more);
     input["segmentBy"] = json!(["region"]);
     api.create_board(input).await;
-    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(3) { "eu" } else { "us" } });
+    let member = |number: usize| {
+        json!({
+            "key": format!("m{number}"), "region": if number.is_multiple_of(3) { "eu" } else { "us" },
+        })
+    };
     let members: Vec<Value> = (0..MEMBERS).map(member).collect();
     api.upsert_members(members).await;
 }

@@ -38,7 +38,12 @@ impl Corrupted {
         });
         api.create_board(input).await;
         for month in 1..=3 {
-            let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": member * month + 1, "at": format!("2026-{month:02}-1{}T12:00:00Z", member % 5) });
+            let score = |member: i64| {
+                json!({
+                    "member": format!("m{member:02}"), "score": member * month + 1,
+                    "at": format!("2026-{month:02}-1{}T12:00:00Z", member % 5),
+                })
+            };
             submit_durably(&api, "b", (0..40).map(score).collect()).await;
         }
         Self::of(deployment, api).await
@@ -150,21 +155,25 @@ impl Corrupted {
         for (table, columns) in [
             (
                 "standing",
-                "board_no || ' ' || segment || ' ' || member || ' ' || score || ' ' || rank_key || ' ' || partition || ' ' || seq",
+                "board_no || ' ' || segment || ' ' || member || ' ' || score || ' ' || rank_key || \
+                    ' ' || partition || ' ' || seq",
             ),
             // Without the commit that corrected an entry last: nobody knows it of one that is gone.
             (
                 "sealed_entry",
-                "standings_no || ' ' || member || ' ' || score || ' ' || rank_key || ' ' || partition",
+                "standings_no || ' ' || member || ' ' || score || ' ' || rank_key || ' ' || \
+                    partition",
             ),
             ("sealed_period", "no || ' ' || label || ' ' || corrections"),
             (
                 "archived_entry",
-                "member || ' ' || segment || ' ' || through_seq || ' ' || partition || ' ' || COALESCE(score, -1) || ' ' || COALESCE(tick, -1) || ' ' || events",
+                "member || ' ' || segment || ' ' || through_seq || ' ' || partition || ' ' || \
+                    COALESCE(score, -1) || ' ' || COALESCE(tick, -1) || ' ' || events",
             ),
             (
                 "score_event",
-                "partition || ' ' || seq || ' ' || event_index || ' ' || member || ' ' || COALESCE(score, -1) || ' ' || COALESCE(at_ms, -1)",
+                "partition || ' ' || seq || ' ' || event_index || ' ' || member || ' ' || \
+                    COALESCE(score, -1) || ' ' || COALESCE(at_ms, -1)",
             ),
             ("archive_file", "path || sha256 || state"),
             ("board", "no || windows || generation"),
@@ -191,7 +200,8 @@ impl Corrupted {
         db.close().await.unwrap();
     }
 
-    /// The diff finds just these (kind, place, member), puts them right, and all is as in the picture again; another diff finds nothing.
+    /// The diff finds just these (kind, place, member), puts them right, and all is as in the
+    /// picture again; another diff finds nothing.
     pub async fn repairs(&mut self, expected: &[(&str, &str, &str)], whole: &Picture) {
         let (code, found) = self.run(&["diff", "--repair"]);
         assert_eq!(named(&found), set(expected), "{found}");
@@ -200,7 +210,8 @@ impl Corrupted {
         for finding in found["findings"].as_array().unwrap() {
             assert_eq!(finding["repaired"], true, "{finding}");
         }
-        let kept = "SELECT CAST(COUNT(*) AS BIGINT) FROM integrity_finding WHERE run_id = (SELECT MAX(id) FROM integrity_run) AND repaired";
+        let kept = "SELECT CAST(COUNT(*) AS BIGINT) FROM integrity_finding WHERE run_id = \
+            (SELECT MAX(id) FROM integrity_run) AND repaired";
         assert_eq!(self.deployment.number(kept).await, found["found"].as_i64().unwrap());
         self.is_as(whole).await;
         let (code, found) = self.run(&["diff"]);

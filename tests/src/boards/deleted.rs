@@ -51,7 +51,12 @@ pub async fn create(api: &Api) {
 /// Creates the board, and gives each of so many members a score.
 pub async fn fill(api: &Api, members: i64) {
     create(api).await;
-    let score = |number: i64| json!({ "member": format!("m{number}"), "score": number, "eventId": "e", "at": "2025-09-03T12:00:00Z" });
+    let score = |number: i64| {
+        json!({
+            "member": format!("m{number}"), "score": number, "eventId": "e",
+            "at": "2025-09-03T12:00:00Z",
+        })
+    };
     let scores: Vec<Value> = (1..=members).map(score).collect();
     assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], members);
 }

@@ -57,8 +57,9 @@ impl Load {
         Self { board, batches }
     }
 
-    /// Sends all batches, several at once and through the processes in turn, and calls for `fault` when the k-th is acknowledged. The events acknowledged;
-    /// what is refused or not answered is left, as a client that gives up would.
+    /// Sends all batches, several at once and through the processes in turn, and calls for `fault`
+    /// when the k-th is acknowledged. The events acknowledged; what is refused or not answered is
+    /// left, as a client that gives up would.
     pub async fn send(&self, apis: &[&Api], k: usize, mut fault: impl AsyncFnMut()) -> Vec<Event> {
         let mut answers = stream::iter(self.batches.iter().zip(apis.iter().cycle()))
             .map(async |(batch, api)| (batch, try_submit(api, &self.board, batch).await))
@@ -79,7 +80,8 @@ impl Load {
         acknowledged
     }
 
-    /// Sends everything again to a service that is well. What is in `counted` counts already; then the board is as the oracle says.
+    /// Sends everything again to a service that is well. What is in `counted` counts already; then
+    /// the board is as the oracle says.
     pub async fn send_again(&self, api: &Api, counted: &BTreeSet<String>) {
         let mut oracle = Oracle::new(self.board.clone());
         for batch in &self.batches {
@@ -100,7 +102,8 @@ impl Load {
     /// The ids that SQL has.
     pub async fn ids_in_sql(&self, deployment: &Deployment) -> BTreeSet<String> {
         let select = format!(
-            "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board WHERE slug = '{}')",
+            "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board \
+                WHERE slug = '{}')",
             self.board.slug
         );
         deployment.column(&select).await.into_iter().collect()
@@ -111,7 +114,8 @@ pub fn ids(events: &[Event]) -> BTreeSet<String> {
     events.iter().filter_map(|event| event.id.clone()).collect()
 }
 
-/// The service becomes well by itself; then what SQL has counts, and all the rest can be sent again.
+/// The service becomes well by itself; then what SQL has counts, and all the rest can be sent
+/// again.
 pub async fn check_recovered(api: &Api, load: &Load) {
     api.wait_until_ready().await;
     let counted = load.ids_in_sql(api.deployment()).await;

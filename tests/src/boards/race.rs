@@ -17,7 +17,12 @@ pub async fn race() -> (Arc<Deployment>, Api) {
         "slug": "race", "decimals": 2, "maxScore": "9999999.99", "windows": windows, "shards": 2,
     });
     assert_eq!(api.create_board(input).await["id"], "board:race");
-    let score = |member: &str, score: &str, minute: u32| json!({ "member": member, "score": score, "at": format!("2025-09-03T10:{minute:02}:00Z"), "eventId": member });
+    let score = |member: &str, score: &str, minute: u32| {
+        json!({
+            "member": member, "score": score, "at": format!("2025-09-03T10:{minute:02}:00Z"),
+            "eventId": member,
+        })
+    };
     let scores = json!([
         score("ann", "30", 3),
         score("bob", "20.00", 2),

@@ -15,23 +15,50 @@ use crate::model::game::{Game, Range, every_game};
 use crate::model::oracle::Oracle;
 
 /// All that can be asked of a standings.
-const ALL: &str = "query($slug: String!, $window: String!, $period: String!, $segment: String, $one: String!, $members: [String!]!) { board(slug: $slug) {
-    standings(window: $window, period: $period, segment: $segment) {
+const ALL: &str = "
+    query(
+        $slug: String!, $window: String!, $period: String!, $segment: String, $one: String!,
+        $members: [String!]!
+    ) { board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
         id source size segment period { label start end nextResetAt sealed }
-        top(first: 100) { totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } edges { cursor }
-            nodes { id rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score value reachedAt percentile member { key } } }
+        top(first: 100) {
+            totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+            edges { cursor }
+            nodes {
+                id rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score
+                value reachedAt percentile member { key }
+            }
+        }
         end: top(last: 3) { pageInfo { hasNextPage hasPreviousPage } nodes { rank member { key } } }
-        beyond: top(first: 3, offset: 1000) { pageInfo { hasNextPage hasPreviousPage } nodes { rank } }
-        middle: top(first: 3, offset: 2) { pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { rank member { key } } }
-        rank(member: $one) { rank percentile } ranks(members: $members) { rank score member { key } }
+        beyond: top(first: 3, offset: 1000) {
+            pageInfo { hasNextPage hasPreviousPage } nodes { rank }
+        }
+        middle: top(first: 3, offset: 2) {
+            pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+            nodes { rank member { key } }
+        }
+        rank(member: $one) { rank percentile }
+        ranks(members: $members) { rank score member { key } }
         neighbors(member: $one, above: 2, below: 3) { rank member { key } }
-        first: entryAt(rank: 1) { score member { key } } third: entryAt(rank: 3) { score member { key } } none: entryAt(rank: 1000) { score }
-        friends(member: $one, first: 3, includeMissing: true) { totalCount pageInfo { hasNextPage endCursor } nodes { position isSelf entry { rank score member { key } } } missing { key } }
-        scoreFor(percentile: 50) distribution(buckets: 5) { from to count } } } }";
+        first: entryAt(rank: 1) { score member { key } }
+        third: entryAt(rank: 3) { score member { key } } none: entryAt(rank: 1000) { score }
+        friends(member: $one, first: 3, includeMissing: true) {
+            totalCount pageInfo { hasNextPage endCursor }
+            nodes { position isSelf entry { rank score member { key } } } missing { key }
+        }
+        scoreFor(percentile: 50) distribution(buckets: 5) { from to count }
+    } } }";
 
-const PAGES: &str = "query($slug: String!, $window: String!, $period: String!, $segment: String, $first: Int, $after: String, $last: Int, $before: String) { board(slug: $slug) {
-    standings(window: $window, period: $period, segment: $segment) { top(first: $first, after: $after, last: $last, before: $before) {
-        totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { rank score member { key } } } } } }";
+const PAGES: &str = "
+    query(
+        $slug: String!, $window: String!, $period: String!, $segment: String, $first: Int,
+        $after: String, $last: Int, $before: String
+    ) { board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
+        top(first: $first, after: $after, last: $last, before: $before) {
+            totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+            nodes { rank score member { key } }
+        }
+    } } }";
 
 /// Whom a region has.
 const REGIONS: [&str; 2] = ["eu", "us"];
@@ -60,8 +87,10 @@ pub async fn snapshot(api: &Api, oracle: &Oracle, members: &[String]) -> Vec<(Va
     let mut said = vec![];
     for ((window, period), _) in oracle.standings() {
         for segment in [None, Some("region:eu"), Some("region:us")] {
-            let asked = json!({ "slug": oracle.board.slug, "window": window.to_string(), "period": period, "segment": segment,
-                "one": members[0], "members": members });
+            let asked = json!({
+                "slug": oracle.board.slug, "window": window.to_string(), "period": period,
+                "segment": segment, "one": members[0], "members": members,
+            });
             let mut data = api.data(ALL, asked.clone()).await;
             let standings = &mut data["board"]["standings"];
             let from = json!([standings["source"].take(), standings["period"]["sealed"].take()]);

@@ -16,13 +16,15 @@ use crate::model::history::History;
 /// A day, in milliseconds.
 pub const DAY_MS: i64 = 86_400_000;
 
-/// Waits until SQL has all there is, and then makes all that was accepted lately so many days older.
+/// Waits until SQL has all there is, and then makes all that was accepted lately so many days
+/// older.
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;
     let (ms, lately_ms) = (days * DAY_MS, entity::now_ms() - 2 * DAY_MS);
     let text = format!(
-        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} WHERE accepted_at_ms > {lately_ms}"
+        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} \
+            WHERE accepted_at_ms > {lately_ms}"
     );
     let older = Statement::from_string(db.get_database_backend(), text);
     db.execute_raw(older).await.unwrap();
@@ -44,15 +46,19 @@ pub async fn rows(deployment: &Deployment, slug: &str) -> i64 {
     deployment.number(&count).await
 }
 
-/// The history of a board has each event once: in files up to the marks, in SQL after them; and on the disk are these files, whole.
+/// The history of a board has each event once: in files up to the marks, in SQL after them; and on
+/// the disk are these files, whole.
 pub async fn check_kept(deployment: &Deployment, history: &History) {
     let of_board =
         format!("board_no = (SELECT no FROM board WHERE slug = '{}')", history.board.slug);
     let beyond = format!(
-        "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event AS e WHERE {of_board} AND seq > COALESCE((SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = e.board_no AND m.partition = e.partition), 0)"
+        "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event AS e WHERE {of_board} AND seq > \
+            COALESCE((SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = e.board_no \
+            AND m.partition = e.partition), 0)"
     );
     let filed = format!(
-        "SELECT CAST(COALESCE(SUM(events), 0) AS BIGINT) FROM archive_file WHERE {of_board} AND state IN ('ARCHIVED', 'DROPPED')"
+        "SELECT CAST(COALESCE(SUM(events), 0) AS BIGINT) FROM archive_file WHERE {of_board} \
+            AND state IN ('ARCHIVED', 'DROPPED')"
     );
     let (beyond, filed) = (deployment.number(&beyond).await, deployment.number(&filed).await);
     assert_eq!(beyond + filed, history.items().len() as i64, "{beyond} and {filed}");
@@ -91,13 +97,19 @@ pub fn paths(deployment: &Deployment) -> Vec<String> {
     paths
 }
 
-/// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one that is not.
+/// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one
+/// that is not.
 pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
     api.create_board(input).await;
-    let score = |member: i64| json!({ "member": format!("m{}", member % 10), "score": member, "at": format!("2025-03-{:02}T12:00:00Z", 1 + member % 28), "eventId": format!("e{member}") });
+    let score = |member: i64| {
+        json!({
+            "member": format!("m{}", member % 10), "score": member,
+            "at": format!("2025-03-{:02}T12:00:00Z", 1 + member % 28), "eventId": format!("e{member}"),
+        })
+    };
     submit_durably(&api, "b", (0..60).map(score).collect()).await;
     wait_until_dropped(&api, "b").await;
     age(&deployment, 100).await;

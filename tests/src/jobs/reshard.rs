@@ -34,7 +34,8 @@ pub fn reshard(deployment: &Deployment, slug: &str, shards: u16) -> Value {
     end(begin(deployment, slug, shards))
 }
 
-/// All sorted sets of standings, with their members and doubles; but for those of rolling windows, of which there are more as days pass.
+/// All sorted sets of standings, with their members and doubles; but for those of rolling windows,
+/// of which there are more as days pass.
 async fn dump(deployment: &Deployment) -> BTreeMap<String, Vec<(String, String)>> {
     let mut redis = deployment.redis().await;
     let keys: Vec<String> =

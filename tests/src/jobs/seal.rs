@@ -38,17 +38,24 @@ pub async fn wait_until_dropped(api: &Api, slug: &str) {
     .await;
 }
 
-/// Waits until every window of a board is sealed up to the present, and nothing of it is left to do.
+/// Waits until every window of a board is sealed up to the present, and nothing of it is left to
+/// do.
 pub async fn wait_until_sealed(api: &Api, board: &Board) {
     wait_until_dropped(api, &board.slug).await;
     // Boards are read from SQL again after a moment.
     for window in &board.windows {
         until("the board is known to be sealed", async || {
-            let asked = json!({ "slug": board.slug, "window": window.to_string(), "period": "1980-01-01" });
-            let period = window.period_at(400_000_000_000, &jiff::tz::TimeZone::get(board.zone).unwrap());
+            let asked = json!({
+                "slug": board.slug, "window": window.to_string(), "period": "1980-01-01",
+            });
+            let period =
+                window.period_at(400_000_000_000, &jiff::tz::TimeZone::get(board.zone).unwrap());
             let mut asked = asked;
             asked["period"] = json!(period.unwrap().label);
-            let text = "query($slug: String!, $window: String!, $period: String!) { board(slug: $slug) { standings(window: $window, period: $period) { source } } }";
+            let text = "
+                query($slug: String!, $window: String!, $period: String!) {
+                    board(slug: $slug) { standings(window: $window, period: $period) { source } }
+                }";
             let data = api.data(text, asked).await;
             (data["board"]["standings"]["source"] == "ARCHIVE").then_some(())
         })

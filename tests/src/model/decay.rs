@@ -14,11 +14,13 @@ pub fn worth(events: &[Earned], half_life: HalfLife, at_ms: i64) -> (f64, f64) {
     let gross: f64 = events.iter().map(|&(score, at)| score.abs() as f64 * weight(at)).sum();
     let unit = 2_f64.powi(1 - half_life.fraction_bits() as i32);
     let off = gross * unit * (events.len() + 2) as f64;
-    // What is left of scores that cancelled each other out is nothing once it is below one unit as of 1970. Next to 0 doubles have fewer digits.
+    // What is left of scores that cancelled each other out is nothing once it is below one unit as
+    // of 1970. Next to 0 doubles have fewer digits.
     (sum, off + weight(0) + f64::MIN_POSITIVE)
 }
 
-/// Checks that members stand in the order of what their scores are worth, equal ones by their bytes.
+/// Checks that members stand in the order of what their scores are worth, equal ones by their
+/// bytes.
 pub fn check_order(members: &[&str], earned: &BTreeMap<&str, Vec<Earned>>, half_life: HalfLife) {
     let got: BTreeSet<&str> = members.iter().copied().collect();
     assert_eq!(got, earned.keys().copied().collect());

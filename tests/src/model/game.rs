@@ -18,7 +18,8 @@ const PLACES: [(&str, &str); 6] = [
     ("UTC", "2024-12-29T23:30:00Z"),
 ];
 
-/// How far from there events happen, in minutes: within the hour, the day, the week, the months around it.
+/// How far from there events happen, in minutes: within the hour, the day, the week, the months
+/// around it.
 const MINUTES: [i64; 9] = [0, 25, 45, 60, 100, 1440, -1500, 11_520, 46_080];
 
 /// Members whose order by bytes is not the one of any language, nor of UTF-16.

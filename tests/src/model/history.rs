@@ -1,4 +1,5 @@
-//! What a board must hold when events are taken back, computed naively: from the events that count, as if the others had never been.
+//! What a board must hold when events are taken back, computed naively: from the events that count,
+//! as if the others had never been.
 
 use crate::model::oracle::{Board, Event, Oracle, Verdict};
 
@@ -57,7 +58,8 @@ impl History {
         self.items.contains(&Item::Void(number))
     }
 
-    /// The board of the events that count: none that was voided, none that stands before a removal that was not.
+    /// The board of the events that count: none that was voided, none that stands before a removal
+    /// that was not.
     pub fn oracle(&self) -> Oracle {
         let counts = |number: usize, event: &Event| {
             let removed = |later: usize| {
@@ -73,7 +75,8 @@ impl History {
         Oracle::of(self.board.clone(), counting.collect())
     }
 
-    /// Takes or refuses the next score. An id counts once for good, also where its event was removed; that of a voided event is free.
+    /// Takes or refuses the next score. An id counts once for good, also where its event was
+    /// removed; that of a voided event is free.
     pub fn submit(&mut self, event: &Event) -> Verdict {
         let named = |(number, item): (usize, &Item)| match item {
             Item::Score(known) => {

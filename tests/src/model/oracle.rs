@@ -1,4 +1,5 @@
-//! What a board must hold, computed from all its events by the words of the documentation, without a fold and without keys.
+//! What a board must hold, computed from all its events by the words of the documentation, without
+//! a fold and without keys.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +92,10 @@ impl Board {
     /// What a submission of an event takes.
     pub fn score_input(&self, event: &Event) -> Value {
         let at = Timestamp::from_millisecond(event.at_ms).unwrap().to_string();
-        json!({ "member": event.member, "score": self.decimal(event.score), "at": at, "eventId": event.id })
+        json!({
+            "member": event.member, "score": self.decimal(event.score), "at": at,
+            "eventId": event.id,
+        })
     }
 
     fn range(&self, window: Window) -> (i64, i64) {
@@ -115,8 +119,9 @@ impl Board {
         }
     }
 
-    /// What a member with these events has: score and tick. SUM: the total, and the time of the latest; BEST: the best score,
-    /// and the earliest time it was had; LATEST: the latest, the better one of those in the same tick.
+    /// What a member with these events has: score and tick. SUM: the total, and the time of the
+    /// latest; BEST: the best score, and the earliest time it was had; LATEST: the latest, the
+    /// better one of those in the same tick.
     fn holding(&self, events: &[&Event]) -> (i64, i64) {
         let ticks = || events.iter().map(|event| event.at_ms.div_euclid(self.tick_ms));
         let best = |scores: &mut dyn Iterator<Item = i64>| {

@@ -1,4 +1,5 @@
-//! One PostgreSQL server for the run: started when first asked for, in a temporary directory, with a database for each test.
+//! One PostgreSQL server for the run: started when first asked for, in a temporary directory, with
+//! a database for each test.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -13,9 +14,10 @@ use sea_orm::{ConnectionTrait, Database};
 static SERVER: OnceLock<Postgres> = OnceLock::new();
 static DATABASES: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the server and stops it when its standard input closes: a static is never dropped, but a pipe closes with its
-/// process, however that ends. $1 directory, $2 programs, $3 port, $4 user to run as, or empty. The order of a language is
-/// asked for, where the server can, so that a query that forgets to compare bytes is found out.
+/// Starts the server and stops it when its standard input closes: a static is never dropped, but a
+/// pipe closes with its process, however that ends. $1 directory, $2 programs, $3 port, $4 user to
+/// run as, or empty. The order of a language is asked for, where the server can, so that a query
+/// that forgets to compare bytes is found out.
 const SCRIPT: &str = r#"
 dir=$1 bin=$2 port=$3 user=$4
 as() { if [ -n "$user" ]; then setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups -- "$@"; else "$@"; fi; }

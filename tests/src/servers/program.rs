@@ -28,7 +28,8 @@ pub fn analytics() -> Command {
     command(ANALYTICS)
 }
 
-/// The repository's root, as cargo says it now: where checkouts share a target directory this may have been built in another one.
+/// The repository's root, as cargo says it now: where checkouts share a target directory this may
+/// have been built in another one.
 pub fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -42,7 +43,8 @@ pub fn signal(name: &str, pid: u32) {
     assert!(status.success(), "signal {name} to {pid}");
 }
 
-/// The directory of the programs: that of this test's profile. They are built there unless `make` did so.
+/// The directory of the programs: that of this test's profile. They are built there unless `make`
+/// did so.
 fn programs() -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let directory = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps");

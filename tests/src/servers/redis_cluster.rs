@@ -13,7 +13,8 @@ use crate::wait::{until, until_blocking};
 /// How many servers have slots.
 pub const MASTERS: usize = 3;
 
-/// How long a server may be silent before the others take it for dead, in milliseconds: longer than a busy machine lets one wait.
+/// How long a server may be silent before the others take it for dead, in milliseconds: longer than
+/// a busy machine lets one wait.
 const NODE_TIMEOUT_MS: u64 = 3000;
 
 /// How far the port of the servers among themselves is from that of their clients.
@@ -146,8 +147,9 @@ impl RedisCluster {
         .await;
     }
 
-    /// Moves the slot of a key to another master, a key at a time, beginning with `first`, which may not exist; says how many keys moved. `between`
-    /// is awaited before each and after the last.
+    /// Moves the slot of a key to another master, a key at a time, beginning with `first`, which
+    /// may not exist; says how many keys moved. `between` is awaited before each and after the
+    /// last.
     pub async fn move_slot(
         &self,
         key: &str,
@@ -238,7 +240,8 @@ fn spawn(dir: &Path, port: u16) -> Child {
     command.spawn().expect("redis-server is installed")
 }
 
-/// A port that is free, with that of the bus, and lies below those that the system gives to whoever connects.
+/// A port that is free, with that of the bus, and lies below those that the system gives to whoever
+/// connects.
 pub fn free_port() -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {

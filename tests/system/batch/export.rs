@@ -1,4 +1,5 @@
-//! Export: a whole standings as the API lists it, of every kind of window, from Redis and from the archive.
+//! Export: a whole standings as the API lists it, of every kind of window, from Redis and from the
+//! archive.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,21 @@ use tests::jobs::analytics::run;
 use tests::model::game::seeded;
 use tests::wait::until;
 
-const PERIODS: &str = "query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) { nodes { label sealed } } } }";
+const PERIODS: &str = "
+    query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) {
+        nodes { label sealed }
+    } } }";
 
-const TOP: &str = "query($window: String!, $period: String!, $segment: String!) { board(slug: \"b\") { standings(window: $window, period: $period, segment: $segment) { source
-    top(first: 1000) { nodes { rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score value reachedAt member { key } } } } } }";
+const TOP: &str = "
+    query($window: String!, $period: String!, $segment: String!) { board(slug: \"b\") {
+        standings(window: $window, period: $period, segment: $segment) {
+            source
+            top(first: 1000) { nodes {
+                rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score value
+                reachedAt member { key }
+            } }
+        }
+    } }";
 
 /// A row of an exported file: rank, member, score, when it was reached.
 type Row = (i64, String, String, Option<String>);
@@ -115,7 +127,15 @@ async fn every_kind_of_window_in_sixteen_shards_is_exported_as_it_is_listed() {
 async fn check_windows(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.create_board(json!({ "slug": "b", "shards": shards, "decimals": 2, "minScore": "-1000", "maxScore": 100000, "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000, "windows": [{ "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" }, { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" }] })).await;
+    api.create_board(json!({
+        "slug": "b", "shards": shards, "decimals": 2, "minScore": "-1000", "maxScore": 100000,
+        "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000,
+        "windows": [
+            { "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" },
+            { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" },
+        ],
+    }))
+    .await;
     let mut rng = seeded();
     let regions: Vec<Value> = (0..30)
         .map(|member| json!({ "key": format!("m{member}"), "region": (["eu", "u:s"][member % 2]) }))
@@ -127,7 +147,10 @@ async fn check_windows(sql: Sql, shards: u16) {
             let age_s = [3600, 86_400, 7 * 86_400].choose(&mut rng).unwrap();
             let at = Timestamp::from_second(now_s - rng.random_range(0..*age_s)).unwrap();
             let score = rng.random_range(-2..6);
-            json!({ "member": format!("m{}", rng.random_range(0..40)), "score": score, "at": at.to_string() })
+            json!({
+                "member": format!("m{}", rng.random_range(0..40)), "score": score,
+                "at": at.to_string(),
+            })
         })
         .collect();
     for batch in scores.chunks(100) {
@@ -200,7 +223,15 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
 async fn what_is_not_there_is_refused_and_leaves_no_file() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.create_board(json!({ "slug": "b", "shards": 1, "decimals": 2, "minScore": "-1000", "maxScore": 100000, "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000, "windows": [{ "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" }, { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" }] })).await;
+    api.create_board(json!({
+        "slug": "b", "shards": 1, "decimals": 2, "minScore": "-1000", "maxScore": 100000,
+        "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000,
+        "windows": [
+            { "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" },
+            { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" },
+        ],
+    }))
+    .await;
     let out = deployment.path("out.csv");
     for (more, reason) in [
         (&["--window", "weekly"][..], "has no window weekly: expected all, hourly"),

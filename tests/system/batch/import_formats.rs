@@ -1,4 +1,5 @@
-//! Import from NDJSON and Parquet: the checks, the messages and the once-ness of CSV, and no number that may have been rounded.
+//! Import from NDJSON and Parquet: the checks, the messages and the once-ness of CSV, and no number
+//! that may have been rounded.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,52 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 use tests::model::generated::{csv_events, generate};
 
-const TOP: &str = "query($segment: String) { board(slug: \"b\") { standings(segment: $segment) { top { nodes { score member { key region } } } } } }";
+const TOP: &str = "
+    query($segment: String) { board(slug: \"b\") { standings(segment: $segment) { top {
+        nodes { score member { key region } }
+    } } } }";
+
+/// Rows that are taken, and an empty line.
+const GOOD: [&str; 5] = [
+    r#"{"member":"ann","score":"30.125","at":"2026-01-02T03:04:05Z","event_id":"1","region":"eu","more":[1]}"#,
+    r#"{"member":"bob","score":20.5,"at":1767323045,"event_id":"2","region":null}"#,
+    "",
+    r#"{"at":"2026-01-03T00:00:00+01:00","score":12,"member":"ann"}"#,
+    r#"{"member":"c\u00e9\"d","score":"8007199254740.991","at":"2026-01-02T03:04:05Z"}"#,
+];
+
+/// Rows that are not taken on a board with three decimals and the scores of the good ones; but for the last one of eve, for which there is room.
+const BAD: [&str; 13] = [
+    r#"{"member":"eve","score":0.1000000000000000055511,"at":1767323045}"#,
+    r#"{"member":"eve","score":1234567890123456,"at":1767323045}"#,
+    r#"{"member":"eve","score":1e3,"at":1767323045}"#,
+    r#"{"member":"eve","score":1.5,"at":1767323045.5}"#,
+    r#"{"member":"eve","score":1.2345,"at":1767323045}"#,
+    r#"{"member":"eve","score":true,"at":1767323045}"#,
+    r#"{"member":"eve","score":5}"#,
+    r#"{"member":7,"score":5,"at":1767323045}"#,
+    r#"{"member":"eve","score":5,"at":1767323045"#,
+    r#"{"member":"ann","score":31,"at":"2026-01-02T03:04:05Z","event_id":"1"}"#,
+    r#"{"member":"eve","score":"9007199254740.9","at":1767323045}"#,
+    r#"{"member":"eve","score":"1","at":1767323045}"#,
+    r#"["eve", 5, 1767323045]"#,
+];
+
+/// The complaints about bad rows behind good ones.
+const COMPLAINTS: [&str; 12] = [
+    "line 6: 0.1000000000000000055511 has more than 15 digits",
+    "line 7: 1234567890123456 has more than 15 digits",
+    "line 8: \"1e3\" is not a decimal",
+    "line 9: invalid at \"1767323045.5\"",
+    "line 10: 1.2345 has 4 decimals",
+    "line 11: invalid score true: expected text or a number",
+    "line 12: it has no at",
+    "line 13: invalid member 7: expected text",
+    "line 14: it is not a JSON object\n",
+    "line 15: its event id \"1\" was used with another score",
+    "line 17: the window all would hold",
+    "line 18: it is not a JSON object",
+];
 
 #[tokio::test]
 async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
@@ -18,50 +64,15 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
         "maxScore": "9007199254740.991", "segmentBy": ["region"],
     });
     api.create_board(input).await;
-    let rows = [
-        r#"{"member":"ann","score":"30.125","at":"2026-01-02T03:04:05Z","event_id":"1","region":"eu","more":[1]}"#,
-        r#"{"member":"bob","score":20.5,"at":1767323045,"event_id":"2","region":null}"#,
-        "",
-        r#"{"at":"2026-01-03T00:00:00+01:00","score":12,"member":"ann"}"#,
-        r#"{"member":"c\u00e9\"d","score":"8007199254740.991","at":"2026-01-02T03:04:05Z"}"#,
-    ];
     let good = deployment.path("good.ndjson");
-    std::fs::write(&good, rows.join("\r\n")).unwrap();
-    let bad = [
-        r#"{"member":"eve","score":0.1000000000000000055511,"at":1767323045}"#,
-        r#"{"member":"eve","score":1234567890123456,"at":1767323045}"#,
-        r#"{"member":"eve","score":1e3,"at":1767323045}"#,
-        r#"{"member":"eve","score":1.5,"at":1767323045.5}"#,
-        r#"{"member":"eve","score":1.2345,"at":1767323045}"#,
-        r#"{"member":"eve","score":true,"at":1767323045}"#,
-        r#"{"member":"eve","score":5}"#,
-        r#"{"member":7,"score":5,"at":1767323045}"#,
-        r#"{"member":"eve","score":5,"at":1767323045"#,
-        r#"{"member":"ann","score":31,"at":"2026-01-02T03:04:05Z","event_id":"1"}"#,
-        r#"{"member":"eve","score":"9007199254740.9","at":1767323045}"#,
-        r#"{"member":"eve","score":"1","at":1767323045}"#,
-        r#"["eve", 5, 1767323045]"#,
-    ];
+    std::fs::write(&good, GOOD.join("\r\n")).unwrap();
     let both = deployment.path("both.ndjson");
-    let lines = [&rows[..], &bad[..]].concat().join("\n") + "\n";
+    let lines = [&GOOD[..], &BAD[..]].concat().join("\n") + "\n";
     std::fs::write(&both, lines).unwrap();
 
     let (code, _, error) = run(&deployment, &["import", "--board", "b", &both]);
     assert_eq!(code, 1);
-    for line in [
-        "line 6: 0.1000000000000000055511 has more than 15 digits",
-        "line 7: 1234567890123456 has more than 15 digits",
-        "line 8: \"1e3\" is not a decimal",
-        "line 9: invalid at \"1767323045.5\"",
-        "line 10: 1.2345 has 4 decimals",
-        "line 11: invalid score true: expected text or a number",
-        "line 12: it has no at",
-        "line 13: invalid member 7: expected text",
-        "line 14: it is not a JSON object\n",
-        "line 15: its event id \"1\" was used with another score",
-        "line 17: the window all would hold",
-        "line 18: it is not a JSON object",
-    ] {
+    for line in COMPLAINTS {
         assert!(error.contains(line), "{line} in {error}");
     }
     let events = "SELECT count(*) FROM score_event";
@@ -70,7 +81,11 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     assert_eq!((code, &told["accepted"]), (0, &json!(4)), "{error}");
     assert_eq!(run(&deployment, &["import", "--board", "b", &good]).1["known"], 4);
 
-    let entry = |score: &str, key: &str, region: Value| json!({ "score": score, "member": { "key": key, "region": region } });
+    let entry = |score: &str, key: &str, region: Value| {
+        json!({
+            "score": score, "member": { "key": key, "region": region },
+        })
+    };
     let ced = entry("8007199254740.991", "cé\"d", Value::Null);
     let (ann, bob) = (entry("42.125", "ann", json!("eu")), entry("20.500", "bob", Value::Null));
     let data = api.data(TOP, json!({})).await;
@@ -84,7 +99,8 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     let rejects = deployment.path("rejects.csv");
     let (code, told, error) =
         run(&deployment, &["import", "--board", "b", "--skip-bad", &rejects, &both]);
-    // Rows without an event id are named after their file: this is another one, so they count again where there is room.
+    // Rows without an event id are named after their file: this is another one, so they count again
+    // where there is room.
     assert_eq!((code, &told["bad"]), (0, &json!(13)), "{error}");
     assert_eq!((&told["accepted"], &told["known"]), (&json!(2), &json!(2)));
     let rejected = std::fs::read_to_string(rejects).unwrap();
@@ -158,7 +174,8 @@ async fn generated_events_are_imported_alike_from_every_format() {
         let (_, told, _) = run(&deployment, &arguments);
         assert_eq!((&told["accepted"], &told["known"]), (&json!(0), &json!(4000)));
         let select = format!(
-            "SELECT member || ' ' || score || ' ' || at_ms FROM score_event WHERE board_no = (SELECT no FROM board WHERE slug = '{format}') ORDER BY 1"
+            "SELECT member || ' ' || score || ' ' || at_ms FROM score_event WHERE board_no = \
+                (SELECT no FROM board WHERE slug = '{format}') ORDER BY 1"
         );
         held.push(deployment.column::<String>(&select).await);
     }

@@ -1,4 +1,5 @@
-//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped in order, and listed.
+//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped in order, and
+//! listed.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -301,7 +302,11 @@ async fn jobs_are_listed_newest_first_for_admins_alone() {
     running.end(Ok("done")).await.unwrap();
     let gone = api.data("{ node(id: \"job:99\") { id } }", json!({})).await;
     assert_eq!(gone["node"], Value::Null);
+    check_refusals(&deployment, &api).await;
+}
 
+/// Lists of jobs that cannot be, and lists for others than admins, are refused.
+async fn check_refusals(deployment: &Arc<Deployment>, api: &Api) {
     for (variables, code) in [
         (json!({ "board": "nowhere" }), "NOT_FOUND"),
         (json!({ "after": "x" }), "BAD_USER_INPUT"),

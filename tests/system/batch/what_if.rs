@@ -1,4 +1,5 @@
-//! What if: what a board under other rules would be is what such a board is, and nothing is written.
+//! What if: what a board under other rules would be is what such a board is, and nothing is
+//! written.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,12 @@ use tests::model::game::seeded;
 use tests::model::oracle::{Board, Event};
 use tests::wait::until;
 
-const TOP: &str = "query($slug: String!, $window: String!, $period: String!, $segment: String!) { board(slug: $slug) {
-    standings(window: $window, period: $period, segment: $segment) { top(first: 1000) { nodes { rank score member { key } } } } } }";
+const TOP: &str = "
+    query($slug: String!, $window: String!, $period: String!, $segment: String!) {
+        board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
+            top(first: 1000) { nodes { rank score member { key } } }
+        } }
+    }";
 
 /// Policy, tie-break, direction.
 const RULES: [[&str; 3]; 6] = [
@@ -100,7 +105,12 @@ async fn check(sql: Sql, shards: u16) {
         submit_events(&api, &board, &events).await;
         // A member who was taken out and came back counts from there.
         remove(&api, &board.slug, "m3").await;
-        let again = json!([{ "member": "m3", "score": "1.50", "at": Timestamp::from_second(now_s - 90_000).unwrap().to_string() }]);
+        let again = json!([
+            {
+                "member": "m3", "score": "1.50",
+                "at": Timestamp::from_second(now_s - 90_000).unwrap().to_string(),
+            },
+        ]);
         assert_eq!(submit_durably(&api, &board.slug, again).await["accepted"], 1);
     }
     let count =
@@ -130,7 +140,10 @@ async fn check_one(
     segment: &str,
     rng: &mut StdRng,
 ) {
-    let ask = "query($slug: String!, $window: String!) { board(slug: $slug) { periods(window: $window, first: 50) { nodes { label } } } }";
+    let ask = "
+        query($slug: String!, $window: String!) { board(slug: $slug) {
+            periods(window: $window, first: 50) { nodes { label } }
+        } }";
     let data = api.data(ask, json!({ "slug": "b0", "window": window })).await;
     let periods = data["board"]["periods"]["nodes"].as_array().unwrap();
     let period = periods.choose(rng).unwrap()["label"].as_str().unwrap();

@@ -9,14 +9,22 @@ use tests::documents::CREATE_BOARD;
 #[tokio::test]
 async fn a_board_has_the_rules_it_was_created_with() {
     let (_deployment, api) = race().await;
-    let text = "{ board(slug: \"race\") { id slug title direction policy tieBreak tieBreakResolutionMs decimals minScore maxScore timeZone
-        shards segmentBy visibility selfSubmit windows { name kind current { label start end sealed } } } }";
+    let text = "
+        { board(slug: \"race\") {
+            id slug title direction policy tieBreak tieBreakResolutionMs decimals minScore maxScore
+            timeZone shards segmentBy visibility selfSubmit
+            windows { name kind current { label start end sealed } }
+        } }";
     let board = api.data(text, json!({})).await["board"].take();
     let mut expected = json!({
-        "id": "board:race", "slug": "race", "title": "race", "direction": "HIGH_FIRST", "policy": "SUM", "tieBreak": "EARLIEST",
-        "decimals": 2, "minScore": "0.00", "maxScore": "9999999.99", "timeZone": "UTC", "shards": 2, "segmentBy": [],
+        "id": "board:race", "slug": "race", "title": "race", "direction": "HIGH_FIRST",
+        "policy": "SUM", "tieBreak": "EARLIEST", "decimals": 2, "minScore": "0.00",
+        "maxScore": "9999999.99", "timeZone": "UTC", "shards": 2, "segmentBy": [],
         "visibility": "PUBLIC", "selfSubmit": false,
-        "windows": [{ "name": "all", "kind": "ALL_TIME", "current": { "label": "all", "start": null, "end": null, "sealed": false } }],
+        "windows": [{
+            "name": "all", "kind": "ALL_TIME",
+            "current": { "label": "all", "start": null, "end": null, "sealed": false },
+        }],
     });
     let resolution = board["tieBreakResolutionMs"].as_i64().unwrap();
     assert!([1, 10, 100, 1000].contains(&resolution), "{resolution}");
@@ -37,7 +45,13 @@ async fn boards_are_listed_by_slug_and_private_ones_to_token_holders() {
     for slug in ["zeta", "alpha"] {
         api.create_board(json!({ "slug": slug, "visibility": "PRIVATE" })).await;
     }
-    let text = "query($first: Int, $after: String) { boards(first: $first, after: $after) { totalCount nodes { slug } pageInfo { hasNextPage endCursor } } board(slug: \"zeta\") { slug } }";
+    let text = "
+        query($first: Int, $after: String) {
+            boards(first: $first, after: $after) {
+                totalCount nodes { slug } pageInfo { hasNextPage endCursor }
+            }
+            board(slug: \"zeta\") { slug }
+        }";
     let seen = api.data(text, json!({ "first": 2 })).await;
     assert_eq!(seen["boards"]["nodes"], json!([{ "slug": "alpha" }, { "slug": "race" }]));
     assert_eq!(

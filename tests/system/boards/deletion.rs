@@ -16,7 +16,11 @@ use tests::jobs::diff::check_diff;
 use tests::servers::program::signal;
 use tests::wait::until;
 
-const TOP: &str = "query($after: String) { board(slug: \"b\") { standings { size top(first: 2, after: $after) { pageInfo { endCursor } nodes { id score member { key } } } } } }";
+const TOP: &str = "
+    query($after: String) { board(slug: \"b\") { standings {
+        size
+        top(first: 2, after: $after) { pageInfo { endCursor } nodes { id score member { key } } }
+    } } }";
 
 #[tokio::test]
 async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
@@ -38,14 +42,29 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
         for id in &ids {
             assert_eq!(api.data(NODE, json!({ "id": id })).await["node"], Value::Null, "{id}");
         }
-        let text = "{ board(slug: \"b\") { id } member(key: \"m7\") { key events(board: \"b\") { totalCount } rank(board: \"b\") { rank } } boards { totalCount } }";
-        let expected = json!({ "board": null, "member": { "key": "m7", "events": null, "rank": null }, "boards": { "totalCount": 0 } });
+        let text = "
+            {
+                board(slug: \"b\") { id }
+                member(key: \"m7\") {
+                    key events(board: \"b\") { totalCount } rank(board: \"b\") { rank }
+                }
+                boards { totalCount }
+            }";
+        let expected = json!({
+            "board": null, "member": { "key": "m7", "events": null, "rank": null },
+            "boards": { "totalCount": 0 },
+        });
         assert_eq!(api.data(text, json!({})).await, expected);
         assert_eq!(void(&api, &event).await.codes(), ["NOT_FOUND"]);
         let variables = json!({ "slug": "b" });
         for refused in [
             DELETE_BOARD,
-            "mutation { submitScores(input: { board: \"b\", scores: [{ member: \"m7\", score: 1 }] }) { accepted } }",
+            "
+                mutation {
+                    submitScores(input: { board: \"b\", scores: [{ member: \"m7\", score: 1 }] }) {
+                        accepted
+                    }
+                }",
         ] {
             assert_eq!(
                 api.ask(Some(api.token()), refused, variables.clone()).await.codes(),
@@ -121,7 +140,10 @@ async fn a_deleted_board_takes_no_other_with_it() {
     }
     api.delete_board("b").await;
     for number in 0..12 {
-        let text = "query($slug: String!) { board(slug: $slug) { standings(window: \"daily\") { size } periods(window: \"daily\") { totalCount } } }";
+        let text = "
+            query($slug: String!) { board(slug: $slug) {
+                standings(window: \"daily\") { size } periods(window: \"daily\") { totalCount }
+            } }";
         let data = api.data(text, json!({ "slug": format!("c{number}") })).await;
         assert_eq!(
             data["board"],
@@ -145,7 +167,10 @@ async fn a_deletion_cut_short_before_any_partition_knows_is_finished() {
     signal("STOP", redis_pid);
     let kill = async || {
         until("the board is marked", async || {
-            let marked = format!("SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE no = {no} AND deleted_at_ms IS NOT NULL");
+            let marked = format!(
+                "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE no = {no} \
+                AND deleted_at_ms IS NOT NULL"
+            );
             (deployment.number(&marked).await == 1).then_some(())
         })
         .await;

@@ -12,9 +12,13 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::wait::until;
 
-const SUBMIT: &str = "mutation($scores: [ScoreInput!]!) { submitScores(input: { board: \"b\", scores: $scores }) { results { status error { code } } } }";
+const SUBMIT: &str = "
+    mutation($scores: [ScoreInput!]!) {
+        submitScores(input: { board: \"b\", scores: $scores }) { results { status error { code } } }
+    }";
 
-/// What a sender was told of an event: in which life of the slug it was sent at the earliest, and answered at the latest.
+/// What a sender was told of an event: in which life of the slug it was sent at the earliest, and
+/// answered at the latest.
 struct Acknowledged {
     id: String,
     sent: usize,
@@ -28,7 +32,12 @@ async fn send(api: &Api, name: &str, lives: &AtomicUsize, stop: &AtomicBool) -> 
     while !stop.load(Ordering::SeqCst) {
         round += 1;
         let id = |number: usize| format!("{name}-{round}-{number}");
-        let score = |number: usize| json!({ "member": format!("m{number}"), "score": 1, "eventId": id(number), "at": "2025-09-03T12:00:00Z" });
+        let score = |number: usize| {
+            json!({
+                "member": format!("m{number}"), "score": 1, "eventId": id(number),
+                "at": "2025-09-03T12:00:00Z",
+            })
+        };
         let scores: Vec<Value> = (0..8).map(score).collect();
         let sent = lives.load(Ordering::SeqCst);
         let answer = api.ask(Some(api.token()), SUBMIT, json!({ "scores": scores })).await;
@@ -58,7 +67,8 @@ async fn check_under_load(sql: Sql, flush: bool) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
     let (lives, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    // A life begins before its board is created, and ends before the next one is: an even number is a board, an odd one its end.
+    // A life begins before its board is created, and ends before the next one is: an even number is
+    // a board, an odd one its end.
     let live = async || {
         let mut old = vec![];
         for life in 0..LIVES {
@@ -93,12 +103,25 @@ async fn check_under_load(sql: Sql, flush: bool) {
         send(&apis[1], "d", &lives, &stop),
     );
     let acknowledged: Vec<Acknowledged> = [a, b, c, d].into_iter().flatten().collect();
+    check_last_life(&apis, &acknowledged).await;
+    for no in &old[..LIVES - 1] {
+        wait_until_purged(&deployment, *no).await;
+        check_gone(&deployment, *no).await;
+    }
+    check_marks(&deployment, &old[..LIVES - 1]).await;
+    check_diff(&deployment);
+}
+
+/// The last board has what was acknowledged by it, and nothing of another one.
+async fn check_last_life(apis: &[Api; 2], acknowledged: &[Acknowledged]) {
+    let deployment = apis[0].deployment();
     let last = 2 * LIVES - 1;
     let (mut counted, mut sums) = (BTreeSet::new(), BTreeMap::new());
     let surely = acknowledged.iter().filter(|event| event.sent == last);
     let surely: BTreeSet<&str> = surely.map(|event| &*event.id).collect();
     until("the last board's events are in SQL", async || {
-        let text = "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board WHERE slug = 'b')";
+        let text = "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board \
+            WHERE slug = 'b')";
         let ids: BTreeSet<String> = deployment.column(text).await.into_iter().collect();
         surely.iter().all(|id| ids.contains(*id)).then_some(())
     })
@@ -118,19 +141,14 @@ async fn check_under_load(sql: Sql, flush: bool) {
     }
     let missing: Vec<&&str> = surely.iter().filter(|id| !counted.contains(**id)).collect();
     assert_eq!(missing, [&""; 0], "acknowledged by the last board and not there");
-    let text = "{ board(slug: \"b\") { standings { top(first: 10) { nodes { score member { key } } } } } }";
+    let text = "
+        { board(slug: \"b\") { standings { top(first: 10) { nodes { score member { key } } } } } }";
     let data = apis[1].data(text, json!({})).await;
     let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let seen: BTreeMap<String, String> =
         nodes.iter().map(|node| (text(&node["member"]["key"]), text(&node["score"]))).collect();
     assert_eq!(seen, sums);
-    for no in &old[..LIVES - 1] {
-        wait_until_purged(&deployment, *no).await;
-        check_gone(&deployment, *no).await;
-    }
-    check_marks(&deployment, &old[..LIVES - 1]).await;
-    check_diff(&deployment);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,5 @@
-//! Boards that move to other numbers of shards while people play: nothing is lost, doubled or misplaced.
+//! Boards that move to other numbers of shards while people play: nothing is lost, doubled or
+//! misplaced.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ use tests::wait::until;
 /// The shards that boards move through.
 const MOVES: [u16; 3] = [16, 4, 1];
 
-/// Games in which a board moves again and again; every verdict on the way, and all that is held at the end, are those of the oracle.
+/// Games in which a board moves again and again; every verdict on the way, and all that is held at
+/// the end, are those of the oracle.
 async fn check_games(sql: Sql) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -105,7 +107,8 @@ async fn a_board_that_moves_is_what_it_would_be_on_postgres() {
     check_games(Sql::Postgres).await;
 }
 
-/// A walk from page to page goes on over a move: cursors say a place, and windows keep their generation.
+/// A walk from page to page goes on over a move: cursors say a place, and windows keep their
+/// generation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_goes_on_over_a_move() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
@@ -193,13 +196,18 @@ async fn a_move_that_cannot_be_is_refused() {
     assert!(error.contains("are archived"), "{error}");
 }
 
-/// What was accepted before a move counts in all that reads history: the diff and what proves it, a repair, what-if, a window that is added, a window that is made anew.
+/// What was accepted before a move counts in all that reads history: the diff and what proves it, a
+/// repair, what-if, a window that is added, a window that is made anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_board_had_before_a_move_counts() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let mut board = Corrupted::new(sql, 1).await;
         reshard(&board.deployment, "b", 8);
-        let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": 7, "at": "2026-04-01T12:00:00Z" });
+        let score = |member: i64| {
+            json!({
+                "member": format!("m{member:02}"), "score": 7, "at": "2026-04-01T12:00:00Z",
+            })
+        };
         submit_durably(&board.api, "b", (0..20).map(score).collect()).await;
         reshard(&board.deployment, "b", 2);
         submit_durably(&board.api, "b", (10..50).map(score).collect()).await;
@@ -214,7 +222,8 @@ async fn what_a_board_had_before_a_move_counts() {
         let whole = board.picture().await;
 
         // An event of the first layout, in a partition where nobody is any more, or others are.
-        let change = "UPDATE score_event SET score = score + 1 WHERE member = 'm21' AND seq = (SELECT MIN(seq) FROM score_event WHERE member = 'm21' AND generation = 1)";
+        let change = "UPDATE score_event SET score = score + 1 WHERE member = 'm21' AND seq = \
+            (SELECT MIN(seq) FROM score_event WHERE member = 'm21' AND generation = 1)";
         board.sql(change).await;
         let (code, found) = board.run(&["diff"]);
         assert_eq!(code, 3, "{found}");

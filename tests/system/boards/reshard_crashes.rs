@@ -1,4 +1,5 @@
-//! Moves to another number of shards that end anywhere: before the decision they were nothing, after it they are finished; nothing stays held.
+//! Moves to another number of shards that end anywhere: before the decision they were nothing,
+//! after it they are finished; nothing stays held.
 
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -123,7 +124,8 @@ async fn a_move_may_end_at_any_step_on_postgres() {
     check_steps(Sql::Postgres).await;
 }
 
-/// While a board is held submissions say UNAVAILABLE after a while, removals wait, and reads and other boards go on.
+/// While a board is held submissions say UNAVAILABLE after a while, removals wait, and reads and
+/// other boards go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_that_is_held_is_read_and_not_written() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;

@@ -16,7 +16,8 @@ use tests::jobs::reshard::{begin, check_recovered, end};
 use tests::model::oracle::{Board, Event, Oracle, Verdict};
 use tests::wait::until;
 
-/// Sends scores until it is stopped, again where nobody knows what became of them; those that count.
+/// Sends scores until it is stopped, again where nobody knows what became of them; those that
+/// count.
 async fn write(
     api: &Api,
     board: &Board,
@@ -63,7 +64,10 @@ async fn write(
 
 /// Reads until it is stopped: the number of entries never goes down, as nobody leaves.
 async fn read(api: &Api, stop: &AtomicBool) -> usize {
-    let text = "{ board(slug: \"busy\") { standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size } } }";
+    let text = "
+        { board(slug: \"busy\") {
+            standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size }
+        } }";
     let (mut reads, mut last) = (0, [0, 0]);
     while !stop.load(Ordering::SeqCst) {
         let data = api.data(text, json!({})).await;

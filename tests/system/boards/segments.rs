@@ -1,4 +1,5 @@
-//! Regional standings: an event counts in the region that its member has when it is accepted, and keeps it.
+//! Regional standings: an event counts in the region that its member has when it is accepted, and
+//! keeps it.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,11 @@ async fn check(api: &Api, slug: &str, regional: &Regional) {
             let variables = json!({
                 "slug": slug, "window": window.to_string(), "period": period, "segment": segment,
             });
-            let entry = |row: &tests::model::oracle::Row| json!({ "rank": row.rank, "score": row.score, "member": { "key": row.member } });
+            let entry = |row: &tests::model::oracle::Row| {
+                json!({
+                    "rank": row.rank, "score": row.score, "member": { "key": row.member },
+                })
+            };
             let expected: Vec<Value> = rows.iter().map(entry).collect();
             let what = format!("{segment:?} of {slug} in {window} {period}");
             let mut seen = Value::Null;
@@ -125,7 +130,10 @@ async fn a_segment_that_a_board_does_not_have_is_refused() {
         let answer = api.ask(Some(api.token()), CREATE_BOARD, json!({ "input": input })).await;
         assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     }
-    let ask = "query($slug: String!, $segment: String) { board(slug: $slug) { standings(segment: $segment) { size } } }";
+    let ask = "
+        query($slug: String!, $segment: String) { board(slug: $slug) {
+            standings(segment: $segment) { size }
+        } }";
     for (slug, segment, accepted) in [
         ("plain", "", true),
         ("plain", "region:eu", false),

@@ -11,7 +11,10 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::CREATE_BOARD;
 use tests::wait::until;
 
-const UPDATE: &str = "mutation($input: UpdateBoardInput!) { updateBoard(input: $input) { board { slug title visibility selfSubmit opensAt closesAt windows { name } } } }";
+const UPDATE: &str = "
+    mutation($input: UpdateBoardInput!) { updateBoard(input: $input) { board {
+        slug title visibility selfSubmit opensAt closesAt windows { name }
+    } } }";
 
 const BOARD: &str =
     "{ board(slug: \"b\") { slug title visibility selfSubmit opensAt closesAt windows { name } } }";
@@ -193,7 +196,14 @@ async fn rows_from_when_a_board_was_closed_are_bad() {
     let (deployment, api) = board(Sql::Sqlite).await;
     update(&api, json!({ "opensAt": OPENS, "closesAt": CLOSES })).await;
     let file = deployment.new_file("csv");
-    std::fs::write(&file, format!("member,score,at\nann,1,2025-09-03T12:00:00.249Z\nbob,1,{OPENS}\ncy,1,2025-09-04T12:00:00.749Z\ndee,1,{CLOSES}\n")).unwrap();
+    let rows = format!(
+        "member,score,at\n\
+        ann,1,2025-09-03T12:00:00.249Z\n\
+        bob,1,{OPENS}\n\
+        cy,1,2025-09-04T12:00:00.749Z\n\
+        dee,1,{CLOSES}\n"
+    );
+    std::fs::write(&file, rows).unwrap();
     let file = file.to_str().unwrap();
     let output = deployment.analytics(&["import", "--board", "b", file]);
     let error = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,5 @@
-//! A Redis Cluster: boards that lie on several servers, partitions that move between them, masters that die.
+//! A Redis Cluster: boards that lie on several servers, partitions that move between them, masters
+//! that die.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,7 +33,10 @@ const BOARDS: usize = 2;
 /// How many events each is sent.
 const EVENTS: usize = 60;
 
-const TOP: &str = "query($slug: String!) { board(slug: $slug) { standings { size top(first: 1000) { nodes { rank score member { key } } } } } }";
+const TOP: &str = "
+    query($slug: String!) { board(slug: $slug) { standings {
+        size top(first: 1000) { nodes { rank score member { key } } }
+    } } }";
 
 fn is_unavailable(answer: &Answer) -> bool {
     answer.codes().iter().all(|&code| code == "UNAVAILABLE")
@@ -132,39 +136,10 @@ async fn slots_move_under_writers_and_readers() {
         }
     };
     let stores = deployment.open_stores().await;
-    let move_all = async || {
-        let cluster = deployment.cluster();
-        let (mut keys, mut held, mut held_without_head) = (0, 0, 0);
-        for partition in 0..PARTITIONS {
-            let masters = cluster.masters();
-            let key = head(partition);
-            let from = cluster.master_of(&key);
-            let place = masters.iter().position(|&port| port == from).unwrap();
-            let to = masters[(place + 1) % masters.len()];
-            // The board that is read was the first one created.
-            let entries = format!("laurel:{{{partition}}}:z:1.1::all:all");
-            let first = [entries, key.clone()][partition % 2].clone();
-            let mut moved = 0;
-            // Half of a partition stays on either server until readers have come by.
-            let between = async || {
-                moved += 1;
-                if moved == 2 && first == key && held_without_head == 0 {
-                    until_more(&refused, 1).await;
-                    held_without_head += 1;
-                } else if moved == 2 && first != key && held < 2 && cluster.has(from, &key) {
-                    until_more(&right, 4).await;
-                    check_half_moved(&stores.store, Partition(partition as u16)).await;
-                    held += 1;
-                }
-            };
-            keys += cluster.move_slot(&key, to, &first, between).await;
-        }
-        println!("{keys} keys moved");
-        assert_eq!((held, held_without_head), (2, 1), "partitions held half moved");
-    };
+    let moving = move_all(deployment.cluster(), &stores.store, &right, &refused);
     let (half, rest) = written.batches.split_at(BATCHES / 2);
     let work = async {
-        futures::join!(move_all(), write(&apis[0], half), write(&apis[1], rest));
+        futures::join!(moving, write(&apis[0], half), write(&apis[1], rest));
         is_over.store(true, Ordering::Relaxed);
     };
     futures::join!(work, read(&apis[0]), read(&apis[1]));
@@ -180,7 +155,44 @@ async fn slots_move_under_writers_and_readers() {
     check_diff(&deployment);
 }
 
-/// Nobody takes a half for the whole.
+/// Moves each partition to another server; half of some stays on either until reads were answered
+/// and refused.
+async fn move_all(
+    cluster: &RedisCluster,
+    store: &Store,
+    right: &AtomicUsize,
+    refused: &AtomicUsize,
+) {
+    let (mut keys, mut held, mut held_without_head) = (0, 0, 0);
+    for partition in 0..PARTITIONS {
+        let masters = cluster.masters();
+        let key = head(partition);
+        let from = cluster.master_of(&key);
+        let place = masters.iter().position(|&port| port == from).unwrap();
+        let to = masters[(place + 1) % masters.len()];
+        // The board that is read was the first one created.
+        let entries = format!("laurel:{{{partition}}}:z:1.1::all:all");
+        let first = [entries, key.clone()][partition % 2].clone();
+        let mut moved = 0;
+        // Half of a partition stays on either server until readers have come by.
+        let between = async || {
+            moved += 1;
+            if moved == 2 && first == key && held_without_head == 0 {
+                until_more(refused, 1).await;
+                held_without_head += 1;
+            } else if moved == 2 && first != key && held < 2 && cluster.has(from, &key) {
+                until_more(right, 4).await;
+                check_half_moved(store, Partition(partition as u16)).await;
+                held += 1;
+            }
+        };
+        keys += cluster.move_slot(&key, to, &first, between).await;
+    }
+    println!("{keys} keys moved");
+    assert_eq!((held, held_without_head), (2, 1), "partitions held half moved");
+}
+
+/// A partition of which half has moved is not taken for the whole.
 async fn check_half_moved(store: &Store, partition: Partition) {
     let listed = store.standings_keys(partition, None).await;
     assert!(matches!(listed, Err(Error::Unavailable(_))), "{listed:?}");
@@ -242,7 +254,12 @@ async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
         };
         let write_durably = async {
             for round in 0.. {
-                let score = |member: usize| json!({ "member": format!("m{member}"), "score": 1, "eventId": format!("{number}-{round}") });
+                let score = |member: usize| {
+                    json!({
+                        "member": format!("m{member}"), "score": 1,
+                        "eventId": format!("{number}-{round}"),
+                    })
+                };
                 let scores: Value = (0..8).map(score).collect();
                 let payload = submit_durably(&api, "durable", scores.clone()).await;
                 let results = payload["results"].as_array().unwrap().iter();
@@ -274,7 +291,8 @@ async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
     check_diff(&deployment);
 }
 
-/// With neither a master nor its replica nobody is told what is not so; when they are back, all is well by itself.
+/// With neither a master nor its replica nobody is told what is not so; when they are back, all is
+/// well by itself.
 async fn check_without_a_master(cluster: &RedisCluster, api: &Api) {
     let ask = async || api.ask(Some(api.token()), TOP, json!({ "slug": "load-1" })).await;
     let expected = ask().await.body;

@@ -11,7 +11,8 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::model::oracle::{Board, Event, Oracle};
 
-/// Before keys had a layout, heads were written "<seq> <commit id> <run id>", and there were no lists of periods.
+/// Before keys had a layout, heads were written "<seq> <commit id> <run id>", and there were no
+/// lists of periods.
 async fn take_back_layout(deployment: &Deployment) {
     let mut redis = deployment.redis().await;
     let heads: Vec<String> = redis.keys("laurel:*:head").await.unwrap();
@@ -61,7 +62,10 @@ async fn filled(api: &Api) -> Oracle {
 
 async fn check(api: &Api, oracle: &Oracle) {
     check_standings(api, oracle).await;
-    let text = "query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) { nodes { label } } } }";
+    let text = "
+        query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) {
+            nodes { label }
+        } } }";
     for &window in &oracle.board.windows {
         let data = api.data(text, json!({ "window": window.to_string() })).await;
         let label = |label: String| json!({ "label": label });

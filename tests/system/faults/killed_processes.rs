@@ -1,4 +1,5 @@
-//! Processes killed in the middle of a load: what was acknowledged is there, and nothing counts twice.
+//! Processes killed in the middle of a load: what was acknowledged is there, and nothing counts
+//! twice.
 
 use rand::RngExt;
 

@@ -1,4 +1,5 @@
-//! Stores that refuse: SQL one event for its content, Redis every write for want of memory. Nobody else suffers.
+//! Stores that refuse: SQL one event for its content, Redis every write for want of memory. Nobody
+//! else suffers.
 
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
@@ -48,7 +49,10 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody(
     assert_eq!(statuses, ["REJECTED", "APPLIED"]);
 
     // Nothing stays of what was refused, in Redis either, and its event id is free again.
-    let ask = r#"{ board(slug: "b") { standings { rank(member: "poison") { score } ranks(members: ["before", "after"]) { score } } } }"#;
+    let ask = r#"
+        { board(slug: "b") { standings {
+            rank(member: "poison") { score } ranks(members: ["before", "after"]) { score }
+        } } }"#;
     let data = until("what SQL refused is voided", async || {
         let data = api.data(ask, json!({})).await;
         data["board"]["standings"]["rank"].is_null().then_some(data)

@@ -12,7 +12,10 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{REMOVE_ENTRY, VOID_EVENT};
 use tests::jobs::diff::check_diff;
 
-const SCORE: &str = "query($board: String!, $member: String!) { board(slug: $board) { standings { rank(member: $member) { score } } } }";
+const SCORE: &str = "
+    query($board: String!, $member: String!) { board(slug: $board) { standings {
+        rank(member: $member) { score }
+    } } }";
 
 /// A void that must be done, or have been done before.
 async fn voided(api: &Api, id: &str) -> Value {
@@ -46,7 +49,9 @@ async fn total(api: &Api) -> Value {
 }
 
 async fn status(api: &Api, score: i64, event_id: &str) -> String {
-    let scores = json!([{ "member": "ann", "score": score, "eventId": event_id, "at": "2025-09-03T12:00:00Z" }]);
+    let scores = json!([
+        { "member": "ann", "score": score, "eventId": event_id, "at": "2025-09-03T12:00:00Z" },
+    ]);
     let told = submit_durably(api, "b", scores).await;
     told["results"][0]["status"].as_str().unwrap().to_owned()
 }
@@ -97,9 +102,13 @@ async fn an_event_is_voided_once() {
         let (deployment, api) = board(sql, Redis::Private).await;
         let first = score(&api, 5, "e1").await;
         score(&api, 3, "e2").await;
-        let expected = json!({ "voided": true, "event": { "id": first, "voided": true }, "entry": { "score": "3" } });
+        let expected = json!({
+            "voided": true, "event": { "id": first, "voided": true }, "entry": { "score": "3" },
+        });
         assert_eq!(voided(&api, &first).await, expected);
-        let expected = json!({ "voided": false, "event": { "id": first, "voided": true }, "entry": { "score": "3" } });
+        let expected = json!({
+            "voided": false, "event": { "id": first, "voided": true }, "entry": { "score": "3" },
+        });
         assert_eq!(voided(&api, &first).await, expected);
         assert_eq!(total(&api).await, "3");
         check_diff(&deployment);
@@ -270,7 +279,13 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
             (&event["board"]["slug"], &event["member"]["key"]),
             (&json!("b"), &json!("ann"))
         );
-        let text = "query($id: ID!) { node(id: $id) { id ... on ScoreEvent { id kind score at acceptedAt eventId voided voids board { slug } member { key } } } }";
+        let text = "
+            query($id: ID!) { node(id: $id) {
+                id
+                ... on ScoreEvent {
+                    id kind score at acceptedAt eventId voided voids board { slug } member { key }
+                }
+            } }";
         let data = api.data(text, json!({ "id": event["id"] })).await;
         assert_eq!(data["node"], *event);
     }
@@ -282,7 +297,13 @@ async fn events_of_a_private_board_are_seen_with_a_token_only() {
     api.create_board(json!({ "slug": "p", "visibility": "PRIVATE" })).await;
     submit_durably(&api, "p", json!([{ "member": "ann", "score": 1 }])).await;
     let id = events(&api, "p", "ann").await[0]["id"].clone();
-    let text = "query($id: ID!) { node(id: $id) { id } member(key: \"ann\") { events(board: \"p\") { totalCount } none: events(board: \"none\") { totalCount } } }";
+    let text = "
+        query($id: ID!) {
+            node(id: $id) { id }
+            member(key: \"ann\") {
+                events(board: \"p\") { totalCount } none: events(board: \"none\") { totalCount }
+            }
+        }";
     let public = api.ask(None, text, json!({ "id": id })).await;
     let expected = json!({ "node": null, "member": { "events": null, "none": null } });
     assert_eq!(public.body, json!({ "data": expected }));

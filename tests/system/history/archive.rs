@@ -36,7 +36,8 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     events
 }
 
-/// Whether a void must be refused: something that it concerns was folded into a sealed period with events that are archived.
+/// Whether a void must be refused: something that it concerns was folded into a sealed period with
+/// events that are archived.
 fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
     let is_old = |event: &Event| event.at_ms < entity::now_ms() - DAY_MS;
     let has_windows = !history.board.windows.is_empty();
@@ -77,7 +78,10 @@ async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archive
     })
     .await;
     let page = member_events(&slug, &member).page(api, json!({ "first": 100 })).await;
-    let count = "query($member: String!, $board: String!) { member(key: $member) { events(board: $board, first: 1) { archivedCount } } }";
+    let count = "
+        query($member: String!, $board: String!) { member(key: $member) {
+            events(board: $board, first: 1) { archivedCount }
+        } }";
     let data = api.data(count, json!({ "member": member, "board": slug })).await;
     assert_eq!(data["member"]["events"]["archivedCount"], all - numbers.len());
     let place = numbers.iter().position(|other| *other == number).unwrap();
@@ -94,7 +98,8 @@ async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archive
     }
 }
 
-/// Everything that can be asked, then the same of standings that are made anew in each way there is.
+/// Everything that can be asked, then the same of standings that are made anew in each way there
+/// is.
 async fn check_anew(deployment: &Arc<Deployment>, api: &Api, histories: &[History]) {
     check_diff(deployment);
     for history in histories {

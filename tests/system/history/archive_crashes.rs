@@ -1,4 +1,5 @@
-//! An archive that ends anywhere: each event is in the history once all the while, and the next run does what was left.
+//! An archive that ends anywhere: each event is in the history once all the while, and the next run
+//! does what was left.
 
 use std::time::Duration;
 
@@ -68,7 +69,8 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
         if *step == "decided" {
             // As if it had ended in the middle of what comes then.
             let db = deployment.sql().await;
-            let archived = "SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = score_event.board_no AND m.partition = score_event.partition";
+            let archived = "SELECT archived_seq FROM archive_mark AS m \
+                WHERE m.board_no = score_event.board_no AND m.partition = score_event.partition";
             let some =
                 format!("DELETE FROM score_event WHERE event_index = 0 AND seq <= ({archived})");
             db.execute_unprepared(&some).await.unwrap();
@@ -112,7 +114,8 @@ async fn an_archive_may_end_at_any_step_on_postgres() {
     check_steps(Sql::Postgres, 2, &STEPS).await;
 }
 
-/// Archives that are killed at any moment, beside scores, removals and voids; those may be refused as their events are archived.
+/// Archives that are killed at any moment, beside scores, removals and voids; those may be refused
+/// as their events are archived.
 async fn check_beside(sql: Sql) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;

@@ -1,4 +1,5 @@
-//! What an archive refuses: files that are not as they were, boards that need their events, changes that would need them.
+//! What an archive refuses: files that are not as they were, boards that need their events, changes
+//! that would need them.
 
 use std::collections::BTreeMap;
 
@@ -122,7 +123,8 @@ async fn what_would_need_archived_events_is_refused() {
     assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
 }
 
-/// An archive says that it begins before all partitions know; what is voided meanwhile, or where nothing is archived, is folded anew.
+/// An archive says that it begins before all partitions know; what is voided meanwhile, or where
+/// nothing is archived, is folded anew.
 #[tokio::test]
 async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
@@ -133,7 +135,11 @@ async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
         let mut members = (0..).map(|number| MemberId::new(&format!("m{number}")).unwrap());
         members.find(|member| shard_of(member, 2) == shard).unwrap()
     });
-    let score = |member: &MemberId, score: i64| json!({ "member": member.as_str(), "score": score, "at": "2025-03-08T12:00:00Z" });
+    let score = |member: &MemberId, score: i64| {
+        json!({
+            "member": member.as_str(), "score": score, "at": "2025-03-08T12:00:00Z",
+        })
+    };
     submit_durably(&api, "b", json!([score(&old, 1)])).await;
     wait_until_dropped(&api, "b").await;
     age(&deployment, 100).await;

@@ -1,4 +1,5 @@
-//! Reads and requests that are not accepted: what means nothing, costs too much, or is no GraphQL over HTTP.
+//! Reads and requests that are not accepted: what means nothing, costs too much, or is no GraphQL
+//! over HTTP.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,10 @@ async fn a_read_that_means_nothing_is_refused() {
     .await;
     standings("segment: \"region:eu\"", "BAD_USER_INPUT", "segment").await;
     let keys: Vec<String> = (0..1001).map(|number| number.to_string()).collect();
-    let ranks = "query($keys: [String!]!) { board(slug: \"race\") { standings { ranks(members: $keys) { rank } } } }";
+    let ranks = "
+        query($keys: [String!]!) { board(slug: \"race\") { standings {
+            ranks(members: $keys) { rank }
+        } } }";
     check(&api, ranks, json!({ "keys": keys }), "LIMIT_EXCEEDED", "1000").await;
     check(
         &api,
@@ -60,7 +64,12 @@ async fn a_read_that_means_nothing_is_refused() {
 async fn a_page_cursor_of_another_list_is_refused() {
     let (_deployment, api) = race().await;
     api.create_board(json!({ "slug": "other", "windows": [{ "name": "daily" }] })).await;
-    let text = "query($slug: String!, $window: String!, $after: String) { board(slug: $slug) { standings(window: $window) { top(after: $after) { pageInfo { endCursor } nodes { rank } } } } }";
+    let text = "
+        query($slug: String!, $window: String!, $after: String) { board(slug: $slug) {
+            standings(window: $window) { top(after: $after) {
+                pageInfo { endCursor } nodes { rank }
+            } }
+        } }";
     let page = api.data(text, json!({ "slug": "race", "window": "all" })).await;
     let cursor = &page["board"]["standings"]["top"]["pageInfo"]["endCursor"];
     for (slug, window) in [("other", "all"), ("race", "daily")] {
@@ -101,7 +110,8 @@ async fn http_that_is_not_graphql_is_refused_with_its_status() {
     }
     // Announced and never sent: it is refused unread.
     let mut stream = TcpStream::connect(api.url().trim_start_matches("http://")).await.unwrap();
-    let head = "POST /graphql HTTP/1.1\r\nhost: laurel\r\ncontent-type: application/json\r\ncontent-length: 3000000\r\n\r\n";
+    let head = "POST /graphql HTTP/1.1\r\nhost: laurel\r\ncontent-type: application/json\r\n\
+        content-length: 3000000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut begin = [0; 12];
     stream.read_exact(&mut begin).await.unwrap();

@@ -12,7 +12,10 @@ use tests::api::submission::submit;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::wait::until;
 
-const TOP: &str = "query($n: Int) { board(slug: \"b\") { standings { top(first: $n) { nodes { rank score } } } } }";
+const TOP: &str = "
+    query($n: Int) { board(slug: \"b\") { standings { top(first: $n) { nodes {
+        rank score
+    } } } } }";
 
 struct Got {
     status: StatusCode,

@@ -1,4 +1,5 @@
-//! Corruption by hand, of every kind and in every place: the diff names just that, a rebuild mends it.
+//! Corruption by hand, of every kind and in every place: the diff names just that, a rebuild mends
+//! it.
 
 use serde_json::json;
 
@@ -99,7 +100,11 @@ async fn in_sql(board: &mut Corrupted) {
 
     board.sql("INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)").await;
     board
-        .sql("INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing WHERE member = 'm23'")
+        .sql(
+            "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) \
+            SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing \
+            WHERE member = 'm23'",
+        )
         .await;
     board.names_and_mends(&[("PHANTOM", "nobody", "all", "all")]);
 }
@@ -109,7 +114,12 @@ async fn a_diff_beside_writers_finds_nothing_false() {
     let board = Corrupted::new(Sql::Sqlite, 2).await;
     let write = async || {
         for batch in 0..400 {
-            let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": batch % 7, "at": format!("2026-0{}-1{}T12:00:00Z", 1 + batch % 3, member % 5) });
+            let score = |member: i64| {
+                json!({
+                    "member": format!("m{member:02}"), "score": batch % 7,
+                    "at": format!("2026-0{}-1{}T12:00:00Z", 1 + batch % 3, member % 5),
+                })
+            };
             submit(&board.api, "b", (0..40).map(score).collect()).await;
         }
     };

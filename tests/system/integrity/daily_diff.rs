@@ -1,4 +1,5 @@
-//! The daily diff: once in the whole deployment, made up for where it was missed, tried again a few times, and never without its program.
+//! The daily diff: once in the whole deployment, made up for where it was missed, tried again a few
+//! times, and never without its program.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the diff need not fold: a board without events since the last one; and what it does beside writers.
+//! What the diff need not fold: a board without events since the last one; and what it does beside
+//! writers.
 
 use serde_json::{Value, json};
 
@@ -20,7 +21,8 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
     assert_eq!(found["checked"], 40 + 3 * 40 + 3 * 40);
     let (_, found) = board.run(&["diff", "--full"]);
     assert_eq!(proven(&found), (json!(0), json!(4)), "{found}");
-    // Another board in the same partitions changes nothing; an event of this one only its own partition.
+    // Another board in the same partitions changes nothing; an event of this one only its own
+    // partition.
     board.api.create_board(json!({ "slug": "other", "shards": 16 })).await;
     let score = |member: i64| json!({ "member": format!("o{member}"), "score": member });
     submit_durably(&board.api, "other", (0..100).map(score).collect()).await;
@@ -87,7 +89,12 @@ async fn a_repair_beside_writers_puts_right_what_was_spoilt() {
     let deployment = board.deployment.clone();
     let write = async || {
         for batch in 0..300 {
-            let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": batch % 7, "at": format!("2026-0{}-1{}T12:00:00Z", 1 + batch % 3, member % 5) });
+            let score = |member: i64| {
+                json!({
+                    "member": format!("m{member:02}"), "score": batch % 7,
+                    "at": format!("2026-0{}-1{}T12:00:00Z", 1 + batch % 3, member % 5),
+                })
+            };
             submit(&board.api, "b", (2..40).map(score).collect()).await;
         }
     };

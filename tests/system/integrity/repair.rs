@@ -1,8 +1,9 @@
-//! Repair: what somebody spoilt is named, put right by the diff itself, and nothing else is touched.
+//! Repair: what somebody spoilt is named, put right by the diff itself, and nothing else is
+//! touched.
 
 use serde_json::json;
 
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corrupted::{Corrupted, Picture};
 use tests::deployment::Sql;
 use tests::jobs::diff::{named, set};
 
@@ -13,80 +14,95 @@ async fn what_is_spoilt_in_redis_is_repaired_and_nothing_else_is_touched() {
         let whole = board.picture().await;
         assert_eq!(board.run(&["diff"]).0, 0);
 
-        let (key, double) = board.entry("m05", "all:all").await;
-        let (_, other) = board.entry("m07", "all:all").await;
-        board.set(&key, other, "m05").await;
-        board.repairs(&[("WRONG_SCORE", "ENTRY", "m05")], &whole).await;
-
-        board.set(&key, f64::from_bits(double.to_bits() + 1), "m05").await;
-        board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m05")], &whole).await;
-
-        // What no program of ours would write: doubles that are no keys, members that can be nobody.
-        for foreign in ["-7", "inf", "-inf", "0", "5e-324"] {
-            let () = board.redis(&["ZADD", &key, foreign, "m05"]).await;
-            board.repairs(&[("WRONG_SCORE", "ENTRY", "m05")], &whole).await;
-        }
-        let mut add = redis::cmd("ZADD");
-        add.arg(&key)
-            .arg("1.5")
-            .arg(&b"\xff\x00bytes"[..])
-            .arg("1.25")
-            .arg("")
-            .arg("1.75")
-            .arg("two\nlines")
-            .arg("1.875")
-            .arg("a\0b");
-        let () = add.query_async(&mut board.deployment.redis().await).await.unwrap();
-        let (_, found) = board.run(&["diff"]);
-        assert_eq!(found["found"], 4, "{found}");
-        let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!((code, &found["repaired"]), (0, &json!(4)), "{found}");
-        board.is_as(&whole).await;
-
-        let () = board.redis(&["ZREM", &key, "m05"]).await;
-        board.repairs(&[("MISSING", "ENTRY", "m05")], &whole).await;
-
-        board.set(&key, double, "nobody").await;
-        board.repairs(&[("PHANTOM", "ENTRY", "nobody")], &whole).await;
-
-        // Into another period, which then is one of its own.
-        let (month, double) = board.entry("m13", "monthly:2026-01").await;
-        let () = board.redis(&["ZREM", &month, "m13"]).await;
-        board.set(&month.replace("2026-01", "2026-07"), double, "m13").await;
-        let (code, found) = board.run(&["diff", "--repair"]);
-        let kinds = [("MISSING", "ENTRY", "m13"), ("WRONG_WINDOW", "ENTRY", "m13")];
-        assert_eq!((code, named(&found)), (0, set(&kinds)), "{found}");
-        board.is_as(&whole).await;
-
-        // A whole key, and one that became another type.
-        let (day, _) = board.entry("m05", "daily:2026-02-10").await;
-        let members: Vec<String> = board.redis(&["ZRANGE", &day, "0", "-1"]).await;
-        let missing = members.iter().map(|member| ("MISSING", "ENTRY", member.as_str()));
-        let mut missing: Vec<_> = missing.collect();
-        let () = board.redis(&["DEL", &day]).await;
-        board.repairs(&missing, &whole).await;
-        let () = board.redis(&["SET", &day, "text"]).await;
-        missing.push(("PHANTOM", "KEY", "*"));
-        board.repairs(&missing, &whole).await;
-
-        // Names that nothing here writes, and boards that there are not.
-        let stray = day.replace("::daily:2026-02-10", "::daily:yesterday:or:so");
-        let gone = day.replace("z:1.1:", "z:77.1:");
-        let () = board.redis(&["ZADD", &stray, "1", "m05"]).await;
-        let () = board.redis(&["ZADD", &gone, "1", "m05"]).await;
-        board.repairs(&[("PHANTOM", "KEY", "*")], &whole).await;
-
-        // A period that its list does not name, or names with another start.
-        let list = day.replace(":z:", ":periods:").replace(":2026-02-10", "");
-        let () = board.redis(&["ZREM", &list, "2026-02-10"]).await;
-        board.repairs(&[("MISSING", "PERIODS", "*")], &whole).await;
-        let () = board.redis(&["ZADD", &list, "17", "2026-02-10"]).await;
-        board.repairs(&[("MISSING", "PERIODS", "*")], &whole).await;
-        let () = board.redis(&["DEL", &list]).await;
-        let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!((code, named(&found)), (0, set(&[("MISSING", "PERIODS", "*")])), "{found}");
-        board.is_as(&whole).await;
+        repair_entries(&mut board, &whole).await;
+        repair_another_period(&mut board, &whole).await;
+        repair_keys(&mut board, &whole).await;
+        repair_lists(&mut board, &whole).await;
     }
+}
+
+async fn repair_entries(board: &mut Corrupted, whole: &Picture) {
+    let (key, double) = board.entry("m05", "all:all").await;
+    let (_, other) = board.entry("m07", "all:all").await;
+    board.set(&key, other, "m05").await;
+    board.repairs(&[("WRONG_SCORE", "ENTRY", "m05")], whole).await;
+
+    board.set(&key, f64::from_bits(double.to_bits() + 1), "m05").await;
+    board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m05")], whole).await;
+
+    // No program of ours would write these: doubles that are not keys, members that
+    // cannot be.
+    for foreign in ["-7", "inf", "-inf", "0", "5e-324"] {
+        let () = board.redis(&["ZADD", &key, foreign, "m05"]).await;
+        board.repairs(&[("WRONG_SCORE", "ENTRY", "m05")], whole).await;
+    }
+    let mut add = redis::cmd("ZADD");
+    add.arg(&key)
+        .arg("1.5")
+        .arg(&b"\xff\x00bytes"[..])
+        .arg("1.25")
+        .arg("")
+        .arg("1.75")
+        .arg("two\nlines")
+        .arg("1.875")
+        .arg("a\0b");
+    let () = add.query_async(&mut board.deployment.redis().await).await.unwrap();
+    let (_, found) = board.run(&["diff"]);
+    assert_eq!(found["found"], 4, "{found}");
+    let (code, found) = board.run(&["diff", "--repair"]);
+    assert_eq!((code, &found["repaired"]), (0, &json!(4)), "{found}");
+    board.is_as(whole).await;
+
+    let () = board.redis(&["ZREM", &key, "m05"]).await;
+    board.repairs(&[("MISSING", "ENTRY", "m05")], whole).await;
+
+    board.set(&key, double, "nobody").await;
+    board.repairs(&[("PHANTOM", "ENTRY", "nobody")], whole).await;
+}
+
+/// An entry in another period, which then is one of its own.
+async fn repair_another_period(board: &mut Corrupted, whole: &Picture) {
+    let (month, double) = board.entry("m13", "monthly:2026-01").await;
+    let () = board.redis(&["ZREM", &month, "m13"]).await;
+    board.set(&month.replace("2026-01", "2026-07"), double, "m13").await;
+    let (code, found) = board.run(&["diff", "--repair"]);
+    let kinds = [("MISSING", "ENTRY", "m13"), ("WRONG_WINDOW", "ENTRY", "m13")];
+    assert_eq!((code, named(&found)), (0, set(&kinds)), "{found}");
+    board.is_as(whole).await;
+}
+
+async fn repair_keys(board: &mut Corrupted, whole: &Picture) {
+    // A whole key, and one that became another type.
+    let (day, _) = board.entry("m05", "daily:2026-02-10").await;
+    let members: Vec<String> = board.redis(&["ZRANGE", &day, "0", "-1"]).await;
+    let missing = members.iter().map(|member| ("MISSING", "ENTRY", member.as_str()));
+    let mut missing: Vec<_> = missing.collect();
+    let () = board.redis(&["DEL", &day]).await;
+    board.repairs(&missing, whole).await;
+    let () = board.redis(&["SET", &day, "text"]).await;
+    missing.push(("PHANTOM", "KEY", "*"));
+    board.repairs(&missing, whole).await;
+
+    // Names that nothing here writes, and boards that there are not.
+    let stray = day.replace("::daily:2026-02-10", "::daily:yesterday:or:so");
+    let gone = day.replace("z:1.1:", "z:77.1:");
+    let () = board.redis(&["ZADD", &stray, "1", "m05"]).await;
+    let () = board.redis(&["ZADD", &gone, "1", "m05"]).await;
+    board.repairs(&[("PHANTOM", "KEY", "*")], whole).await;
+}
+
+/// A period that its list does not name, or names with another start.
+async fn repair_lists(board: &mut Corrupted, whole: &Picture) {
+    let (day, _) = board.entry("m05", "daily:2026-02-10").await;
+    let list = day.replace(":z:", ":periods:").replace(":2026-02-10", "");
+    let () = board.redis(&["ZREM", &list, "2026-02-10"]).await;
+    board.repairs(&[("MISSING", "PERIODS", "*")], whole).await;
+    let () = board.redis(&["ZADD", &list, "17", "2026-02-10"]).await;
+    board.repairs(&[("MISSING", "PERIODS", "*")], whole).await;
+    let () = board.redis(&["DEL", &list]).await;
+    let (code, found) = board.run(&["diff", "--repair"]);
+    assert_eq!((code, named(&found)), (0, set(&[("MISSING", "PERIODS", "*")])), "{found}");
+    board.is_as(whole).await;
 }
 
 #[tokio::test]
@@ -105,7 +121,9 @@ async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
         board
             .spoil(&[
                 "INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)",
-                "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing WHERE member = 'm23'",
+                "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) \
+                    SELECT board_no, segment, 'nobody', score, rank_key, partition, seq \
+                    FROM standing WHERE member = 'm23'",
             ])
             .await;
         let (code, found) = board.run(&["diff", "--repair"]);
@@ -117,7 +135,9 @@ async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
         board
             .spoil(&[
                 "CREATE TABLE kept AS SELECT * FROM standing WHERE member IN ('m30', 'm31')",
-                "UPDATE standing SET score = (SELECT score FROM kept WHERE kept.member <> standing.member), rank_key = (SELECT rank_key FROM kept WHERE kept.member <> standing.member) WHERE member IN ('m30', 'm31')",
+                "UPDATE standing SET score = (SELECT score FROM kept \
+                    WHERE kept.member <> standing.member), rank_key = (SELECT rank_key FROM kept \
+                    WHERE kept.member <> standing.member) WHERE member IN ('m30', 'm31')",
             ])
             .await;
         board
@@ -132,8 +152,10 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         let mut board = Corrupted::new(sql, 2).await;
         assert_eq!(board.run(&["diff"]).0, 0);
         let (redis, rows) = (
-            "UPDATE score_event SET score = score + 1 WHERE member = 'm30' AND at_ms = (SELECT MIN(at_ms) FROM score_event WHERE member = 'm30')",
-            "UPDATE score_event SET score = score - 1 WHERE member = 'm30' AND at_ms = (SELECT MIN(at_ms) FROM score_event WHERE member = 'm30')",
+            "UPDATE score_event SET score = score + 1 WHERE member = 'm30' AND at_ms = \
+                (SELECT MIN(at_ms) FROM score_event WHERE member = 'm30')",
+            "UPDATE score_event SET score = score - 1 WHERE member = 'm30' AND at_ms = \
+                (SELECT MIN(at_ms) FROM score_event WHERE member = 'm30')",
         );
         let whole = board.picture().await;
         board.spoil(&[redis]).await;
@@ -156,7 +178,8 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         assert_eq!(board.run(&["diff", "--repair", "--against", "history"]).0, 0);
         board.is_as(&whole).await;
 
-        // An event that is gone: with the others of its day there is one too few, or the whole entry.
+        // An event that is gone: with the others of its day there is one too few, or the whole
+        // entry.
         board
             .spoil(&[
                 "CREATE TABLE kept AS SELECT * FROM score_event WHERE member = 'm31'",

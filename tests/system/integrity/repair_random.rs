@@ -1,4 +1,5 @@
-//! Random damage, many kinds at once, in whatever places a random board has: all of it is found, repaired, and everything is as it was.
+//! Random damage, many kinds at once, in whatever places a random board has: all of it is found,
+//! repaired, and everything is as it was.
 
 use rand::RngExt;
 use rand::rngs::StdRng;

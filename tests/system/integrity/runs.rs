@@ -8,21 +8,25 @@ use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 
-const FINDINGS: &str = "query($id: ID!, $first: Int, $after: String) {
-    integrityRun(id: $id) {
+const FINDINGS: &str = "
+    query($id: ID!, $first: Int, $after: String) { integrityRun(id: $id) {
         id board { slug } startedAt finishedAt checked found repaired
         findings(first: $first, after: $after) {
             totalCount pageInfo { hasNextPage hasPreviousPage endCursor }
-            nodes { kind place note member window period segment history sql redis repaired board { slug } }
+            nodes {
+                kind place note member window period segment history sql redis repaired
+                board { slug }
+            }
         }
-    }
-}";
+    } }";
 
 /// Boards with so many decimals each.
 async fn boards(sql: Sql, boards: &[(&str, i64)]) -> Api {
     let api = Api::start(&Deployment::new(sql, Redis::Private).await).await;
     for (slug, decimals) in boards {
-        let input = json!({ "slug": slug, "decimals": decimals, "maxScore": 1000, "segmentBy": ["region"] });
+        let input = json!({
+            "slug": slug, "decimals": decimals, "maxScore": 1000, "segmentBy": ["region"],
+        });
         api.create_board(input).await;
         let score = |number: i64| json!({ "member": format!("m{number}"), "score": number });
         submit_durably(&api, slug, (1..=5).map(score).collect()).await;
@@ -72,7 +76,8 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         assert!(found["finishedAt"].as_str() >= found["startedAt"].as_str());
         let finding = |board: &str, member: &str, score: &str| {
             json!({
-                "kind": "MISSING", "place": "ENTRY", "note": null, "member": member, "window": "all", "period": "all", "segment": null, "history": score, "sql": score,
+                "kind": "MISSING", "place": "ENTRY", "note": null, "member": member,
+                "window": "all", "period": "all", "segment": null, "history": score, "sql": score,
                 "redis": null, "repaired": false, "board": { "slug": board },
             })
         };
@@ -121,9 +126,12 @@ async fn runs_are_listed_newest_first_and_by_board() {
     {
         assert_eq!(run(deployment, arguments).0, 0);
     }
-    let list = "query($board: String, $first: Int, $after: String) {
-        integrityRuns(board: $board, first: $first, after: $after) { totalCount pageInfo { hasNextPage endCursor } nodes { id found board { slug } } }
-    }";
+    let list = "
+        query($board: String, $first: Int, $after: String) {
+            integrityRuns(board: $board, first: $first, after: $after) {
+                totalCount pageInfo { hasNextPage endCursor } nodes { id found board { slug } }
+            }
+        }";
     let listed = async |variables: Value| {
         let data = api.data(list, variables).await;
         let nodes = data["integrityRuns"]["nodes"].as_array().unwrap().iter();
@@ -137,7 +145,10 @@ async fn runs_are_listed_newest_first_and_by_board() {
         listed(json!({ "first": 2, "after": "3" })).await,
         (json!([id(2), id(1)]), json!(4))
     );
-    let node = "{ node(id: \"integrityRun:2\") { id ... on IntegrityRun { board { slug } findings { totalCount } } } }";
+    let node = "
+        { node(id: \"integrityRun:2\") {
+            id ... on IntegrityRun { board { slug } findings { totalCount } }
+        } }";
     let node = api.data(node, json!({})).await;
     assert_eq!(node["node"]["board"]["slug"], "b");
     assert_eq!(node["node"]["findings"]["totalCount"], 0);

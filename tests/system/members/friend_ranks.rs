@@ -34,7 +34,10 @@ fn expected(
         friends.iter().map(String::as_str).chain(own.then_some(me)).collect();
     let ranked = rows.iter().filter(|row| among.contains(&*row.member));
     let node = |(position, row): (i64, &Row)| {
-        let entry = json!({ "rank": row.rank, "competition": row.competition_rank, "score": row.score, "member": { "key": row.member } });
+        let entry = json!({
+            "rank": row.rank, "competition": row.competition_rank, "score": row.score,
+            "member": { "key": row.member },
+        });
         json!({ "position": position, "isSelf": row.member == me, "entry": entry })
     };
     let without = among.iter().filter(|key| !rows.iter().any(|row| row.member == **key));
@@ -42,7 +45,8 @@ fn expected(
     Expected { nodes: (1..).zip(ranked).map(node).collect(), missing: without.collect() }
 }
 
-/// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run from the one into the other.
+/// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run
+/// from the one into the other.
 async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Expected) {
     let total = expected.nodes.len() + expected.missing.len();
     let (mut nodes, mut missing): (Vec<Value>, Vec<String>) = (vec![], vec![]);
@@ -131,7 +135,10 @@ async fn friends_stand_in_rank_order_with_their_ranks_among_everybody() {
             for ((window, period), rows) in standings.sample(&mut rng, 5) {
                 let (me, friends) = circles.iter().choose(&mut rng).unwrap();
                 for (own, missing) in [(true, false), (false, false), (true, true), (false, true)] {
-                    let variables = json!({ "slug": oracle.board.slug, "window": window.to_string(), "period": period, "member": me, "own": own, "missing": missing });
+                    let variables = json!({
+                        "slug": oracle.board.slug, "window": window.to_string(), "period": period,
+                        "member": me, "own": own, "missing": missing,
+                    });
                     let expected = expected(&rows, me, friends, own, missing);
                     let page = [1, 3, 4, 1000][rng.random_range(0..4)];
                     check_pages(&api, variables, page, &expected).await;
@@ -149,8 +156,12 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
         let (slug, number) = (&oracle.board.slug, results.len());
         let (me, friends) = &circles[number % circles.len()];
         text += &format!(
-            "q{number}: board(slug: {slug:?}) {{ standings(window: {:?}, period: {period:?}) {{ friends(member: {me:?}, first: 100) {{
-                nodes {{ position isSelf entry {{ rank competition: rank(method: COMPETITION) score member {{ key }} }} }} }} }} }} ",
+            "q{number}: board(slug: {slug:?}) {{ standings(window: {:?}, period: {period:?}) {{
+                friends(member: {me:?}, first: 100) {{ nodes {{
+                    position isSelf
+                    entry {{ rank competition: rank(method: COMPETITION) score member {{ key }} }}
+                }} }}
+            }} }} ",
             window.to_string()
         );
         results.push(expected(&rows, me, friends, true, false).nodes);
@@ -170,7 +181,11 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
     let (_deployment, api) = named(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
     for slug in ["b", "c"] {
         api.create_board(json!({ "slug": slug, "windows": [{ "name": "daily" }] })).await;
-        let score = |(member, day): (&str, u32)| json!({ "member": member, "score": day, "at": format!("2025-09-0{day}T12:00:00Z") });
+        let score = |(member, day): (&str, u32)| {
+            json!({
+                "member": member, "score": day, "at": format!("2025-09-0{day}T12:00:00Z"),
+            })
+        };
         let scores: Vec<Value> = [("ann", 3), ("bob", 3), ("cy", 3), ("ann", 4)].map(score).into();
         submit(&api, slug, json!(scores)).await;
     }
@@ -178,7 +193,10 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
         changed(&api, ADD_FRIEND, ("ann", friend)).await;
     }
     let ask = async |slug: &str, period: Value, after: &Value| {
-        let variables = json!({ "slug": slug, "window": "daily", "period": period, "member": "ann", "first": 1, "missing": true, "after": after });
+        let variables = json!({
+            "slug": slug, "window": "daily", "period": period, "member": "ann", "first": 1,
+            "missing": true, "after": after,
+        });
         api.ask(Some(api.token()), RANKED_FRIENDS, variables).await
     };
     let mut cursor = Value::Null;

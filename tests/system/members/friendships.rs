@@ -10,9 +10,15 @@ use tests::deployment::Sql;
 use tests::documents::{ADD_FRIEND, RANKED_FRIENDS, REMOVE_FRIEND};
 use tests::wait::until;
 
-const FRIENDS: &str = "query($member: String!, $first: Int, $after: String, $last: Int, $before: String) { member(key: $member) {
-    friends(first: $first, after: $after, last: $last, before: $before) {
-        totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { key } } } }";
+const FRIENDS: &str = "
+    query($member: String!, $first: Int, $after: String, $last: Int, $before: String) {
+        member(key: $member) {
+            friends(first: $first, after: $after, last: $last, before: $before) {
+                totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+                nodes { key }
+            }
+        }
+    }";
 
 /// A member's friends, by pages of several sizes both ways.
 async fn friends(api: &Api, member: &str) -> Vec<String> {

@@ -6,8 +6,13 @@ use tests::api::Api;
 use tests::api::connection::texts;
 use tests::deployment::{Deployment, Redis, Sql};
 
-const SEARCH: &str = "query($prefix: String!, $first: Int, $after: String) { searchMembers(prefix: $prefix, first: $first, after: $after) {
-    totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { key name } } }";
+const SEARCH: &str = "
+    query($prefix: String!, $first: Int, $after: String) {
+        searchMembers(prefix: $prefix, first: $first, after: $after) {
+            totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+            nodes { key name }
+        }
+    }";
 
 /// Keys and names.
 const MEMBERS: [(&str, Option<&str>); 16] = [
@@ -62,7 +67,8 @@ async fn search(api: &Api, prefix: &str) -> Vec<String> {
     found.remove(0)
 }
 
-/// What a search must find: by key those whose key begins so; then by name in lower case, and key, those whose name does.
+/// What a search must find: by key those whose key begins so; then by name in lower case, and key,
+/// those whose name does.
 fn expected(prefix: &str) -> Vec<String> {
     let (mut by_key, mut by_name) = (vec![], vec![]);
     for (key, name) in MEMBERS {

@@ -1,4 +1,5 @@
-//! The report: its numbers are those of the board, it needs nothing but itself, and a browser shows it.
+//! The report: its numbers are those of the board, it needs nothing but itself, and a browser shows
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -111,7 +112,9 @@ fn check_days(figures: &Value, events: &[(String, i64, String)]) {
             .collect();
         let active: BTreeSet<&str> = of_day.iter().copied().collect();
         let members = ranked(events, label).len();
-        let expected = json!({ "period": label, "events": of_day.len(), "active": active.len(), "members": members });
+        let expected = json!({
+            "period": label, "events": of_day.len(), "active": active.len(), "members": members,
+        });
         assert_eq!(*day, expected);
     }
 }

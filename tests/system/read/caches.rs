@@ -1,4 +1,5 @@
-//! What is kept for a moment: first pages, whole answers. A process' own writes are never hidden by it, those of others not for long.
+//! What is kept for a moment: first pages, whole answers. A process' own writes are never hidden by
+//! it, those of others not for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,10 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::command_counts::{counts, reset_counts};
 use tests::wait::until;
 
-const TOP: &str = "{ board(slug: \"b\") { title standings { size top(first: 3) { totalCount nodes { score member { key name } } } } } }";
+const TOP: &str = "
+    { board(slug: \"b\") {
+        title standings { size top(first: 3) { totalCount nodes { score member { key name } } } }
+    } }";
 
 /// A board with one entry, served by a process that does nothing in the background.
 async fn board() -> (Arc<Deployment>, Api) {
@@ -203,7 +207,8 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
             let () = pause.query_async(&mut deployment.redis().await).await.unwrap();
             let answers = join_all((0..100).map(|_| scores(&api, token, window))).await;
             assert!(answers.iter().all(|scores| *scores == ["1"]));
-            // Another one for those who came while the first was under way, or once the last may be too old.
+            // Another one for those who came while the first was under way, or once the last may be
+            // too old.
             let fetches_max = 2 + began.elapsed().as_millis() / 250;
             let counts = counts(&deployment).await;
             let fetches = counts.get("zrange").copied().unwrap_or(0) as u128;
@@ -243,7 +248,11 @@ async fn at_age_0_another_process_write_shows_at_once_while_many_ask() {
 #[tokio::test]
 async fn what_would_be_refused_is_refused_beside_what_is_kept() {
     let (_deployment, api) = board().await;
-    let page = "query Q($n: Int!) { board(slug: \"b\") { standings { top(first: $n) { nodes { rank } } } } } query R { __typename }";
+    let page = "
+        query Q($n: Int!) { board(slug: \"b\") { standings { top(first: $n) { nodes {
+            rank
+        } } } } }
+        query R { __typename }";
     let client = reqwest::Client::new();
     let ask = async |name: Value, variables: Value, accept: &str| {
         let body = json!({ "query": page, "operationName": name, "variables": variables });

@@ -10,9 +10,14 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::{Range, every_game, seeded};
 use tests::model::oracle::{Oracle, Row};
 
-const SPREAD: &str = "query($slug: String!, $window: String!, $period: String, $rank: Int!, $percentile: Float!, $buckets: Int) {
-    board(slug: $slug) { standings(window: $window, period: $period) {
-        entryAt(rank: $rank) { rank score member { key } } scoreFor(percentile: $percentile) distribution(buckets: $buckets) { from to count } } } }";
+const SPREAD: &str = "
+    query(
+        $slug: String!, $window: String!, $period: String, $rank: Int!, $percentile: Float!,
+        $buckets: Int
+    ) { board(slug: $slug) { standings(window: $window, period: $period) {
+        entryAt(rank: $rank) { rank score member { key } } scoreFor(percentile: $percentile)
+        distribution(buckets: $buckets) { from to count }
+    } } }";
 
 /// Percentiles with their billionths: 0 to 100, on and between the steps of small standings.
 const PERCENTILES: [(f64, u64); 8] = [
@@ -28,7 +33,10 @@ const PERCENTILES: [(f64, u64); 8] = [
 
 async fn ask(api: &Api, slug: &str, standings: (&str, &str), asked: (i64, f64, i64)) -> Value {
     let (rank, percentile, buckets) = asked;
-    let variables = json!({ "slug": slug, "window": standings.0, "period": standings.1, "rank": rank, "percentile": percentile, "buckets": buckets });
+    let variables = json!({
+        "slug": slug, "window": standings.0, "period": standings.1, "rank": rank,
+        "percentile": percentile, "buckets": buckets,
+    });
     api.data(SPREAD, variables).await["board"]["standings"].take()
 }
 
@@ -44,7 +52,8 @@ fn check_entry(rows: &[Row], rank: i64, seen: &Value) {
     assert_eq!(*seen, json!(expected), "rank {rank} of {}", rows.len());
 }
 
-/// The score of the first entry, from the top, with which the part of all that is reached is at least 100 − percentile.
+/// The score of the first entry, from the top, with which the part of all that is reached is at
+/// least 100 − percentile.
 fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     let top = 100_000_000_000 - billionths;
     let reaches = |(count, _): &(u64, &Row)| count * 100_000_000_000 >= top * rows.len() as u64;
@@ -52,7 +61,8 @@ fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     assert_eq!(*seen, row.score, "{billionths} of {}", rows.len());
 }
 
-/// From the lowest score to the highest without a gap, as wide as each other, and everybody in the one of its score.
+/// From the lowest score to the highest without a gap, as wide as each other, and everybody in the
+/// one of its score.
 fn check_buckets(rows: &[Row], asked: i64, seen: &Value) {
     let mut scores: Vec<i64> = rows.iter().map(|row| raw(&json!(row.score))).collect();
     scores.sort_unstable();
@@ -113,7 +123,11 @@ async fn ranks_percentiles_and_buckets_are_those_of_all_entries() {
 async fn small(direction: &str) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.create_board(json!({ "slug": "b", "direction": direction, "decimals": 2, "minScore": -5, "maxScore": 5, "shards": 2 })).await;
+    api.create_board(json!({
+        "slug": "b", "direction": direction, "decimals": 2, "minScore": -5, "maxScore": 5,
+        "shards": 2,
+    }))
+    .await;
     api
 }
 
@@ -148,7 +162,10 @@ async fn the_ends_of_the_range_are_in_the_outermost_buckets() {
         let scores = [("a", "-5"), ("b", "5"), ("c", "5"), ("d", "0"), ("e", "-0.01"), ("f", "-5")];
         submit(&api, "b", scores.map(score).into()).await;
         let seen = ask(&api, "b", ("all", "all"), (6, 0.0, 2)).await;
-        let expected = json!([{ "from": "-5.00", "to": "0.00", "count": 3 }, { "from": "0.00", "to": "5.00", "count": 3 }]);
+        let expected = json!([
+            { "from": "-5.00", "to": "0.00", "count": 3 },
+            { "from": "0.00", "to": "5.00", "count": 3 },
+        ]);
         assert_eq!(seen["distribution"], expected);
         assert_eq!(seen["scoreFor"], if direction == "HIGH_FIRST" { "-5.00" } else { "5.00" });
     }
@@ -176,7 +193,10 @@ async fn a_rank_a_percentile_and_a_number_of_buckets_that_cannot_be_are_refused(
             let answer = api.ask(Some(api.token()), &text, json!({})).await;
             assert_eq!(answer.codes(), [code], "{field}");
         }
-        let text = "{ board(slug: \"b\") { standings { entryAt(rank: 2147483647) { rank } distribution { count } } } }";
+        let text = "
+            { board(slug: \"b\") { standings {
+                entryAt(rank: 2147483647) { rank } distribution { count }
+            } } }";
         let seen = api.data(text, json!({})).await["board"]["standings"].take();
         assert_eq!(seen["entryAt"], Value::Null);
     }

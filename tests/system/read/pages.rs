@@ -7,9 +7,15 @@ use tests::api::submission::submit;
 use tests::boards::race::race;
 use tests::deployment::{Deployment, Redis, Sql};
 
-const TOP: &str = "query($first: Int, $after: String, $last: Int, $before: String, $offset: Int) { board(slug: \"race\") { standings {
-    top(first: $first, after: $after, last: $last, before: $before, offset: $offset) {
-        totalCount pageInfo { hasPreviousPage hasNextPage startCursor endCursor } edges { cursor node { rank member { key } } } } } } }";
+const TOP: &str = "
+    query($first: Int, $after: String, $last: Int, $before: String, $offset: Int) {
+        board(slug: \"race\") { standings {
+            top(first: $first, after: $after, last: $last, before: $before, offset: $offset) {
+                totalCount pageInfo { hasPreviousPage hasNextPage startCursor endCursor }
+                edges { cursor node { rank member { key } } }
+            }
+        } }
+    }";
 
 /// The members of a page, whether there is more before and after it, and its first and last cursor.
 async fn page(api: &Api, variables: Value) -> (String, (bool, bool), (Value, Value)) {
@@ -104,8 +110,12 @@ async fn neighbors_are_the_entries_around_a_member() {
 #[tokio::test]
 async fn a_cursor_continues_the_period_it_came_from() {
     let (_deployment, api) = race().await;
-    let text = "query($period: String, $after: String) { board(slug: \"race\") { standings(window: \"daily\", period: $period) {
-        top(first: 2, after: $after) { pageInfo { endCursor } nodes { rank member { key } standings { period { label } } } } } } }";
+    let text = "
+        query($period: String, $after: String) { board(slug: \"race\") {
+            standings(window: \"daily\", period: $period) { top(first: 2, after: $after) {
+                pageInfo { endCursor } nodes { rank member { key } standings { period { label } } }
+            } }
+        } }";
     let first = api.data(text, json!({ "period": "2025-09-03" })).await;
     let cursor = first["board"]["standings"]["top"]["pageInfo"]["endCursor"].clone();
     let next =
@@ -113,7 +123,10 @@ async fn a_cursor_continues_the_period_it_came_from() {
             .take();
     assert_eq!(
         next,
-        json!({ "rank": 3, "member": { "key": "bob" }, "standings": { "period": { "label": "2025-09-03" } } })
+        json!({
+            "rank": 3, "member": { "key": "bob" },
+            "standings": { "period": { "label": "2025-09-03" } },
+        })
     );
     let refused = api.query(text, json!({ "after": cursor, "period": "2025-09-04" })).await;
     assert_eq!(refused["errors"][0]["extensions"]["code"], "BAD_USER_INPUT");

@@ -12,8 +12,15 @@ use tests::api::submission::submit;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::seeded;
 
-const PAGE: &str = "query($slug: String!, $first: Int, $after: String, $last: Int, $before: String) { board(slug: $slug) { standings {
-    top(first: $first, after: $after, last: $last, before: $before) { pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { rank member { key } } } } } }";
+const PAGE: &str = "
+    query($slug: String!, $first: Int, $after: String, $last: Int, $before: String) {
+        board(slug: $slug) { standings {
+            top(first: $first, after: $after, last: $last, before: $before) {
+                pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+                nodes { rank member { key } }
+            }
+        } }
+    }";
 
 /// Half of them move.
 const MEMBERS: usize = 1200;

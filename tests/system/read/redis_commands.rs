@@ -22,7 +22,8 @@ fn keys() -> Vec<String> {
     (0..MEMBERS).map(|number| format!("m{number}")).collect()
 }
 
-/// A board whose members all have different scores, served by a process that does nothing in the background.
+/// A board whose members all have different scores, served by a process that does nothing in the
+/// background.
 async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
@@ -101,7 +102,8 @@ async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_ot
     for key in keys() {
         sizes[usize::from(shard_of(&MemberId::new(&key).unwrap(), shards as u16))] += 1;
     }
-    // A shard counts what comes before the members of the others; all scores differ, so no run of equals is bisected.
+    // A shard counts what comes before the members of the others; all scores differ, so no run of
+    // equals is bisected.
     let scripts = sizes.iter().map(|size| (MEMBERS - size).div_ceil(PLACES_A_SCRIPT)).sum();
     let places = sizes.iter().map(|size| MEMBERS - size).sum::<usize>();
     check(
@@ -121,7 +123,10 @@ async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_ot
 async fn a_page_with_its_size_is_one_range_and_one_count() {
     let (deployment, api) = board_of(1).await;
     reset_counts(&deployment).await;
-    let text = "{ board(slug: \"b\") { standings { size top(first: 1000) { totalCount nodes { rank percentile score member { key } } } } } }";
+    let text = "
+        { board(slug: \"b\") { standings {
+            size top(first: 1000) { totalCount nodes { rank percentile score member { key } } }
+        } } }";
     let data = api.data(text, json!({})).await;
     assert_eq!(data["board"]["standings"]["top"]["nodes"][999]["rank"], MEMBERS);
     let counts = counts(&deployment).await;
@@ -147,10 +152,12 @@ async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     );
     for insert in [
         format!(
-            "INSERT INTO member (key, created_at_ms) {numbers} SELECT 'm' || n, 0 FROM n WHERE n >= {MEMBERS}"
+            "INSERT INTO member (key, created_at_ms) {numbers} SELECT 'm' || n, 0 FROM n \
+                WHERE n >= {MEMBERS}"
         ),
         format!(
-            "INSERT INTO friendship (low, high, created_at_ms) {numbers} SELECT 'm0', 'm' || n, 0 FROM n"
+            "INSERT INTO friendship (low, high, created_at_ms) {numbers} SELECT 'm0', 'm' || n, 0 \
+                FROM n"
         ),
     ] {
         db.execute_unprepared(&insert).await.unwrap();
@@ -164,8 +171,12 @@ async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
 async fn page_of_friends(shards: usize) -> (Vec<String>, BTreeMap<String, usize>) {
     let (deployment, api) = friends_of(shards).await;
     reset_counts(&deployment).await;
-    let text = "query($first: Int) { board(slug: \"b\") { standings { friends(member: \"m0\", first: $first, includeMissing: true) {
-        totalCount nodes { position entry { rank score member { key } } } } } } }";
+    let text = "
+        query($first: Int) { board(slug: \"b\") { standings {
+            friends(member: \"m0\", first: $first, includeMissing: true) {
+                totalCount nodes { position entry { rank score member { key } } }
+            }
+        } } }";
     let data = api.data(text, json!({ "first": FRIENDS_PAGE })).await;
     let counts = counts(&deployment).await;
     let friends = &data["board"]["standings"]["friends"];

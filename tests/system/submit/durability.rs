@@ -18,7 +18,11 @@ async fn a_durable_answer_comes_when_sql_has_the_commit() {
         api.create_board(json!({ "slug": "b", "shards": 4 })).await;
         for round in 1..=10 {
             let scores: Vec<_> = (0..5)
-                .map(|member| json!({ "member": format!("m{member}"), "score": 1, "eventId": format!("e{round}") }))
+                .map(|member| {
+                    json!({
+                        "member": format!("m{member}"), "score": 1, "eventId": format!("e{round}"),
+                    })
+                })
                 .collect();
             let told = submit_durably(&api, "b", json!(scores)).await;
             assert_eq!(told["accepted"], 5);

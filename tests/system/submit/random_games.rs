@@ -1,4 +1,5 @@
-//! Random boards and events by three processes at once, against the oracle: every entry of every period of every window.
+//! Random boards and events by three processes at once, against the oracle: every entry of every
+//! period of every window.
 
 use futures::stream::{self, StreamExt};
 use rand::seq::SliceRandom;
@@ -48,7 +49,8 @@ async fn check_games(sql: Sql, shards: u16) {
     check_in_order(&apis, shards).await;
 }
 
-/// Nothing is rejected, so the order does not matter: all batches of all boards at once, through all processes.
+/// Nothing is rejected, so the order does not matter: all batches of all boards at once, through
+/// all processes.
 async fn check_in_any_order(apis: &[Api], shards: u16) {
     let mut rng = seeded();
     let games = every_game(&mut rng, shards, Range::Wide, EVENTS);
@@ -80,7 +82,8 @@ async fn check_in_any_order(apis: &[Api], shards: u16) {
     }
 }
 
-/// Some are rejected, which depends on what was there: one batch of a board at a time, through any process.
+/// Some are rejected, which depends on what was there: one batch of a board at a time, through any
+/// process.
 async fn check_in_order(apis: &[Api], shards: u16) {
     let mut rng = seeded();
     let games = every_game(&mut rng, shards, Range::Narrow, EVENTS);

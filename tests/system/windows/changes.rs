@@ -95,11 +95,23 @@ async fn a_window_dropped_and_added_again_is_whole() {
     wait_until_ready(&api, "b", &["daily"]).await;
     submit(&api, "b", score("ann", 1)).await;
     let data = api
-        .data(r#"{ board(slug: "b") { periods(window: "daily") { nodes { label } } standings(window: "daily", period: "2026-01-02") { top { nodes { score member { key } } } } } }"#, json!({}))
+        .data(
+            r#"
+            { board(slug: "b") {
+                periods(window: "daily") { nodes { label } }
+                standings(window: "daily", period: "2026-01-02") { top { nodes {
+                    score member { key }
+                } } }
+            } }"#,
+            json!({}),
+        )
         .await;
     assert_eq!(
         data["board"]["standings"]["top"]["nodes"],
-        json!([{ "score": "7", "member": { "key": "bob" } }, { "score": "6", "member": { "key": "ann" } }])
+        json!([
+            { "score": "7", "member": { "key": "bob" } },
+            { "score": "6", "member": { "key": "ann" } },
+        ])
     );
     assert_eq!(data["board"]["periods"]["nodes"], json!([{ "label": "2026-01-02" }]));
     check_diff(&deployment);
@@ -110,7 +122,8 @@ async fn a_window_that_the_history_does_not_fit_into_is_dropped_again() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "maxScore": 10 })).await;
-    // Up on one day and down on another, again and again: more on the one day than the range is wide.
+    // Up on one day and down on another, again and again: more on the one day than the range is
+    // wide.
     for (day, score) in [(1, 10), (2, -10), (1, 10), (2, -10)] {
         let at = format!("2026-01-0{day}T00:00:00Z");
         submit(&api, "b", json!([{ "member": "ann", "score": score, "at": at }])).await;

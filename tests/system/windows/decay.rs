@@ -1,4 +1,5 @@
-//! Windows in which scores decay, against sums of doubles: over GraphQL, added from history, taken back, rebuilt, restored and compared.
+//! Windows in which scores decay, against sums of doubles: over GraphQL, added from history, taken
+//! back, rebuilt, restored and compared.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +18,31 @@ use tests::model::decay::{Earned, check_order, worth};
 use tests::model::game::seeded;
 use tests::wait::until;
 
-const ENTRIES: &str = "query($slug: String!, $window: String!, $segment: String, $member: String!) { board(slug: $slug) { standings(window: $window, segment: $segment) {
-    id source size period { label start end nextResetAt sealed }
-    top(first: 1000) { nodes { id rank competition: rank(method: COMPETITION) score value reachedAt percentile member { key } } }
-    distribution(buckets: 7) { from to count } scoreFor(percentile: 50) entryAt(rank: 2) { member { key } }
-    neighbors(member: $member, above: 1, below: 1) { rank member { key } } friends(member: $member, first: 100) { nodes { entry { member { key } } } }
-    rank(member: $member) { rank score } } } }";
+const ENTRIES: &str = "
+    query($slug: String!, $window: String!, $segment: String, $member: String!) {
+        board(slug: $slug) { standings(window: $window, segment: $segment) {
+            id source size period { label start end nextResetAt sealed }
+            top(first: 1000) { nodes {
+                id rank competition: rank(method: COMPETITION) score value reachedAt percentile
+                member { key }
+            } }
+            distribution(buckets: 7) { from to count } scoreFor(percentile: 50)
+            entryAt(rank: 2) { member { key } }
+            neighbors(member: $member, above: 1, below: 1) { rank member { key } }
+            friends(member: $member, first: 100) { nodes { entry { member { key } } } }
+            rank(member: $member) { rank score }
+        } }
+    }";
 
-const PAGE: &str = "query($window: String!, $first: Int, $after: String, $last: Int, $before: String) { board(slug: \"b\") { standings(window: $window) {
-    top(first: $first, after: $after, last: $last, before: $before) { totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { rank member { key } } } } } }";
+const PAGE: &str = "
+    query($window: String!, $first: Int, $after: String, $last: Int, $before: String) {
+        board(slug: \"b\") { standings(window: $window) {
+            top(first: $first, after: $after, last: $last, before: $before) {
+                totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+                nodes { rank member { key } }
+            }
+        } }
+    }";
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -45,7 +62,9 @@ impl Played {
         });
         let created = api.create_board(input).await;
         let windows = created["windows"].as_array().unwrap();
-        let current = json!({ "label": "all", "start": null, "end": null, "nextResetAt": null, "sealed": false });
+        let current = json!({
+            "label": "all", "start": null, "end": null, "nextResetAt": null, "sealed": false,
+        });
         let decaying: Vec<&Value> =
             windows.iter().filter(|window| window["kind"] == "DECAY").collect();
         assert_eq!(decaying.len(), 2);
@@ -84,7 +103,10 @@ impl Played {
                 rng.random_range(0..20_000)
             };
             let at = jiff::Timestamp::from_millisecond(at_ms).unwrap();
-            scores.push(json!({ "member": member, "score": format!("{:.2}", f64::from(score) / 100.0), "at": at.to_string() }));
+            scores.push(json!({
+                "member": member, "score": format!("{:.2}", f64::from(score) / 100.0),
+                "at": at.to_string(),
+            }));
             self.earned.entry(member).or_default().push((score.into(), at_ms));
         }
         let payload = submit(&self.api, "b", json!(scores)).await;
@@ -126,23 +148,7 @@ impl Played {
             assert_eq!((&node["rank"], &node["reachedAt"]), (&json!(index + 1), &Value::Null));
             assert_eq!(node["competition"], index + 1);
         }
-        let value = |node: &Value| node["value"].as_f64().unwrap();
-        let (high, low) = (value(&nodes[0]), value(nodes.last().unwrap()));
-        let counts: Vec<i64> = standings["distribution"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|bucket| bucket["count"].as_i64().unwrap())
-            .collect();
-        let expected: Vec<i64> = (0..7)
-            .map(|bucket| {
-                let of = |node: &&Value| {
-                    (((value(node) - low) / (high - low) * 7.0).floor() as i64).min(6) == bucket
-                };
-                nodes.iter().filter(of).count() as i64
-            })
-            .collect();
-        assert_eq!(counts, expected, "{}", standings["distribution"]);
+        check_buckets(nodes, &standings["distribution"]);
         let median = nodes.len().div_ceil(2) - 1;
         assert_eq!(standings["scoreFor"], nodes[median]["score"]);
         assert_eq!(key(&standings["entryAt"]), keys[1]);
@@ -152,21 +158,7 @@ impl Played {
         assert_eq!(around, &keys[place.saturating_sub(1)..keys.len().min(place + 2)]);
         assert_eq!(standings["rank"], json!({ "rank": place + 1, "score": nodes[place]["score"] }));
         if segment.is_none() {
-            let among = keys.iter().filter(|key| **key < "m20");
-            let friends: Vec<&str> = standings["friends"]["nodes"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|node| key(&node["entry"]))
-                .collect();
-            assert_eq!(friends, among.copied().collect::<Vec<_>>());
-            let pages = Connection {
-                text: PAGE,
-                variables: json!({ "window": window }),
-                pointer: "/board/standings/top",
-            };
-            let paged = pages.nodes(&self.api).await;
-            assert_eq!(paged.iter().map(key).collect::<Vec<_>>(), keys);
+            self.check_friends_and_pages(window, standings, &keys).await;
         }
         for id in [&standings["id"], &nodes[0]["id"]] {
             let data = self
@@ -175,6 +167,25 @@ impl Played {
                 .await;
             assert_eq!(data["node"]["id"], *id);
         }
+    }
+
+    /// Checks what m00 sees of its friends, and the list page by page.
+    async fn check_friends_and_pages(&self, window: &str, standings: &Value, keys: &[&str]) {
+        let among = keys.iter().filter(|key| **key < "m20");
+        let friends: Vec<&str> = standings["friends"]["nodes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|node| key(&node["entry"]))
+            .collect();
+        assert_eq!(friends, among.copied().collect::<Vec<_>>());
+        let pages = Connection {
+            text: PAGE,
+            variables: json!({ "window": window }),
+            pointer: "/board/standings/top",
+        };
+        let paged = pages.nodes(&self.api).await;
+        assert_eq!(paged.iter().map(key).collect::<Vec<_>>(), keys);
     }
 
     async fn check_all(&self, windows: &[&str]) {
@@ -207,6 +218,27 @@ impl Played {
     }
 }
 
+/// Seven buckets, as wide as each other, have each entry once.
+fn check_buckets(nodes: &[Value], distribution: &Value) {
+    let value = |node: &Value| node["value"].as_f64().unwrap();
+    let (high, low) = (value(&nodes[0]), value(nodes.last().unwrap()));
+    let counts: Vec<i64> = distribution
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bucket| bucket["count"].as_i64().unwrap())
+        .collect();
+    let expected: Vec<i64> = (0..7)
+        .map(|bucket| {
+            let of = |node: &&Value| {
+                (((value(node) - low) / (high - low) * 7.0).floor() as i64).min(6) == bucket
+            };
+            nodes.iter().filter(of).count() as i64
+        })
+        .collect();
+    assert_eq!(counts, expected, "{distribution}");
+}
+
 fn key(node: &Value) -> &str {
     node["member"]["key"].as_str().unwrap()
 }
@@ -223,7 +255,10 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         remove(&played.api, "b", "m05").await;
         played.earned.remove("m05");
         played.play(&mut rng, 60).await;
-        let ask = "{ member(key: \"m00\") { events(board: \"b\", first: 1000) { nodes { id score at } } } }";
+        let ask = "
+            { member(key: \"m00\") { events(board: \"b\", first: 1000) { nodes {
+                id score at
+            } } } }";
         let mut events = json!([]);
         until("SQL has the events", async || {
             events = played.api.data(ask, json!({})).await["member"]["events"]["nodes"].take();
@@ -306,11 +341,22 @@ async fn decaying_windows_that_cannot_be_are_refused() {
         assert!(refused.message().contains(reason), "{}", refused.message());
     }
     // The widest range leaves no room for a time in any other window.
-    let widest = create("maxScore: \"9007199254740991\", tieBreak: MEMBER, windows: [{ name: \"decay:1h\" }, { name: \"decay:366w\" }]").await;
+    let widest = "maxScore: \"9007199254740991\", tieBreak: MEMBER, \
+        windows: [{ name: \"decay:1h\" }, { name: \"decay:366w\" }]";
+    let widest = create(widest).await;
     assert_eq!(widest.codes(), [""; 0]);
-    let scores = json!([{ "member": "a", "score": "9007199254740990" }, { "member": "b", "score": "9007199254740991" }]);
+    let scores = json!([
+        { "member": "a", "score": "9007199254740990" },
+        { "member": "b", "score": "9007199254740991" },
+    ]);
     submit(&api, "x", scores).await;
-    let ask = "{ board(slug: \"x\") { periods(window: \"decay:1h\") { totalCount nodes { label } } standings(window: \"decay:366w\") { top { nodes { member { key } change(since: \"daily\") } } } } }";
+    let ask = "
+        { board(slug: \"x\") {
+            periods(window: \"decay:1h\") { totalCount nodes { label } }
+            standings(window: \"decay:366w\") { top { nodes {
+                member { key } change(since: \"daily\")
+            } } }
+        } }";
     let answer = api.ask(None, ask, json!({})).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT", "BAD_USER_INPUT"]);
     assert!(answer.message().contains("decay:366w has no periods"), "{}", answer.message());

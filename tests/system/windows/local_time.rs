@@ -1,4 +1,5 @@
-//! Windows through GraphQL: events around the days when clocks change land in the period that the local clock says.
+//! Windows through GraphQL: events around the days when clocks change land in the period that the
+//! local clock says.
 
 use ranking::window::Window;
 use serde_json::{Value, json};
@@ -39,7 +40,8 @@ const EVENTS: [(&str, &[Event]); 4] = [
     (
         "America/St_Johns",
         &[
-            // Clocks went back from 00:01 to 23:01: the day was left and entered again, and is one day.
+            // Clocks went back from 00:01 to 23:01: the day was left and entered again, and is one
+            // day.
             ("2010-11-07T02:29:59Z", ["2010-11-06T23-02:30", "2010-11-06", "2010-W44", "2010-11"]),
             ("2010-11-07T02:30:30Z", ["2010-11-07T00-02:30", "2010-11-07", "2010-W44", "2010-11"]),
             ("2010-11-07T02:45:00Z", ["2010-11-06T23-03:30", "2010-11-07", "2010-W44", "2010-11"]),
@@ -60,8 +62,12 @@ const EVENTS: [(&str, &[Event]); 4] = [
     ),
 ];
 
-const STANDINGS: &str = "query($slug: String!, $window: String!, $at: DateTime, $period: String) { board(slug: $slug) {
-    standings(window: $window, at: $at, period: $period) { period { label start end } top(first: 100) { nodes { member { key } } } } } }";
+const STANDINGS: &str = "
+    query($slug: String!, $window: String!, $at: DateTime, $period: String) {
+        board(slug: $slug) { standings(window: $window, at: $at, period: $period) {
+            period { label start end } top(first: 100) { nodes { member { key } } }
+        } }
+    }";
 
 #[tokio::test]
 async fn an_event_lands_in_the_period_of_its_local_clock() {
@@ -69,7 +75,14 @@ async fn an_event_lands_in_the_period_of_its_local_clock() {
     let api = Api::start(&deployment).await;
     for (zone, events) in EVENTS {
         let slug = zone.to_lowercase().replace('/', "-");
-        api.create_board(json!({ "slug": slug, "timeZone": zone, "policy": "LATEST", "windows": [{ "name": "hourly" }, { "name": "daily" }, { "name": "weekly" }, { "name": "monthly" }] })).await;
+        api.create_board(json!({
+            "slug": slug, "timeZone": zone, "policy": "LATEST",
+            "windows": [
+                { "name": "hourly" }, { "name": "daily" }, { "name": "weekly" },
+                { "name": "monthly" },
+            ],
+        }))
+        .await;
         let scores: Vec<Value> =
             events.iter().map(|(at, _)| json!({ "member": at, "score": 1, "at": at })).collect();
         let payload = submit(&api, &slug, json!(scores)).await;

@@ -13,8 +13,12 @@ use tests::documents::PERIODS;
 use tests::jobs::analytics::figures;
 use tests::model::game::seeded;
 use tests::model::oracle::{Board, Event, Oracle};
+use tests::wait::until;
 
-const LAST_EVENT: &str = "query($member: String!) { member(key: $member) { events(board: \"b\", first: 1) { nodes { id kind } } } }";
+const LAST_EVENT: &str = "
+    query($member: String!) { member(key: $member) { events(board: \"b\", first: 1) {
+        nodes { id kind }
+    } } }";
 
 /// The labels of a window's periods, read by pages of several sizes both ways.
 async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
@@ -80,58 +84,46 @@ async fn check_random(sql: Sql, shards: u16) {
         });
         check(&api, &oracle).await;
     }
-    // A member and all that was only its own leave, and come back.
     for member in ["m1", "m2", "m3"] {
-        let left: Vec<Event> =
-            oracle.accepted().iter().filter(|event| event.member != member).cloned().collect();
-        let without = Oracle::of(board.clone(), left);
-        assert_eq!(remove(&api, "b", member).await["removed"], true);
-        check(&api, &without).await;
-        submit_durably(
-            &api,
-            "b",
-            json!([{ "member": "m0", "score": 1, "at": "2025-10-26T01:00:00Z" }]),
-        )
-        .await;
-        let without = Oracle::of(
-            board.clone(),
-            without
-                .accepted()
-                .iter()
-                .cloned()
-                .chain([Event {
-                    member: "m0".into(),
-                    score: 1,
-                    at_ms: 1_761_440_400_000,
-                    id: None,
-                }])
-                .collect(),
-        );
-        check(&api, &without).await;
-        let seen = tests::wait::until("the removal is in the history", async || {
-            let data = api.data(LAST_EVENT, json!({ "member": member })).await;
-            let event = data["member"]["events"]["nodes"][0].clone();
-            (event["kind"] == "REMOVAL").then_some(event)
-        });
-        let answer = void(&api, seen.await["id"].as_str().unwrap()).await;
-        assert_eq!(answer.body["data"]["voidEvent"]["voided"], true);
-        oracle.submit(&Event { member: "m0".into(), score: 1, at_ms: 1_761_440_400_000, id: None });
-        check(&api, &oracle).await;
+        leaves_and_comes_back(&api, &mut oracle, member).await;
     }
     survives(&deployment, &api, &oracle).await;
 }
 
+/// A score at the end of summer time.
+fn in_october(member: &str) -> Event {
+    Event { member: member.to_owned(), score: 1, at_ms: 1_761_440_400_000, id: None }
+}
+
+/// A member leaves with the periods that were its own alone, and comes back with them.
+async fn leaves_and_comes_back(api: &Api, oracle: &mut Oracle, member: &str) {
+    let board = oracle.board.clone();
+    let mut left = oracle.accepted().to_vec();
+    left.retain(|event| event.member != member);
+    assert_eq!(remove(api, "b", member).await["removed"], true);
+    check(api, &Oracle::of(board.clone(), left.clone())).await;
+    let again = in_october("m0");
+    submit_durably(api, "b", json!([board.score_input(&again)])).await;
+    left.push(again.clone());
+    check(api, &Oracle::of(board, left)).await;
+    let removal = until("the removal is in the history", async || {
+        let data = api.data(LAST_EVENT, json!({ "member": member })).await;
+        let event = data["member"]["events"]["nodes"][0].clone();
+        (event["kind"] == "REMOVAL").then_some(event)
+    })
+    .await;
+    let answer = void(api, removal["id"].as_str().unwrap()).await;
+    assert_eq!(answer.body["data"]["voidEvent"]["voided"], true);
+    oracle.submit(&again);
+    check(api, oracle).await;
+}
+
 async fn survives(deployment: &Deployment, api: &Api, oracle: &Oracle) {
     // SQL has all of it once an answer about each shard is durable.
-    let again: Vec<Value> = (0..12).map(|member| json!({ "member": format!("m{member}"), "score": 1, "at": "2025-10-26T01:00:00Z" })).collect();
-    submit_durably(api, "b", json!(again)).await;
-    let mut events = oracle.accepted().to_vec();
-    events.extend((0..12).map(|member| Event {
-        member: format!("m{member}"),
-        score: 1,
-        at_ms: 1_761_440_400_000,
-        id: None,
-    }));
+    let again: Vec<Event> = (0..12).map(|member| in_october(&format!("m{member}"))).collect();
+    let scores: Vec<Value> = again.iter().map(|event| oracle.board.score_input(event)).collect();
+    submit_durably(api, "b", json!(scores)).await;
+    let events = [oracle.accepted(), &again].concat();
     let oracle = Oracle::of(oracle.board.clone(), events);
     for _ in 0..2 {
         deployment.flush_redis().await;
@@ -194,7 +186,13 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
             hours.map(|hour| json!({ "member": "ann", "score": 1, "at": at(hour) })).collect();
         assert_eq!(submit_durably(&api, "b", json!(scores)).await["rejected"], 0);
     }
-    let others: Vec<Value> = (0..60).map(|number| json!({ "member": format!("m{}", number % 9), "score": 1, "at": at(1_130 - number * 20) })).collect();
+    let others: Vec<Value> = (0..60)
+        .map(|number| {
+            json!({
+                "member": format!("m{}", number % 9), "score": 1, "at": at(1_130 - number * 20),
+            })
+        })
+        .collect();
     submit_durably(&api, "b", json!(others)).await;
     let connection = Connection {
         text: PERIODS,
@@ -217,7 +215,15 @@ async fn periods_are_listed_by_a_process_that_starts_later() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "monthly" }] })).await;
-    submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "at": "2025-03-01T00:00:00Z" }, { "member": "bob", "score": 1, "at": "2024-12-31T00:00:00Z" }])).await;
+    submit_durably(
+        &api,
+        "b",
+        json!([
+            { "member": "ann", "score": 1, "at": "2025-03-01T00:00:00Z" },
+            { "member": "bob", "score": 1, "at": "2024-12-31T00:00:00Z" },
+        ]),
+    )
+    .await;
     api.stop().await;
     let api = Api::start(&deployment).await;
     assert_eq!(labels(&api, "b", Window::Monthly).await, ["2025-03", "2024-12"]);

@@ -18,7 +18,9 @@ use tests::wait::until;
 /// A board with two windows, and a score in each of several months.
 async fn months(api: &Arc<Deployment>, count: i64) -> (Api, Vec<String>) {
     let api = Api::start(api).await;
-    let input = json!({ "slug": "b", "windows": [{ "name": "monthly", "retain": 2 }, { "name": "daily" }] });
+    let input = json!({
+        "slug": "b", "windows": [{ "name": "monthly", "retain": 2 }, { "name": "daily" }],
+    });
     api.create_board(input).await;
     let zone = jiff::tz::TimeZone::UTC;
     let mut period =
@@ -73,7 +75,8 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     }
     assert_eq!(deployment.number("SELECT generation FROM board").await, 1);
     check_diff(&deployment);
-    let rows = "SELECT CAST((SELECT COUNT(*) FROM sealed_period) + (SELECT COUNT(*) FROM sealed_entry) AS BIGINT)";
+    let rows = "SELECT CAST((SELECT COUNT(*) FROM sealed_period) + (SELECT COUNT(*) \
+        FROM sealed_entry) AS BIGINT)";
     assert_eq!(deployment.number(rows).await, 8);
     for windows in [
         json!([{ "name": "daily" }]),
@@ -169,7 +172,10 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
     retain(&api, &board, 0).await;
     wait_until_sealed(&api, &board).await;
     let score = async |day: u32| {
-        let text = "query($period: String!) { board(slug: \"b\") { standings(window: \"daily\", period: $period) { rank(member: \"ann\") { score } } } }";
+        let text = "
+            query($period: String!) { board(slug: \"b\") {
+                standings(window: \"daily\", period: $period) { rank(member: \"ann\") { score } }
+            } }";
         let data = api.data(text, json!({ "period": format!("2025-09-0{day}") })).await;
         data["board"]["standings"]["rank"]["score"].clone()
     };
@@ -216,7 +222,10 @@ async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_a
         sealed.status.success().then_some(())
     })
     .await;
-    let ask = "query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) { source size period { sealed } } } }";
+    let ask = "
+        query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) {
+            source size period { sealed }
+        } } }";
     // Today's and yesterday's lie in Redis, those before in the archive; each has seven days.
     for days in [0, 1, 2, 9] {
         let (source, sealed) = if days < 2 { ("LIVE", false) } else { ("ARCHIVE", true) };

@@ -1,5 +1,6 @@
-//! Rolling windows over months of simulated time, against every window recomputed from all events: the clock jumps, rollers run, are missed
-//! and are cut off anywhere, as is sealing; events come late, members are taken out, Redis is emptied.
+//! Rolling windows over months of simulated time, against every window recomputed from all events:
+//! the clock jumps, rollers run, are missed and are cut off anywhere, as is sealing; events come
+//! late, members are taken out, Redis is emptied.
 
 use rand::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Rolling windows as users meet them: over GraphQL, with real events, added to boards under load, rebuilt and compared.
+//! Rolling windows as users meet them: over GraphQL, with real events, added to boards under load,
+//! rebuilt and compared.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,8 +24,13 @@ use tests::model::game::seeded;
 
 const ZONE: &str = "Europe/London";
 
-const ASK: &str = "query($slug: String!, $window: String!, $at: DateTime!) { board(slug: $slug) { standings(window: $window, at: $at) {
-    size period { label start end sealed } top(first: 100) { nodes { score member { key } } } } } }";
+const ASK: &str = "
+    query($slug: String!, $window: String!, $at: DateTime!) { board(slug: $slug) {
+        standings(window: $window, at: $at) {
+            size period { label start end sealed }
+            top(first: 100) { nodes { score member { key } } }
+        }
+    } }";
 
 async fn create(api: &Api, slug: &str, windows: &[&str]) {
     let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
@@ -43,7 +49,8 @@ async fn change_windows(api: &Api, slug: &str, windows: &[&str]) {
     wait_until_ready(api, slug, windows).await;
 }
 
-/// What a window of so many days holds at an instant, from the file alone: members by total, then by name.
+/// What a window of so many days holds at an instant, from the file alone: members by total, then
+/// by name.
 fn expected(rows: &[Row], days: i32, at: jiff::Timestamp) -> Vec<(String, String)> {
     let zone = TimeZone::get(ZONE).unwrap();
     let today = at.to_zoned(zone.clone()).date();
@@ -139,7 +146,11 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
     let batches: Vec<Value> = scores
         .chunks(20)
         .map(|chunk| {
-            let score = |(member, score, at): &(String, i64, jiff::Timestamp)| json!({ "member": member, "score": score, "at": at.to_string() });
+            let score = |(member, score, at): &(String, i64, jiff::Timestamp)| {
+                json!({
+                    "member": member, "score": score, "at": at.to_string(),
+                })
+            };
             chunk.iter().map(score).collect()
         })
         .collect();
@@ -168,7 +179,8 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
         assert_eq!(first["score"], expected[0].1);
     }
     check_diff(&deployment);
-    // What 7d is made of stays when nobody asks for it any more, and goes with the last that is made of it.
+    // What 7d is made of stays when nobody asks for it any more, and goes with the last that is
+    // made of it.
     change_windows(&apis[0], "b", &["7d"]).await;
     let hidden = apis[0]
         .ask(None, "{ board(slug: \"b\") { standings(window: \"daily\") { size } } }", json!({}))
@@ -185,13 +197,19 @@ async fn a_member_moves_up_and_down_since_yesterday() {
     let api = Api::start(&deployment).await;
     create(&api, "b", &["daily", "7d"]).await;
     let scores = json!([
-        { "member": "ann", "score": 5, "at": "2026-01-02T12:00:00Z" }, { "member": "bob", "score": 3, "at": "2026-01-02T12:00:00Z" },
-        { "member": "bob", "score": 7, "at": "2026-01-03T12:00:00Z" }, { "member": "eve", "score": 6, "at": "2026-01-03T12:00:00Z" },
+        { "member": "ann", "score": 5, "at": "2026-01-02T12:00:00Z" },
+        { "member": "bob", "score": 3, "at": "2026-01-02T12:00:00Z" },
+        { "member": "bob", "score": 7, "at": "2026-01-03T12:00:00Z" },
+        { "member": "eve", "score": 6, "at": "2026-01-03T12:00:00Z" },
         { "member": "ann", "score": 1, "at": "2026-01-03T12:00:00Z" },
     ]);
     submit(&api, "b", scores).await;
-    let ask = "query($window: String!, $since: String!) { board(slug: \"b\") { standings(window: $window, at: \"2026-01-03T13:00:00Z\") {
-        top { nodes { member { key } change(since: $since) } } } } }";
+    let ask = "
+        query($window: String!, $since: String!) { board(slug: \"b\") {
+            standings(window: $window, at: \"2026-01-03T13:00:00Z\") { top { nodes {
+                member { key } change(since: $since)
+            } } }
+        } }";
     let changes = async |window: &str| {
         let data = api.data(ask, json!({ "window": window, "since": "daily" })).await;
         let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap().clone();
@@ -227,12 +245,19 @@ async fn what_no_rolling_window_is_is_refused() {
         assert!(refused.message().contains(reason), "{}", refused.message());
     }
     create(&api, "b", &["7d"]).await;
-    let ask = "{ board(slug: \"b\") { standings(window: \"7d\", at: \"2900-01-01T00:00:00Z\") { size } } }";
+    let ask = "
+        { board(slug: \"b\") { standings(window: \"7d\", at: \"2900-01-01T00:00:00Z\") {
+            size
+        } } }";
     let refused = api.ask(None, ask, json!({})).await;
     assert!(refused.message().contains("has not begun yet"));
     submit(&api, "b", json!([{ "member": "ann", "score": 4 }])).await;
     // The one that is prepared ahead of time is not listed.
-    let ask = "{ board(slug: \"b\") { periods(window: \"7d\") { totalCount nodes { label nextResetAt end } } windows { name kind current { label } } } }";
+    let ask = "
+        { board(slug: \"b\") {
+            periods(window: \"7d\") { totalCount nodes { label nextResetAt end } }
+            windows { name kind current { label } }
+        } }";
     let data = api.data(ask, json!({})).await;
     let (periods, windows) = (&data["board"]["periods"], &data["board"]["windows"]);
     assert_eq!(periods["totalCount"], 1);
@@ -252,7 +277,11 @@ async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
         "tieBreak": "EARLIEST", "windows": windows,
     });
     api.create_board(input).await;
-    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(2) { "eu" } else { "us" } });
+    let member = |number: usize| {
+        json!({
+            "key": format!("m{number}"), "region": if number.is_multiple_of(2) { "eu" } else { "us" },
+        })
+    };
     let members: Vec<Value> = (0..30).map(member).collect();
     api.upsert_members(members).await;
     let now_ms = jiff::Timestamp::now().as_millisecond();
@@ -260,7 +289,10 @@ async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
         let score = |number: usize| {
             let late_ms = (round * 37 + number * 11) as i64 % 40 * 3_600_000;
             let at = jiff::Timestamp::from_millisecond(now_ms - late_ms).unwrap();
-            json!({ "member": format!("m{number}"), "score": (round * number) as i64 % 9 - 2, "at": at.to_string() })
+            json!({
+                "member": format!("m{number}"), "score": (round * number) as i64 % 9 - 2,
+                "at": at.to_string(),
+            })
         };
         let of_round = (0..30).filter(|number| !(number + round).is_multiple_of(3));
         json!(of_round.map(score).collect::<Vec<_>>())

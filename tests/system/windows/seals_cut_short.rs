@@ -41,14 +41,16 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
     }
 }
 
-/// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short keeps others waiting.
+/// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short
+/// keeps others waiting.
 async fn flush(api: &Api, stores: &engine::deployment::Deployment) {
     settle(stores).await;
     api.deployment().flush_redis().await;
     settle(stores).await;
 }
 
-/// Seals a board in many attempts, most of which are cut short, while it is read and Redis is emptied now and then.
+/// Seals a board in many attempts, most of which are cut short, while it is read and Redis is
+/// emptied now and then.
 async fn cut_short(
     rng: &mut StdRng,
     api: &Api,
