@@ -1,4 +1,5 @@
-//! What must be: boards computed naively from all their events, and the events that are played.
+//! Expected states: boards computed naively from all their events, and the events that tests
+//! submit.
 
 pub mod decay;
 pub mod demo;

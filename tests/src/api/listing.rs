@@ -1,4 +1,4 @@
-//! Standings read back through GraphQL, page by page, and compared with what they must be.
+//! Standings read through GraphQL, page by page, and compared with the oracle.
 
 use ranking::window::Window;
 use serde_json::{Value, json};
@@ -30,14 +30,14 @@ const RANKS: &str = "
         } }
     }";
 
-/// Which way a listing is walked.
+/// The direction in which a listing is walked.
 #[derive(Debug, Clone, Copy)]
 pub enum Way {
     Forward,
     Backward,
 }
 
-/// One standings of a board.
+/// The standings of a board in one period.
 #[derive(Debug, Clone)]
 pub struct Listing {
     pub slug: String,
@@ -46,7 +46,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// All its entries, in the order served, by pages of that size.
+    /// All its entries in the order served, in pages of this size.
     pub async fn walk(&self, api: &Api, page: usize, way: Way) -> Vec<Row> {
         let mut rows = vec![];
         let mut cursor = Value::Null;
@@ -79,7 +79,7 @@ impl Listing {
         }
     }
 
-    /// Asks for members' ranks and the neighbours of one, and holds both against the rows of its
+    /// Asks for members' ranks and the neighbors of one, and compares both with the rows of the
     /// listing.
     pub async fn check_ranks(&self, api: &Api, rows: &[Row]) {
         let mut members: Vec<&str> =
@@ -105,14 +105,14 @@ impl Listing {
     }
 }
 
-/// Holds every entry of every period of every window against the oracle, and the all-time standings
+/// Compares every entry of every period of every window with the oracle, and the all-time standings
 /// in SQL too. An answer may be a moment old, so each is waited for.
 pub async fn check_board(api: &Api, oracle: &Oracle) {
     check_standings(api, oracle).await;
     check_sql(api, oracle).await;
 }
 
-/// Holds every entry of every period of every window against the oracle, as [`check_board`].
+/// Compares every entry of every period of every window with the oracle, like [`check_board`].
 pub async fn check_standings(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     for (number, ((window, period), expected)) in oracle.standings().into_iter().enumerate() {
@@ -132,7 +132,7 @@ pub async fn check_standings(api: &Api, oracle: &Oracle) {
     }
 }
 
-/// Holds what SQL has of a board against the oracle, as soon as it has all of it: each event once,
+/// Compares the rows of a board in SQL with the oracle once SQL has all of them: each event once,
 /// and the all-time standings.
 async fn check_sql(api: &Api, oracle: &Oracle) {
     let (deployment, slug) = (api.deployment(), &oracle.board.slug);
@@ -156,7 +156,7 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
     check_all_time_in_sql(api, oracle).await;
 }
 
-/// Holds the all-time standings in SQL against the oracle, as soon as they are so.
+/// Waits until the all-time standings in SQL equal those of the oracle.
 pub async fn check_all_time_in_sql(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     let select = format!(

@@ -9,7 +9,7 @@ use crate::wait::until;
 
 const WINDOWS: &str = "query($slug: String!) { board(slug: $slug) { windows { name ready } } }";
 
-/// Has a board keep just these windows besides "all".
+/// Sets the windows of a board besides "all".
 pub async fn set_windows(api: &Api, slug: &str, windows: &[&str]) {
     let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
     api.update_board(json!({ "slug": slug, "windows": windows })).await;

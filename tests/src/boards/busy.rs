@@ -26,7 +26,7 @@ pub fn busy_board() -> Board {
     }
 }
 
-/// Creates it; the rolling windows, the one that decays and the regions are left to the diff.
+/// Creates it, with rolling and decaying windows and regions that only the diff checks.
 pub async fn create_busy(api: &Api, board: &Board) {
     let mut input = board.input();
     let more = ["7d", "decay:7d"].map(|name| json!({ "name": name }));

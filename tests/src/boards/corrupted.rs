@@ -1,4 +1,4 @@
-//! A board of which something is spoilt by hand.
+//! A board that is corrupted by hand, found by the diff, repaired, and compared with its picture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Corrupted {
 type Named = (String, String, String, String);
 
 impl Corrupted {
-    /// What there is of a deployment.
+    /// The boards of a deployment, to be corrupted.
     pub async fn of(deployment: Arc<Deployment>, api: Api) -> Self {
         let redis = deployment.redis().await;
         Self { deployment, redis, api }
@@ -92,7 +92,7 @@ impl Corrupted {
         (code, value)
     }
 
-    /// The diff finds just these, a rebuild mends them, and then it finds nothing.
+    /// Checks that the diff finds just these, and nothing after a rebuild.
     pub fn names_and_mends(&self, expected: &[(&str, &str, &str, &str)]) {
         let (code, found) = self.run(&["diff", "--board", "b"]);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -124,11 +124,11 @@ impl Corrupted {
     }
 }
 
-/// What Redis and SQL hold, but for heads and logs, commits and jobs.
+/// The contents of Redis and SQL, except heads and logs, commits and jobs.
 pub type Picture = BTreeMap<String, String>;
 
 impl Corrupted {
-    /// A picture of all there is.
+    /// A picture of all contents.
     pub async fn picture(&mut self) -> Picture {
         let keys: Vec<String> = self.redis(&["KEYS", "*"]).await;
         let mut all = Picture::new();
@@ -158,7 +158,7 @@ impl Corrupted {
                 "board_no || ' ' || segment || ' ' || member || ' ' || score || ' ' || rank_key || \
                     ' ' || partition || ' ' || seq",
             ),
-            // Without the commit that corrected an entry last: nobody knows it of one that is gone.
+            // Without the commit that corrected an entry last: it is lost with a deleted entry.
             (
                 "sealed_entry",
                 "standings_no || ' ' || member || ' ' || score || ' ' || rank_key || ' ' || \
@@ -186,7 +186,7 @@ impl Corrupted {
         all
     }
 
-    /// As many statements as there are; each changes something.
+    /// Executes statements, each of which must change something.
     pub async fn spoil(&self, statements: &[&str]) {
         let db = self.deployment.sql().await;
         for statement in statements {
@@ -200,8 +200,8 @@ impl Corrupted {
         db.close().await.unwrap();
     }
 
-    /// The diff finds just these (kind, place, member), puts them right, and all is as in the
-    /// picture again; another diff finds nothing.
+    /// Checks that `diff --repair` finds just these (kind, place, member) and restores all contents
+    /// of the picture, and that another diff finds nothing.
     pub async fn repairs(&mut self, expected: &[(&str, &str, &str)], whole: &Picture) {
         let (code, found) = self.run(&["diff", "--repair"]);
         assert_eq!(named(&found), set(expected), "{found}");
@@ -218,7 +218,7 @@ impl Corrupted {
         assert_eq!((code, &found["findings"]), (0, &json!([])));
     }
 
-    /// All is as in a picture.
+    /// Checks that all contents are as in a picture.
     pub async fn is_as(&mut self, whole: &Picture) {
         let now = self.picture().await;
         let keys: BTreeSet<&String> = whole.keys().chain(now.keys()).collect();

@@ -1,4 +1,4 @@
-//! A board that is deleted, and what must be left of it.
+//! A board that is deleted, and checks of what remains of it.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::wait::until;
 
-/// The number of the living board.
+/// The number of the board that has the slug now.
 pub async fn board_no(deployment: &Deployment) -> i64 {
     deployment.number("SELECT no FROM board WHERE slug = 'b'").await
 }
 
-/// Nothing of a board is left but its row.
+/// Checks that nothing but its row is left of a board.
 pub async fn check_gone(deployment: &Deployment, no: i64) {
     for table in ["score_event", "standing"] {
         let count = format!("SELECT CAST(COUNT(*) AS BIGINT) FROM {table} WHERE board_no = {no}");
@@ -61,7 +61,7 @@ pub async fn fill(api: &Api, members: i64) {
     assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], members);
 }
 
-/// Each old board is marked as deleted in as many partitions as it has shards.
+/// Checks that each old board is marked as deleted in as many partitions as it has shards.
 pub async fn check_marks(deployment: &Deployment, old: &[i64]) {
     let mut redis = deployment.redis().await;
     let keys: Vec<String> = redis.keys("laurel:*:gen").await.unwrap();

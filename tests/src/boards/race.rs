@@ -8,7 +8,7 @@ use crate::api::Api;
 use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
 
-/// A deployment with a board: ann 30.00, bob and cy 20.00 (cy first), dee 10.00, eve 5.50.
+/// A deployment with the board `race`: ann 30.00, bob and cy 20.00 (cy first), dee 10.00, eve 5.50.
 pub async fn race() -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;

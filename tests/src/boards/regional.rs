@@ -1,4 +1,4 @@
-//! A board with regions and friends, and all that can be asked of its standings.
+//! A board with regions and friends, and a snapshot of every answer about its standings.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::documents::{ADD_FRIEND, PERIODS};
 use crate::model::game::{Game, Range, every_game};
 use crate::model::oracle::Oracle;
 
-/// All that can be asked of a standings.
+/// Every field of standings.
 const ALL: &str = "
     query(
         $slug: String!, $window: String!, $period: String!, $segment: String, $one: String!,
@@ -60,10 +60,10 @@ const PAGES: &str = "
         }
     } } }";
 
-/// Whom a region has.
+/// The regions of members.
 const REGIONS: [&str; 2] = ["eu", "us"];
 
-/// A board with regions, and members who have one or none, and friends.
+/// Creates a board with regions, members with or without one, and friendships; returns the members.
 pub async fn regional(api: &Api, game: &Game) -> Vec<String> {
     let mut input = game.board.input();
     input["segmentBy"] = json!(["region"]);
@@ -82,7 +82,7 @@ pub async fn regional(api: &Api, game: &Game) -> Vec<String> {
     members
 }
 
-/// All that is said of every standings besides `all`, with where from and whether it is sealed.
+/// Every answer about every period except `all`, each with its source and its seal.
 pub async fn snapshot(api: &Api, oracle: &Oracle, members: &[String]) -> Vec<(Value, Value)> {
     let mut said = vec![];
     for ((window, period), _) in oracle.standings() {
@@ -111,7 +111,7 @@ pub async fn snapshot(api: &Api, oracle: &Oracle, members: &[String]) -> Vec<(Va
             pointer: "/board/periods",
         };
         let all = periods.forward(api, 1000).await;
-        // What is sealed may change from one walk to the next.
+        // A period may be sealed between two walks.
         let unsealed = PERIODS.replace(" sealed", "");
         periods.text = &unsealed;
         let paged = periods.nodes(api).await;

@@ -39,7 +39,7 @@ pub struct Scored {
     counts: bool,
 }
 
-/// A board at work, and all that it was told.
+/// A board at work, and all scores it accepted.
 pub struct World {
     stores: Stores,
     pub board: Board,
@@ -135,7 +135,7 @@ impl World {
                 board: self.board.clone(),
                 member: member.clone(),
                 score: rng.random_range(-5..=5_i64).max(self.board.rules.min),
-                // One that is early by the skew is taken as now.
+                // A time ahead by less than the skew is taken as now.
                 at_ms: late_ms
                     .map(|late_ms| (now_ms - late_ms).max(0))
                     .or(rng.random_bool(0.2).then_some(now_ms + 900)),
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Takes a member out, or voids one of its scores.
+    /// Removes a member, or voids one of its scores.
     pub async fn take_back(&mut self, rng: &mut impl Rng) {
         let Some(of) = self.scores.iter().filter(|scored| scored.counts).choose(rng) else {
             return;
@@ -186,7 +186,7 @@ impl World {
         let member = MemberId::new(name).unwrap();
         match amend(&self.stores, &self.board, &member, amendment, deadline).await {
             Ok(amended) => assert_eq!(amended, Amended::Done),
-            // What is left may leave a range.
+            // The remaining scores may be out of range.
             Err(entity::Error::Ranking(ranking::Error::OutOfRange(_))) => return,
             Err(error) => panic!("{error}"),
         }
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// A roller that is cut off somewhere, or not at all.
+    /// Rolls, and cuts that off anywhere or not at all.
     pub async fn roll(&self, rng: &mut impl Rng, now_ms: i64) {
         let cut = Duration::from_micros(rng.random_range(0..6000));
         let rolling = roll::roll(&self.stores, now_ms);
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// A sealing that is cut off somewhere, or not at all.
+    /// Seals, and cuts that off anywhere or not at all.
     pub async fn seal(&mut self, rng: &mut impl Rng, now_ms: i64) {
         let cut = Duration::from_micros(rng.random_range(0..60_000));
         let sealing = seal::seal(&self.stores, now_ms);
@@ -222,7 +222,7 @@ impl World {
         self.board = row.to_ranking().unwrap();
     }
 
-    /// Empties Redis once SQL has everything; the partitions are recovered.
+    /// Empties Redis once SQL has everything, and recovers the partitions.
     pub async fn lose_redis(&self) {
         let partitions = self.stores.store.partitions();
         settle(&self.stores).await;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::deployment::Deployment;
 
-/// Runs `analytics --json`: its exit status, what it printed, and what it complained of.
+/// Runs a command with `--json`: its exit status, its output and its error output.
 pub fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) {
     let output = deployment.analytics(&[&["--json"], arguments].concat());
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -18,7 +18,7 @@ pub fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) 
     )
 }
 
-/// What `analytics` says with `--json`; it must succeed.
+/// Runs a command that must succeed, and returns the JSON it prints.
 pub fn figures(deployment: &Deployment, arguments: &[&str]) -> Value {
     let output = deployment.analytics(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -26,7 +26,7 @@ pub fn figures(deployment: &Deployment, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// Runs a command of `output_beside` to its end, beside others.
+/// Runs a command to its end without blocking the tasks beside it.
 pub async fn output_beside(deployment: &Arc<Deployment>, arguments: &[&str]) -> Output {
     let mut command = deployment.analytics_command(arguments);
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()

@@ -1,4 +1,4 @@
-//! The archive: events made old enough to leave SQL, and where they are afterwards.
+//! Archives: events old enough to leave SQL, and the files that hold them afterwards.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use crate::model::history::History;
 /// A day, in milliseconds.
 pub const DAY_MS: i64 = 86_400_000;
 
-/// Waits until SQL has all there is, and then makes all that was accepted lately so many days
-/// older.
+/// Waits until SQL has everything, then makes all recently accepted events so many days older.
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;
@@ -31,7 +30,7 @@ pub async fn age(deployment: &Deployment, days: i64) {
     db.close().await.unwrap();
 }
 
-/// Archives what was accepted until some days ago.
+/// Archives the events accepted until two days ago.
 pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
     let before = jiff::Timestamp::from_millisecond(entity::now_ms() - 2 * DAY_MS).unwrap();
     let before = before.to_string();
@@ -39,15 +38,15 @@ pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
     figures(deployment, &arguments)
 }
 
-/// How many events of a board are in `score_event`.
+/// The number of a board's events in `score_event`.
 pub async fn rows(deployment: &Deployment, slug: &str) -> i64 {
     let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");
     let count = format!("SELECT CAST(COUNT(*) AS BIGINT) FROM score_event WHERE {of_board}");
     deployment.number(&count).await
 }
 
-/// The history of a board has each event once: in files up to the marks, in SQL after them; and on
-/// the disk are these files, whole.
+/// Checks that the history of a board has each event once: in files up to the marks, in SQL after
+/// them.
 pub async fn check_kept(deployment: &Deployment, history: &History) {
     let of_board =
         format!("board_no = (SELECT no FROM board WHERE slug = '{}')", history.board.slug);
@@ -64,7 +63,7 @@ pub async fn check_kept(deployment: &Deployment, history: &History) {
     assert_eq!(beyond + filed, history.items().len() as i64, "{beyond} and {filed}");
 }
 
-/// The files of the archive are those that SQL names, and nothing else.
+/// Checks that the archive has just the files that SQL names.
 pub async fn check_files(deployment: &Deployment) {
     let db = deployment.sql().await;
     let files = archive_file::Entity::find().all(&db).await.unwrap();
@@ -76,7 +75,7 @@ pub async fn check_files(deployment: &Deployment) {
     assert_eq!(there, named);
 }
 
-/// What lies in the archive's directory, besides its lock.
+/// The paths in the archive's directory, without its lock.
 pub fn paths(deployment: &Deployment) -> Vec<String> {
     let root = deployment.archive_dir();
     let mut paths = vec![];
@@ -97,8 +96,8 @@ pub fn paths(deployment: &Deployment) -> Vec<String> {
     paths
 }
 
-/// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one
-/// that is not.
+/// A board whose daily window retains one day, with archived scores of a month of 2025 and one
+/// score that is not archived.
 pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::deployment::Deployment;
 
-/// The diff finds nothing.
+/// Checks that the diff finds nothing.
 pub fn check_diff(deployment: &Deployment) {
     let output = deployment.analytics(&["diff"]);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -23,7 +23,7 @@ pub fn named(found: &Value) -> BTreeSet<(String, String, String)> {
         .collect()
 }
 
-/// As [`named`] has them.
+/// Findings in the form that [`named`] returns.
 pub fn set(expected: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
     let owned = |&(kind, place, member): &(&str, &str, &str)| {
         (kind.to_owned(), place.to_owned(), member.to_owned())

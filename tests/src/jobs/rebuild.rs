@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::deployment::Deployment;
 use crate::jobs::analytics::output_beside;
 
-/// Rebuilds a board; its figures.
+/// Rebuilds a board, and returns the figures of the job.
 pub async fn rebuild(deployment: &Arc<Deployment>, slug: &str) -> Value {
     let output = output_beside(deployment, &["--json", "rebuild", "--board", slug]).await;
     let error = String::from_utf8_lossy(&output.stderr);
@@ -16,7 +16,7 @@ pub async fn rebuild(deployment: &Arc<Deployment>, slug: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Somebody who never played is in all standings in Redis, and in SQL.
+/// Adds a member without events to all standings of a board, in Redis and in SQL.
 pub async fn corrupt(deployment: &Deployment, slug: &str) {
     let mut redis = deployment.redis().await;
     let no = deployment.number(&format!("SELECT no FROM board WHERE slug = '{slug}'")).await;
@@ -27,7 +27,7 @@ pub async fn corrupt(deployment: &Deployment, slug: &str) {
         let add = redis::cmd("ZADD").arg(key).arg("1.5").arg("nobody").clone();
         let () = add.query_async(&mut redis).await.unwrap();
     }
-    // A period that nobody played in.
+    // A period without events.
     let stray = keys[0].rsplit_once(':').unwrap().0.to_owned() + ":1999-01-01";
     let add = redis::cmd("ZADD").arg(stray).arg("1.5").arg("a").clone();
     let () = add.query_async(&mut redis).await.unwrap();
@@ -47,7 +47,7 @@ pub async fn corrupt(deployment: &Deployment, slug: &str) {
     db.close().await.unwrap();
 }
 
-/// The keys of staged standings, and how long they live, in milliseconds.
+/// The keys of staged standings, and their times to live in milliseconds.
 pub async fn stages(deployment: &Deployment) -> Vec<(String, i64)> {
     let mut redis = deployment.redis().await;
     let keys: Vec<String> =

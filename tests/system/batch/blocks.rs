@@ -89,8 +89,8 @@ async fn check(sql: Sql) {
     for slug in ["one", "two"] {
         api.create_board(json!({ "slug": slug })).await;
     }
-    // Names with what JSON writes in another way, and of two segments; rows of two boards in two
-    // partitions, in another order than that of names.
+    // Names that JSON escapes, in two segments; rows of two boards in two partitions, not in the
+    // order of names.
     let numbers = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MEMBERS})"
     );
@@ -126,7 +126,7 @@ async fn check(sql: Sql) {
     assert!(found == expected, "archived");
     let nothing = Columns::of_standing(Partition(9), None);
     assert!(rows(&db, nothing, STANDING).await.is_empty());
-    // Any change is another hash, and there and back is the same one.
+    // Any change leads to another hash, and its reversal to the same one.
     let of_standing = || Columns::of_standing(Partition(0), Some(BoardNo(2)));
     let before = [hashes(&db, of_standing()).await, hashes(&db, of_archived()).await];
     let (standing, archived) = ("partition = 0", "score IS NOT NULL AND through_seq = 1");

@@ -1,5 +1,5 @@
-//! Export: a whole standings as the API lists it, of every kind of window, from Redis and from the
-//! archive.
+//! Exports: the same standings as the API lists, of every kind of window, from Redis and from
+//! sealed periods.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn ndjson_rows(path: &str) -> Vec<Row> {
     std::fs::read_to_string(path).unwrap().lines().map(row).collect()
 }
 
-/// Exports what some arguments say, by each method of ranking, in CSV or NDJSON.
+/// Exports with these arguments and a ranking method, in CSV or NDJSON.
 fn exported(deployment: &Deployment, more: &[&str], method: &str) -> Vec<Row> {
     let format = if method == "DENSE" { "ndjson" } else { "csv" };
     let path = deployment.path(&format!("out.{format}"));
@@ -157,12 +157,12 @@ async fn check_windows(sql: Sql, shards: u16) {
         let told = submit_durably(&api, "b", json!(batch)).await;
         assert_eq!(told["rejected"], 0, "{told}");
     }
-    // The server may be at it too: then one of them begins again.
+    // The server may seal at the same time; then one of them starts again.
     until("what is not retained is sealed", async || {
         (run(&deployment, &["seal"]).0 == 0).then_some(())
     })
     .await;
-    // What was sealed is known to be so after a moment.
+    // The server learns of seals after a moment.
     let mut sources: BTreeMap<String, usize> = BTreeMap::new();
     until("old days are in the archive", async || {
         let data = api.data(PERIODS, json!({ "window": "daily" })).await;
@@ -174,7 +174,7 @@ async fn check_windows(sql: Sql, shards: u16) {
         let data = api.data(PERIODS, json!({ "window": window })).await;
         let periods = data["board"]["periods"]["nodes"].as_array().unwrap();
         assert!(!periods.is_empty());
-        // Hours are many: some of them.
+        // There are many hours: some of them are enough.
         for period in periods.iter().step_by(1 + periods.len() / 12) {
             let segment = *["", "region:eu", "region:u:s"].choose(&mut rng).unwrap();
             let method = *["ORDINAL", "COMPETITION", "DENSE"].choose(&mut rng).unwrap();
@@ -186,13 +186,13 @@ async fn check_windows(sql: Sql, shards: u16) {
     assert!(sources["ARCHIVE"] >= 8 && sources["LIVE"] >= 20, "{sources:?}");
 }
 
-/// Compares an export with what is listed; where that came from.
+/// Compares an export with the listing, and returns the source of the listing.
 async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method: &str) -> String {
     let what = format!("{window} {period} {segment:?} {method}");
     let variables = json!({ "window": window, "period": period, "segment": segment });
     let standings = api.data(TOP, variables).await["board"]["standings"].take();
     let nodes = standings["top"]["nodes"].as_array().unwrap();
-    // A period is listed because somebody has an entry in it.
+    // A period is listed only if a member has an entry in it.
     assert!(!nodes.is_empty() || !segment.is_empty(), "{what}");
     let arguments = ["--window", window, "--period", period, "--segment", segment];
     let rows = exported(api.deployment(), &arguments, method);
@@ -211,7 +211,7 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
             assert_eq!(node["score"], row.2, "{what}");
             continue;
         }
-        // A moment later it is worth a little less.
+        // A moment later the score is worth a little less.
         let (value, shown) = (node["value"].as_f64().unwrap(), row.2.parse::<f64>().unwrap());
         assert!((value - shown).abs() <= 1e-3 * value.abs() + 1e-6, "{what}: {value} {shown}");
         assert_eq!(row.2.split_once('.').unwrap().1.len(), 8, "{what}");
@@ -247,6 +247,6 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
     }
     let (code, _, error) = run(&deployment, &["export", "--board", "c", "--out", &out]);
     assert!(code == 1 && error.contains("there is no board \"c\""), "{error}");
-    // Nobody has a score yet: a file without rows.
+    // No member has a score yet: the file has no rows.
     assert!(exported(&deployment, &["--window", "daily"], "ORDINAL").is_empty());
 }

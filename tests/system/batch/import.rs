@@ -1,5 +1,5 @@
-//! Import: all or nothing, and once however often it is run, beside a running server or without
-//! one.
+//! Imports: all or nothing, each row once however often the import runs, with a running server or
+//! without one.
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
     ]);
     assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"], expected);
 
-    // Without a server: the private Redis is started for it, and stopped.
+    // Without a server, the import starts the private Redis and stops it.
     api.stop().await;
     let (code, imported, error) =
         run(&deployment, &["import", "--board", "b", "--skip-bad", rejects, bad]);
@@ -87,7 +87,7 @@ async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided
     api.create_board(json!({ "slug": "b", "maxScore": 100, "windows": [{ "name": "daily" }] }))
         .await;
     let file = deployment.new_file("csv");
-    // More members than are asked for at once.
+    // More members than the import asks for at once.
     let rows: String = (0..2500)
         .map(|number| {
             format!(

@@ -1,5 +1,5 @@
-//! Import from NDJSON and Parquet: the checks, the messages and the once-ness of CSV, and no number
-//! that may have been rounded.
+//! Imports from NDJSON and Parquet: with the checks and messages of CSV, each row once, and no
+//! number that may have been rounded.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const TOP: &str = "
         nodes { score member { key region } }
     } } } }";
 
-/// Rows that are taken, and an empty line.
+/// Valid rows, and an empty line.
 const GOOD: [&str; 5] = [
     r#"{"member":"ann","score":"30.125","at":"2026-01-02T03:04:05Z","event_id":"1","region":"eu","more":[1]}"#,
     r#"{"member":"bob","score":20.5,"at":1767323045,"event_id":"2","region":null}"#,
@@ -22,7 +22,8 @@ const GOOD: [&str; 5] = [
     r#"{"member":"c\u00e9\"d","score":"8007199254740.991","at":"2026-01-02T03:04:05Z"}"#,
 ];
 
-/// Rows that are not taken on a board with three decimals and the scores of the good ones; but for the last one of eve, for which there is room.
+/// Rows that are invalid for a board with three decimals and the scores of the valid ones, except
+/// the last one of eve, which fits.
 const BAD: [&str; 13] = [
     r#"{"member":"eve","score":0.1000000000000000055511,"at":1767323045}"#,
     r#"{"member":"eve","score":1234567890123456,"at":1767323045}"#,
@@ -39,7 +40,7 @@ const BAD: [&str; 13] = [
     r#"["eve", 5, 1767323045]"#,
 ];
 
-/// The complaints about bad rows behind good ones.
+/// The messages about the invalid rows after the valid ones.
 const COMPLAINTS: [&str; 12] = [
     "line 6: 0.1000000000000000055511 has more than 15 digits",
     "line 7: 1234567890123456 has more than 15 digits",
@@ -92,15 +93,15 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     let expected = json!([ced, ann, bob]);
     assert_eq!(data["board"]["standings"]["top"]["nodes"], expected);
     let data = api.data(TOP, json!({ "segment": "region:eu" })).await;
-    // The later one of ann's came without a region, when its member had none yet.
+    // ann's second row has no region, and is imported before the member has one.
     let region = &data["board"]["standings"]["top"]["nodes"];
     assert_eq!(region[0]["member"]["key"], "ann");
 
     let rejects = deployment.path("rejects.csv");
     let (code, told, error) =
         run(&deployment, &["import", "--board", "b", "--skip-bad", &rejects, &both]);
-    // Rows without an event id are named after their file: this is another one, so they count again
-    // where there is room.
+    // Rows without an event id get ids from their file: this is another file, so they count again
+    // if they fit.
     assert_eq!((code, &told["bad"]), (0, &json!(13)), "{error}");
     assert_eq!((&told["accepted"], &told["known"]), (&json!(2), &json!(2)));
     let rejected = std::fs::read_to_string(rejects).unwrap();
@@ -122,7 +123,7 @@ async fn a_bad_row_of_parquet_is_named_by_its_number_and_nothing_is_written() {
         let made = ["generate", "--members", "9", "--events", "300", "--out", path];
         assert_eq!(run(&deployment, &made).0, 0);
     }
-    // The same events, so the same rows: a header is one line more.
+    // The same events lead to the same rows; the CSV has a header besides.
     let rows = csv::Reader::from_path(&csv).unwrap().into_records();
     let scores = rows.map(|row| row.unwrap()[1].parse::<i64>().unwrap());
     let too_high: Vec<usize> =

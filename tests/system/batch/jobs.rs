@@ -1,4 +1,4 @@
-//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped in order, and
+//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped cleanly, and
 //! listed.
 
 use std::process::{Child, Command, Stdio};
@@ -18,7 +18,7 @@ use tests::jobs::analytics::run;
 use tests::servers::program::signal;
 use tests::wait::until;
 
-/// A deployment with the boards "a" and "b", of numbers 1 and 2, the second one private.
+/// A deployment with the boards "a" and "b" with the numbers 1 and 2, the second one private.
 async fn two_boards(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
@@ -57,7 +57,7 @@ async fn one_job_of_a_kind_is_running_on_a_board() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let rebuild = begun(db, "REBUILD", Some(1)).await;
-        // Whatever makes a board's standings anew is one kind.
+        // Rebuilds and restores of a board are one kind.
         for kind in ["REBUILD", "RESTORE"] {
             let other = taken(db, kind, Some(1)).await;
             assert_eq!((other.kind.as_str(), other.board_no), ("REBUILD", Some(1)));
@@ -112,7 +112,7 @@ async fn a_job_that_is_silent_is_taken_for_dead_and_stays_so() {
         taken(db, "IMPORT", None).await;
         execute(db, &silence(at_ms - 5000)).await;
         let next = begun(db, "IMPORT", None).await;
-        // It comes to itself, and changes nothing any more.
+        // The silent job wakes up, and changes nothing.
         silent.end(Ok("done")).await.unwrap();
         next.end(Ok("done")).await.unwrap();
         let jobs = jobs(db).await;
@@ -132,7 +132,7 @@ async fn what_dead_processes_left_is_ended_by_the_api() {
     let (deployment, _api) = two_boards(Sql::Sqlite).await;
     let db = &deployment.sql().await;
     let _living = begun(db, "ROLL", None).await;
-    // Dropped, it is not renewed.
+    // A dropped job does not renew its lease.
     drop(begun(db, "DIFF", Some(1)).await);
     execute(db, "UPDATE job SET heartbeat_at_ms = 1 WHERE kind = 'DIFF'").await;
     until("the API notices", async || {
@@ -224,7 +224,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
         assert_eq!(files(&temporary), 0);
     }
 
-    // A killed one cannot say so; whoever comes next does not wait for its lease.
+    // A killed job cannot report; the next one does not wait for its lease.
     let child = start(&deployment, &["import", "--board", "a", &file]);
     until("it has begun", async || {
         let job = jobs(db).await.pop()?;
@@ -305,7 +305,7 @@ async fn jobs_are_listed_newest_first_for_admins_alone() {
     check_refusals(&deployment, &api).await;
 }
 
-/// Lists of jobs that cannot be, and lists for others than admins, are refused.
+/// Checks that invalid lists of jobs, and lists for others than admins, are refused.
 async fn check_refusals(deployment: &Arc<Deployment>, api: &Api) {
     for (variables, code) in [
         (json!({ "board": "nowhere" }), "NOT_FOUND"),

@@ -1,4 +1,4 @@
-//! Rebuilds while people play: standings are right at every step, whatever is killed on the way.
+//! Rebuilds beside players: standings are right at every step, also when the rebuild is killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::history::History;
 use tests::model::oracle::Oracle;
 
-/// Every step after which a rebuild can end; some are taken several times.
+/// Every step after which a rebuild can be killed; some happen several times.
 const STEPS: [&str; 9] = [
     "history-read",
     "standings-loaded",
@@ -29,7 +29,7 @@ const STEPS: [&str; 9] = [
     "partition-put",
 ];
 
-/// The row of somebody who plays all the while has another score.
+/// Gives the row of a member who plays all the time another score.
 async fn spoil(deployment: &Deployment, slug: &str) {
     let db = deployment.sql().await;
     let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");
@@ -44,7 +44,7 @@ async fn check_steps(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let mut games = every_game(&mut rng, shards, Range::Wide, 60);
-    // With one standings alone in a partition some steps are never taken.
+    // With a single window in a partition some steps never happen.
     games.retain(|game| game.board.windows.len() > 1);
     games.shuffle(&mut rng);
     for (step, game) in STEPS.iter().zip(games) {
@@ -63,7 +63,7 @@ async fn check_steps(sql: Sql, shards: u16) {
         }
         let output = ending.await.unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        // By a signal, which has no code.
+        // Killed by a signal, so there is no exit code.
         assert_eq!(output.status.code(), None, "{step}: {error}");
         check(&api, &history).await;
         check_diff(&deployment);
@@ -138,7 +138,7 @@ async fn check_beside(sql: Sql, shards: u16) {
         check_all_time_in_sql(&apis[1], &oracle).await;
         check_diff(&deployment);
         assert_eq!(stages(&deployment).await, []);
-        // What is right is left as it is.
+        // A rebuild changes nothing that is right.
         let figures = rebuild(&deployment, &oracle.board.slug).await;
         assert_eq!(figures["mendedMembers"], 0, "{figures}");
     }

@@ -1,5 +1,5 @@
-//! What if: what a board under other rules would be is what such a board is, and nothing is
-//! written.
+//! What-if runs: a board under other rules has the standings of a board with such rules, and
+//! nothing is written.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ async fn places(api: &Api, slug: &str, window: &str, period: &str, segment: &str
     nodes.iter().map(place).collect()
 }
 
-/// What a run says each member would have, or has.
+/// The rank and score of each member according to a run: under other rules, or now.
 fn told(found: &Value, list: &str, when: &str) -> Places {
     let place = |place: &Value| {
         let member = place["member"].as_str().unwrap().to_owned();
@@ -103,7 +103,7 @@ async fn check(sql: Sql, shards: u16) {
         input["segmentBy"] = json!(["region"]);
         api.create_board(input).await;
         submit_events(&api, &board, &events).await;
-        // A member who was taken out and came back counts from there.
+        // A member who was removed counts from its first score after that.
         remove(&api, &board.slug, "m3").await;
         let again = json!([
             {
@@ -115,7 +115,7 @@ async fn check(sql: Sql, shards: u16) {
     }
     let count =
         async |table: &str| deployment.number(&format!("SELECT count(*) FROM {table}")).await;
-    // What the counts below are held against is all that was submitted, not what SQL has so far.
+    // The counts below are compared with all that was submitted, so SQL must have all of it.
     let submitted = (RULES.len() * (events.len() + 2)) as i64;
     until("every event is in SQL", async || {
         (count("score_event").await == submitted).then_some(())

@@ -1,4 +1,4 @@
-//! Boards that are created and listed, and those that cannot be.
+//! Boards that are created and listed, and those that are refused.
 
 use serde_json::{Value, json};
 

@@ -82,7 +82,7 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
             assert_eq!(api.data(NODE, json!({ "id": id })).await["node"], Value::Null, "{id}");
         }
         assert_eq!(void(&api, &event).await.codes(), ["NOT_FOUND"]);
-        // An event id that the old one knew is new to this one.
+        // An event id of the old board is new to this one.
         let score = json!([{ "member": "m7", "score": 70, "eventId": "e" }]);
         assert_eq!(submit_durably(&api, "b", score).await["accepted"], 1);
         let data = api.data(TOP, json!({})).await;
@@ -126,7 +126,7 @@ async fn a_board_that_two_delete_at_once_is_deleted_once() {
 #[tokio::test]
 async fn a_deleted_board_takes_no_other_with_it() {
     let (deployment, api) = filled(Sql::Sqlite, Redis::Private).await;
-    // Numbers that begin with the deleted one's.
+    // Numbers that begin with the digits of the deleted one.
     for number in 0..12 {
         let slug = format!("c{number}");
         api.create_board(json!({ "slug": slug, "shards": 4, "windows": [{ "name": "daily" }] }))
@@ -154,7 +154,7 @@ async fn a_deleted_board_takes_no_other_with_it() {
     check_diff(&deployment);
 }
 
-/// A request that nobody waits for, to a process that is killed.
+/// Sends a request to a process that is killed before it answers.
 async fn delete_in_vain(api: &Api) {
     let _ = api.try_ask(Some(api.token()), DELETE_BOARD, json!({ "slug": "b" })).await;
 }
@@ -194,7 +194,7 @@ async fn a_deletion_cut_short_before_any_partition_knows_is_finished() {
 async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     let (deployment, api) = filled(Sql::Postgres, Redis::Own).await;
     let no = board_no(&deployment).await;
-    // While somebody holds the history, only standings go.
+    // While the history is locked, only standings are deleted.
     let db = deployment.sql().await;
     let held = db.begin().await.unwrap();
     held.execute_unprepared("LOCK TABLE score_event IN SHARE MODE").await.unwrap();

@@ -17,15 +17,15 @@ const SUBMIT: &str = "
         submitScores(input: { board: \"b\", scores: $scores }) { results { status error { code } } }
     }";
 
-/// What a sender was told of an event: in which life of the slug it was sent at the earliest, and
-/// answered at the latest.
+/// An acknowledged event: the life of the slug in which it was sent at the earliest, and answered
+/// at the latest.
 struct Acknowledged {
     id: String,
     sent: usize,
     answered: usize,
 }
 
-/// Sends scores until it is stopped, each with an id of its own; those that were accepted.
+/// Sends scores until it is stopped, each with an id of its own; returns the accepted ones.
 async fn send(api: &Api, name: &str, lives: &AtomicUsize, stop: &AtomicBool) -> Vec<Acknowledged> {
     let mut acknowledged = vec![];
     let mut round = 0;
@@ -60,7 +60,7 @@ async fn send(api: &Api, name: &str, lives: &AtomicUsize, stop: &AtomicBool) -> 
     acknowledged
 }
 
-/// How often the board is deleted beside its writers.
+/// The number of boards that have the slug one after the other.
 const LIVES: usize = 6;
 
 async fn check_under_load(sql: Sql, flush: bool) {
@@ -112,7 +112,7 @@ async fn check_under_load(sql: Sql, flush: bool) {
     check_diff(&deployment);
 }
 
-/// The last board has what was acknowledged by it, and nothing of another one.
+/// Checks that the last board has the events that it acknowledged, and none of another board.
 async fn check_last_life(apis: &[Api; 2], acknowledged: &[Acknowledged]) {
     let deployment = apis[0].deployment();
     let last = 2 * LIVES - 1;

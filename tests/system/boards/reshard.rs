@@ -1,4 +1,4 @@
-//! Boards that move to other numbers of shards while people play: nothing is lost, doubled or
+//! Boards that move to other numbers of shards beside players: nothing is lost, doubled or
 //! misplaced.
 
 use std::process::Stdio;
@@ -28,11 +28,11 @@ use tests::model::oracle::{Board, Event};
 use tests::servers::program::signal;
 use tests::wait::until;
 
-/// The shards that boards move through.
+/// The numbers of shards that boards move to.
 const MOVES: [u16; 3] = [16, 4, 1];
 
-/// Games in which a board moves again and again; every verdict on the way, and all that is held at
-/// the end, are those of the oracle.
+/// Plays games in which a board moves again and again; every verdict on the way and all standings
+/// at the end must be those of the oracle.
 async fn check_games(sql: Sql) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -62,7 +62,7 @@ async fn check_games(sql: Sql) {
             println!("{slug} to {shards}: {} beside {beside} steps", end(moving));
             assert_eq!(shards_of(&deployment, &slug).await, i64::from(shards));
             check(&apis[0], &history).await;
-            // Ids of before the move, that count and that do not.
+            // Ids from before the move, of events that count and that do not.
             let again = &game.events[..before.min(30)];
             for batch in again.chunks(5) {
                 play_batch(&mut rng, &apis[1], &mut history, batch).await;
@@ -74,7 +74,7 @@ async fn check_games(sql: Sql) {
     }
 }
 
-/// It is stopped at any moment, and goes on when the board has moved.
+/// The diff is stopped at any moment, and goes on when the board has moved.
 #[tokio::test]
 async fn a_diff_that_a_move_overtakes_begins_again() {
     let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
@@ -107,8 +107,7 @@ async fn a_board_that_moves_is_what_it_would_be_on_postgres() {
     check_games(Sql::Postgres).await;
 }
 
-/// A walk from page to page goes on over a move: cursors say a place, and windows keep their
-/// generation.
+/// Cursors name a place, and windows keep their generation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_goes_on_over_a_move() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
@@ -151,7 +150,7 @@ async fn a_walk_goes_on_over_a_move() {
     assert_eq!(walked, expected);
 }
 
-/// What cannot be, or cannot be now.
+/// Moves that are impossible, or impossible now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_cannot_be_is_refused() {
     let mut rng = seeded();
@@ -175,7 +174,7 @@ async fn a_move_that_cannot_be_is_refused() {
     let said = String::from_utf8_lossy(&told.stdout);
     assert!(told.status.success() && said.contains("2 shards already"), "{said}");
 
-    // Seals before and after: what is sealed stays where it is.
+    // Seals before and after a move: sealed periods stay where they are.
     seal(&api, &board).await;
     reshard(&deployment, &board.slug, 8);
     submit_events(&api, &board, &events[10..]).await;
@@ -196,8 +195,8 @@ async fn a_move_that_cannot_be_is_refused() {
     assert!(error.contains("are archived"), "{error}");
 }
 
-/// What was accepted before a move counts in all that reads history: the diff and what proves it, a
-/// repair, what-if, a window that is added, a window that is made anew.
+/// Events from before a move count for every reader of history: the diff and its proof, a repair,
+/// what-if, a window that is added, and a window that is rebuilt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_board_had_before_a_move_counts() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
@@ -221,7 +220,7 @@ async fn what_a_board_had_before_a_move_counts() {
         assert_eq!((code, proven(&found)), (0, (json!(2), json!(0))), "{found}");
         let whole = board.picture().await;
 
-        // An event of the first layout, in a partition where nobody is any more, or others are.
+        // An event of the first layout, in a partition that now has no members or other ones.
         let change = "UPDATE score_event SET score = score + 1 WHERE member = 'm21' AND seq = \
             (SELECT MIN(seq) FROM score_event WHERE member = 'm21' AND generation = 1)";
         board.sql(change).await;

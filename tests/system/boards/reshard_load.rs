@@ -16,8 +16,7 @@ use tests::jobs::reshard::{begin, check_recovered, end};
 use tests::model::oracle::{Board, Event, Oracle, Verdict};
 use tests::wait::until;
 
-/// Sends scores until it is stopped, again where nobody knows what became of them; those that
-/// count.
+/// Sends scores until it is stopped, again where the outcome is unknown; returns those that count.
 async fn write(
     api: &Api,
     board: &Board,
@@ -62,7 +61,7 @@ async fn write(
     counting
 }
 
-/// Reads until it is stopped: the number of entries never goes down, as nobody leaves.
+/// Reads until it is stopped: the number of entries never goes down, as no member leaves.
 async fn read(api: &Api, stop: &AtomicBool) -> usize {
     let text = "
         { board(slug: \"busy\") {
@@ -94,7 +93,7 @@ async fn check_busy(sql: Sql) {
             })
             .await;
             let mut moving = begin(&deployment, "busy", shards);
-            // It takes long where others keep the machine busy.
+            // A move takes long on a busy machine.
             while moving.try_wait().unwrap().is_none() {
                 sleep(Duration::from_millis(100)).await;
             }
@@ -115,7 +114,7 @@ async fn check_busy(sql: Sql) {
     check_standings(&apis[0], &oracle).await;
     check_all_time_in_sql(&apis[0], &oracle).await;
     check_diff(&deployment);
-    // What was accepted anywhere is known.
+    // Every process knows what any of them accepted.
     for batch in accepted.chunks(200) {
         let told = submit_events(&apis[1], &board, batch).await;
         assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate));

@@ -1,5 +1,5 @@
-//! Regional standings: an event counts in the region that its member has when it is accepted, and
-//! keeps it.
+//! Regional standings: an event counts in the region of its member at the time of acceptance, for
+//! good.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +24,10 @@ const TOP: &str = "
         } }
     }";
 
-/// Names with what would part a key.
+/// Names with the separators of Redis keys.
 const REGIONS: [&str; 3] = ["eu", "us:%{}", "ü"];
 
-/// A board by what it is for everyone and for each region.
+/// The oracles of a board by segment: for all members, and for each region.
 type Regional = BTreeMap<String, Oracle>;
 
 async fn check(api: &Api, slug: &str, regional: &Regional) {

@@ -31,7 +31,7 @@ async fn board(sql: Sql) -> (Arc<Deployment>, Api) {
     (deployment, api)
 }
 
-/// Changes the board: what it is then, or the code of the refusal.
+/// Changes the board; returns its fields, or the code of the refusal.
 async fn update(api: &Api, input: Value) -> Value {
     let mut input = input;
     if input["slug"] == Value::Null {
@@ -45,7 +45,7 @@ async fn update(api: &Api, input: Value) -> Value {
     }
 }
 
-/// What becomes of a score earned at an instant: its status, or why it was refused.
+/// The outcome of a score earned at an instant: its status, or the reason for its refusal.
 async fn earned(api: &Api, at: &str) -> String {
     let told = submit(api, "b", json!([{ "member": "ann", "score": 1, "at": at }])).await;
     let result = &told["results"][0];
@@ -120,7 +120,7 @@ async fn a_change_that_cannot_be_is_refused_as_a_whole() {
         assert_eq!(update(&api, input.clone()).await, code, "{input}");
         assert_eq!(api.data(BOARD, json!({})).await, before);
     }
-    // One end at a time is held against the other that is there.
+    // A change of one end is compared with the other end of the board.
     update(&api, json!({ "opensAt": CLOSES })).await;
     assert_eq!(update(&api, json!({ "closesAt": OPENS })).await, "BAD_USER_INPUT");
     assert_eq!(update(&api, json!({ "closesAt": CLOSES })).await, "BAD_USER_INPUT");
@@ -145,7 +145,7 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
         assert_eq!(earned(&api, "2025-09-04T12:00:00.749Z").await, "APPLIED");
         let after = earned(&api, CLOSES).await;
         assert!(after.contains("2025-09-04T12:00:00.75"), "{after}");
-        // Now is long after the end, and is meant where no time is said.
+        // A score without a time is earned now, long after the end.
         let told = submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
         assert_eq!(told["rejected"], 1);
         update(&api, json!({ "closesAt": null })).await;
@@ -153,7 +153,7 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
         assert_ne!(earned(&api, "2025-09-03T12:00:00.249Z").await, "APPLIED");
         update(&api, json!({ "opensAt": null })).await;
         assert_eq!(earned(&api, "1970-01-01T00:00:00Z").await, "APPLIED");
-        // What counted before the board closed goes on counting.
+        // Scores from before the board closed still count.
         update(&api, json!({ "closesAt": "1970-01-01T00:00:00.001Z" })).await;
         let text = "{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }";
         assert_eq!(api.data(text, json!({})).await["board"]["standings"]["rank"]["score"], "4");

@@ -27,10 +27,10 @@ use tests::wait::until;
 /// How many partitions a deployment has by default.
 const PARTITIONS: usize = 16;
 
-/// How many boards of each policy and number of shards are played on.
+/// The number of boards of each policy and number of shards.
 const BOARDS: usize = 2;
 
-/// How many events each is sent.
+/// The number of events for each board.
 const EVENTS: usize = 60;
 
 const TOP: &str = "
@@ -74,7 +74,7 @@ async fn boards_on_a_cluster_are_as_the_rules_say() {
         }
     }
     check_analytics(&deployment, &oracles);
-    // A server that comes back with nothing is filled from SQL, whichever partitions it has.
+    // A server that comes back empty is filled from SQL, whichever partitions it has.
     let cluster = deployment.cluster();
     let emptied = cluster.masters()[rng.random_range(0..3)];
     let () = cluster.ask(emptied, &["FLUSHALL"]);
@@ -84,7 +84,7 @@ async fn boards_on_a_cluster_are_as_the_rules_say() {
     check_diff(&deployment);
 }
 
-/// The diff finds what is missing on any server, and nothing once a rebuild has mended it.
+/// Checks that the diff finds missing entries on any server, and nothing after a rebuild.
 fn check_analytics(deployment: &Deployment, oracles: &[Oracle]) {
     check_diff(deployment);
     let cluster = deployment.cluster();
@@ -170,7 +170,7 @@ async fn move_all(
         let from = cluster.master_of(&key);
         let place = masters.iter().position(|&port| port == from).unwrap();
         let to = masters[(place + 1) % masters.len()];
-        // The board that is read was the first one created.
+        // The board of the readers was created first.
         let entries = format!("laurel:{{{partition}}}:z:1.1::all:all");
         let first = [entries, key.clone()][partition % 2].clone();
         let mut moved = 0;
@@ -192,7 +192,7 @@ async fn move_all(
     assert_eq!((held, held_without_head), (2, 1), "partitions held half moved");
 }
 
-/// A partition of which half has moved is not taken for the whole.
+/// Checks that half a partition is not taken for the whole.
 async fn check_half_moved(store: &Store, partition: Partition) {
     let listed = store.standings_keys(partition, None).await;
     assert!(matches!(listed, Err(Error::Unavailable(_))), "{listed:?}");
@@ -212,7 +212,7 @@ fn in_all_partitions(mut load: Load, slug: &str) -> Load {
     load
 }
 
-/// Sends a batch until each event is taken, as a client does that has time.
+/// Sends a batch until each event is accepted, as a patient client does.
 async fn write_until_taken(api: &Api, board: &Board, batch: &[Event]) {
     until("a batch is taken", async || {
         let outcomes = try_submit(api, board, batch).await?;
@@ -243,7 +243,7 @@ async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
                 };
                 told(40).await;
                 if number > 0 {
-                    // SQL is ahead of the one that takes over.
+                    // SQL is ahead of the replica that takes over.
                     cluster.cut_off_replica_of(killed);
                     told(40).await;
                 }
@@ -291,8 +291,8 @@ async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
     check_diff(&deployment);
 }
 
-/// With neither a master nor its replica nobody is told what is not so; when they are back, all is
-/// well by itself.
+/// Checks that no answer is wrong while a master and its replica are gone, and that the service
+/// recovers by itself when they are back.
 async fn check_without_a_master(cluster: &RedisCluster, api: &Api) {
     let ask = async || api.ask(Some(api.token()), TOP, json!({ "slug": "load-1" })).await;
     let expected = ask().await.body;

@@ -1,4 +1,4 @@
-//! Processes that start on nothing, alone and together.
+//! First starts of processes on empty stores, alone and together.
 
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};

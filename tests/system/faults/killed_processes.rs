@@ -1,4 +1,4 @@
-//! Processes killed in the middle of a load: what was acknowledged is there, and nothing counts
+//! Processes killed in the middle of a load: no acknowledged event is lost, and no event counts
 //! twice.
 
 use rand::RngExt;
@@ -13,7 +13,7 @@ use tests::model::oracle::Oracle;
 use tests::servers::program::signal;
 use tests::wait::until;
 
-/// How many faults each database sees in a test.
+/// The number of faults in a test, by database.
 const FAULTS: [(Sql, usize); 2] = [(Sql::Sqlite, 3), (Sql::Postgres, 2)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,5 @@
-//! Stores that refuse: SQL one event for its content, Redis every write for want of memory. Nobody
-//! else suffers.
+//! Stores that refuse writes: SQL one event for its content, Redis all of them for lack of memory.
+//! No other client suffers.
 
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody(
         told["results"].as_array().unwrap().iter().map(|result| &result["status"]).collect();
     assert_eq!(statuses, ["REJECTED", "APPLIED"]);
 
-    // Nothing stays of what was refused, in Redis either, and its event id is free again.
+    // Nothing of the refused event stays, in Redis either, and its id is free again.
     let ask = r#"
         { board(slug: "b") { standings {
             rank(member: "poison") { score } ranks(members: ["before", "after"]) { score }

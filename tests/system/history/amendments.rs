@@ -1,4 +1,4 @@
-//! Removals and voids: one amendment at a time, and what an answer says of it.
+//! Removals and voids: one amendment at a time, and its answer.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ const SCORE: &str = "
         rank(member: $member) { score }
     } } }";
 
-/// A void that must be done, or have been done before.
+/// Voids an event; it must be done now, or have been done before.
 async fn voided(api: &Api, id: &str) -> Value {
     let mut answer = void(api, id).await;
     assert_eq!(answer.codes(), [""; 0], "{id}: {}", answer.body);
     answer.body["data"]["voidEvent"].take()
 }
 
-/// A board with sums of at least 0.
+/// A board whose sums are at least 0.
 async fn board(sql: Sql, redis: Redis) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, redis).await;
     let api = Api::start(&deployment).await;
@@ -174,7 +174,7 @@ async fn a_void_that_would_leave_the_range_is_refused_and_changes_nothing() {
         let seen = events(&api, "b", "ann").await;
         assert_eq!(texts(&seen, "/kind"), ["SCORE", "SCORE"]);
         assert!(seen.iter().all(|event| event["voided"] == false));
-        // Once nothing is spent, it can go.
+        // Once nothing is spent, the earned score can be voided.
         voided(&api, &spent).await;
         assert_eq!(voided(&api, &earned).await["entry"], Value::Null);
         check_diff(&deployment);
@@ -211,7 +211,7 @@ async fn the_id_of_a_voided_event_may_be_sent_again_and_counts() {
         assert_eq!(status(&api, 7, "e1").await, "DUPLICATE");
         assert_eq!(status(&api, 5, "e1").await, "REJECTED");
         assert_eq!(total(&api).await, "7");
-        // The first one stays voided, and its void frees no other's id.
+        // The first event stays voided, and its void frees no other id.
         assert_eq!(voided(&api, &id).await["voided"], false);
         assert_eq!(status(&api, 7, "e1").await, "DUPLICATE");
         check_diff(&deployment);
@@ -319,7 +319,7 @@ async fn an_amendment_is_seen_at_once_by_the_process_that_made_it() {
     for round in 0..10 {
         submit(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": format!("e{round}") }]))
             .await;
-        // What was acknowledged a moment ago is removed, whether SQL has it or not.
+        // The removal takes what was acknowledged a moment ago, in SQL or not.
         assert_eq!(remove(&api, "b", "ann").await["removed"], true);
         assert_eq!(total(&api).await, Value::Null);
     }

@@ -1,4 +1,4 @@
-//! The archive: events that have left SQL count as ever, in whatever is made of them afterwards.
+//! Archives: events that have left SQL still count, in every reader of history.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use tests::model::history::{Amended, History, Item};
 use tests::model::oracle::Event;
 use tests::wait::until;
 
-/// Random events of another game, with ids of their own; every other one of a moment ago.
+/// Random events of another game with ids of their own, every other one earned a moment ago.
 fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     let mut events = game.events.clone();
     events.shuffle(rng);
@@ -36,8 +36,7 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     events
 }
 
-/// Whether a void must be refused: something that it concerns was folded into a sealed period with
-/// events that are archived.
+/// True if a void must be refused: it concerns a sealed period that archived events count in.
 fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
     let is_old = |event: &Event| event.at_ms < entity::now_ms() - DAY_MS;
     let has_windows = !history.board.windows.is_empty();
@@ -56,7 +55,7 @@ fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
     }
 }
 
-/// A removal, or a void of an event that is not archived: done, or refused where it must be.
+/// Makes a removal, or a void of an event that is not archived, which may have to be refused.
 async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archived: usize) {
     let slug = history.board.slug.clone();
     let later: Vec<usize> = (archived..history.items().len()).collect();
@@ -98,8 +97,7 @@ async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archive
     }
 }
 
-/// Everything that can be asked, then the same of standings that are made anew in each way there
-/// is.
+/// Checks every answer, then the same after each way to rebuild the standings.
 async fn check_anew(deployment: &Arc<Deployment>, api: &Api, histories: &[History]) {
     check_diff(deployment);
     for history in histories {
@@ -159,7 +157,7 @@ async fn check_games(sql: Sql, shards: u16) {
         }
     }
     check_anew(&deployment, &api, &histories).await;
-    // Of these those go that came before the first one that was earned a moment ago.
+    // Of these, the events before the first one that was earned a moment ago are archived.
     age(&deployment, 100).await;
     println!("{}", archive(&deployment, &[]));
     check_files(&deployment).await;

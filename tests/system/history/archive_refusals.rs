@@ -1,5 +1,5 @@
-//! What an archive refuses: files that are not as they were, boards that need their events, changes
-//! that would need them.
+//! Refusals around archives: damaged files, boards that need their events, changes that would need
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use tests::jobs::archive::{age, archive, archived, check_files, paths, rows};
 use tests::jobs::seal::wait_until_dropped;
 use tests::wait::until;
 
-/// What Redis and the tables of a deployment hold, but for jobs.
+/// The contents of Redis and the tables of a deployment, except jobs.
 async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
     let mut redis = deployment.redis().await;
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
     let mut all = BTreeMap::new();
-    // Partitions whose files are whole are rebuilt, to the same standings: their heads move.
+    // Partitions with undamaged files are rebuilt to the same standings: their heads move.
     let is_step = |key: &String| key.ends_with(":head") || key.ends_with(":log");
     for key in keys.into_iter().filter(|key| !is_step(key)) {
         let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
@@ -42,7 +42,7 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
     all
 }
 
-/// Every job that reads the archive names a file, and leaves everything as it is.
+/// Checks that every job that reads the archive names the file, and changes nothing.
 async fn check_named(deployment: &Deployment, file: &str) {
     let before = all_there_is(deployment).await;
     let output = deployment.analytics(&["diff", "--board", "b"]);
@@ -77,7 +77,7 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
         }
         std::fs::remove_file(&path).unwrap();
         check_named(&deployment, &files[0]).await;
-        // The API needs no file, nor does Redis.
+        // Neither the server nor the recovery of Redis needs the file.
         deployment.flush_redis().await;
         figures(&deployment, &["restore"]);
         let text =
@@ -108,7 +108,7 @@ async fn what_would_need_archived_events_is_refused() {
     assert_eq!(of_m1.len(), 1);
     let answer = void(&api, of_m1[0]["id"].as_str().unwrap()).await;
     assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
-    // Known by its id, wherever it is.
+    // The event is known by its id, archived or not.
     let file = deployment.new_file("known.csv");
     std::fs::write(
         &file,
@@ -123,8 +123,8 @@ async fn what_would_need_archived_events_is_refused() {
     assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
 }
 
-/// An archive says that it begins before all partitions know; what is voided meanwhile, or where
-/// nothing is archived, is folded anew.
+/// An archive announces itself before all partitions know; a void in the meantime, or where nothing
+/// is archived, folds the events again.
 #[tokio::test]
 async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
@@ -169,7 +169,7 @@ async fn boards_that_need_their_events_are_left_alone() {
             age(&deployment, 100).await;
         }
     }
-    // All of them were made older.
+    // The events of all boards are old now.
     let told = archive(&deployment, &[]);
     let reasons: BTreeMap<&str, &str> = told["skipped"]
         .as_array()

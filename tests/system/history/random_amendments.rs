@@ -25,7 +25,7 @@ use tests::model::oracle::{Event, Oracle};
 /// How many boards are played on, of the kinds that there are.
 const BOARDS: usize = 6;
 
-/// How many events each is sent.
+/// The number of events for each board.
 const EVENTS: usize = 70;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

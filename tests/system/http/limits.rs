@@ -1,5 +1,4 @@
-//! Reads and requests that are not accepted: what means nothing, costs too much, or is no GraphQL
-//! over HTTP.
+//! Refused reads and requests: those that are invalid, cost too much, or are not GraphQL over HTTP.
 
 use std::time::{Duration, Instant};
 
@@ -108,7 +107,7 @@ async fn http_that_is_not_graphql_is_refused_with_its_status() {
         let body: Value = answer.json().await.unwrap();
         assert_eq!(body["errors"][0]["extensions"]["code"], "BAD_USER_INPUT", "{broken}");
     }
-    // Announced and never sent: it is refused unread.
+    // A body that is announced and never sent is refused unread.
     let mut stream = TcpStream::connect(api.url().trim_start_matches("http://")).await.unwrap();
     let head = "POST /graphql HTTP/1.1\r\nhost: laurel\r\ncontent-type: application/json\r\n\
         content-length: 3000000\r\n\r\n";
@@ -124,7 +123,7 @@ async fn a_costly_query_is_refused_before_it_runs() {
     let deep =
         "{ boards(first: 1000) { nodes { standings { top(first: 1000) { nodes { rank } } } } } }";
     check(&api, deep, json!({}), "LIMIT_EXCEEDED", "100000").await;
-    // Deeper than this program follows, and deeper than its parser does.
+    // Deeper than the server allows, and deeper than its parser does.
     for (pairs, says) in [(28, "nested deeper"), (40, "")] {
         let levels = (0..pairs)
             .fold("slug".to_owned(), |levels, _| format!("standings {{ board {{ {levels} }} }}"));

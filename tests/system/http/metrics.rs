@@ -1,4 +1,4 @@
-//! `/metrics`: what was done is counted, what the stores say is there, and labels are few.
+//! `/metrics`: counts of what was done, the state of the stores, and few labels.
 
 use std::collections::BTreeMap;
 
@@ -48,20 +48,20 @@ async fn what_was_done_is_counted() {
     ] {
         assert_eq!(measured.get(name), Some(&value), "{name}");
     }
-    // Members are in partitions of their own, or in one.
+    // The members are in one partition, or in several.
     let commits = measured["laurel_commit_seconds_count"];
     assert!((1.0..=2.0).contains(&commits), "{commits}");
     assert!(measured["laurel_commit_scores_sum"] >= 2.0);
     assert!(measured["laurel_graphql_seconds_count{operation=\"query\"}"] >= 1.0);
     assert!(measured["laurel_cache_lookups_total{cache=\"pages\",outcome=\"miss\"}"] >= 1.0);
-    // Nothing of boards or members.
+    // No labels name boards or members.
     assert!(measured.len() < 250, "{}", measured.len());
 }
 
 #[tokio::test]
 async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
-    // Nobody writes the log to SQL.
+    // Without workers the log is not written to SQL.
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
     api.create_board(json!({ "slug": "b" })).await;

@@ -1,5 +1,5 @@
-//! Corruption by hand, of every kind and in every place: the diff names just that, a rebuild mends
-//! it.
+//! Corruption by hand, of every kind and in every place: the diff names just that, and a rebuild
+//! repairs it.
 
 use serde_json::json;
 
@@ -62,7 +62,7 @@ async fn in_redis(board: &mut Corrupted) {
         .names_and_mends(&[("MISSING", "m14", "all", "all"), ("WRONG_SCORE", "m15", "all", "all")]);
 }
 
-/// What no program of ours would write.
+/// Entries that no program of ours would write.
 async fn foreign_in_redis(board: &mut Corrupted) {
     let (key, _) = board.entry("m05", "all:all").await;
     let () = board.redis(&["ZADD", &key, "-7", "m05"]).await;

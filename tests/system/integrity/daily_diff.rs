@@ -1,5 +1,5 @@
-//! The daily diff: once in the whole deployment, made up for where it was missed, tried again a few
-//! times, and never without its program.
+//! The daily diff: once a day in the whole deployment, made up for if missed, retried a few times,
+//! and never without its program.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ async fn what_is_due_is_done_once_each_day_however_many_ask() {
             assert_eq!(taken.count(), 1);
             finish(db, "DIFF", due_ms).await.unwrap();
             assert!(!take(db, "DIFF", due_ms, now_ms + DAY_MS / 2).await.unwrap());
-            // Another process' clock is a day late.
+            // The clock of another process is a day late.
             assert!(!take(db, "DIFF", due_ms - DAY_MS, now_ms).await.unwrap());
             stores.clock.set(now_ms + DAY_MS);
         }
@@ -57,7 +57,7 @@ async fn what_failed_is_tried_again_a_few_times_and_not_at_once() {
     assert!(take(db, "DIFF", due_ms + DAY_MS, due_ms + DAY_MS).await.unwrap());
 }
 
-/// A deployment that was there before today, with two boards and an entry.
+/// A deployment from before today, with two boards and an entry.
 async fn old() -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
@@ -79,7 +79,7 @@ async fn count(deployment: &Deployment, of: &str) -> i64 {
 async fn a_server_compares_what_it_missed_once_and_says_how_it_was() {
     let (deployment, first) = old().await;
     assert_eq!(metrics_of(&first).await["laurel_integrity_schedule{state=\"off\"}"], 1.0);
-    // Whatever the time of day is, the last one was missed. Two processes: one of them does it.
+    // At any time of day, the last diff was missed. One of the two processes makes up for it.
     let arguments = ["--diff-at", "00:00"];
     let apis = [
         Api::start_with(&deployment, &arguments).await,
@@ -101,7 +101,7 @@ async fn a_server_compares_what_it_missed_once_and_says_how_it_was() {
         (count(&deployment, "schedule WHERE finished").await == 1).then_some(())
     })
     .await;
-    // And again, and not a second time.
+    // A process that starts later does not do it a second time.
     drop(apis);
     let api = Api::start_with(&deployment, &arguments).await;
     until("it looked", async || (metrics_of(&api).await[clean] == 1.0).then_some(())).await;
@@ -109,7 +109,7 @@ async fn a_server_compares_what_it_missed_once_and_says_how_it_was() {
     assert_eq!(count(&deployment, "job WHERE kind = 'DIFF'").await, 1);
 }
 
-/// A program that takes the place of analytics.
+/// Writes a program that takes the place of the batch jobs.
 fn program(deployment: &Deployment, script: &str) -> String {
     let path = deployment.path("analytics.sh");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -122,7 +122,7 @@ async fn the_program_stops_with_its_server_even_a_killed_one() {
     for name in ["TERM", "KILL"] {
         let (deployment, _first) = old().await;
         let (begun, ended) = (deployment.path("begun"), deployment.path("ended"));
-        // What the real one does: it ends when its standard input does.
+        // Like the real program, it stops when its standard input closes.
         let script = format!(
             "echo \"$@ $LAUREL_DATABASE_URL\" > {begun}.new; mv {begun}.new {begun}; cat; echo ended > {ended}"
         );
@@ -161,7 +161,7 @@ async fn a_program_that_fails_is_no_done_diff() {
 #[tokio::test]
 async fn a_server_without_the_program_says_so_once_and_goes_on() {
     let (deployment, _first) = old().await;
-    // A copy of the server that has no analytics beside it.
+    // A copy of the server without the program of batch jobs beside it.
     let alone = deployment.path("api");
     std::fs::copy(program::api().get_program(), &alone).unwrap();
     let (token, arguments) = (deployment.admin_token().await.to_owned(), ["--diff-at", "00:00"]);

@@ -1,4 +1,4 @@
-//! What the diff need not fold: a board without events since the last one; and what it does beside
+//! Proofs: the diff does not fold a board without events since the last diff; and it works beside
 //! writers.
 
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
     assert_eq!(found["checked"], 40 + 3 * 40 + 3 * 40);
     let (_, found) = board.run(&["diff", "--full"]);
     assert_eq!(proven(&found), (json!(0), json!(4)), "{found}");
-    // Another board in the same partitions changes nothing; an event of this one only its own
-    // partition.
+    // Another board in the same partitions changes nothing; an event of this board changes only its
+    // own partition.
     board.api.create_board(json!({ "slug": "other", "shards": 16 })).await;
     let score = |member: i64| json!({ "member": format!("o{member}"), "score": member });
     submit_durably(&board.api, "other", (0..100).map(score).collect()).await;
@@ -31,7 +31,7 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
     submit_durably(&board.api, "b", json!([{ "member": "m01", "score": 1 }])).await;
     let (_, found) = board.run(&["diff", "--board", "b"]);
     assert_eq!(proven(&found), (json!(3), json!(1)), "{found}");
-    // What is spoilt by hand without an event is seen, wherever it is.
+    // The diff sees corruption without an event, in any place.
     let (key, double) = board.entry("m05", "daily:2026-02-10").await;
     board.set(&key, f64::from_bits(double.to_bits() + 1), "m05").await;
     let (code, found) = board.run(&["diff", "--board", "b"]);
@@ -131,7 +131,7 @@ async fn a_repair_beside_writers_puts_right_what_was_spoilt() {
     assert_eq!(board.run(&["diff"]).0, 0);
 }
 
-/// What `analytics` ends with and says, beside whatever else this test does.
+/// Runs a diff without blocking the tasks beside it; returns its exit status and its findings.
 async fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value) {
     let mut command = deployment.analytics_command(arguments);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

@@ -1,5 +1,4 @@
-//! Repair: what somebody spoilt is named, put right by the diff itself, and nothing else is
-//! touched.
+//! Repairs: the diff names corrupted entries, puts them right, and touches nothing else.
 
 use serde_json::json;
 
@@ -83,7 +82,7 @@ async fn repair_keys(board: &mut Corrupted, whole: &Picture) {
     missing.push(("PHANTOM", "KEY", "*"));
     board.repairs(&missing, whole).await;
 
-    // Names that nothing here writes, and boards that there are not.
+    // Names that no program writes, and boards that do not exist.
     let stray = day.replace("::daily:2026-02-10", "::daily:yesterday:or:so");
     let gone = day.replace("z:1.1:", "z:77.1:");
     let () = board.redis(&["ZADD", &stray, "1", "m05"]).await;
@@ -178,8 +177,7 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         assert_eq!(board.run(&["diff", "--repair", "--against", "history"]).0, 0);
         board.is_as(&whole).await;
 
-        // An event that is gone: with the others of its day there is one too few, or the whole
-        // entry.
+        // A lost event: its day has one too few, or lacks the whole entry.
         board
             .spoil(&[
                 "CREATE TABLE kept AS SELECT * FROM score_event WHERE member = 'm31'",

@@ -1,4 +1,4 @@
-//! Repair of what has left Redis: sealed rows, what archived events add up to, the archive's files.
+//! Repairs outside Redis: sealed rows, the sums of archived events, the files of the archive.
 
 use serde_json::{Value, json};
 
@@ -101,19 +101,19 @@ async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
             Some(broken) => std::fs::write(&path, broken).unwrap(),
             None => std::fs::remove_file(&path).unwrap(),
         }
-        // Without a copy it stays a finding; the other partition is compared all the same, and
+        // Without a copy the file stays a finding; the other partition is still compared and
         // repaired.
         let (code, found) = board.run(&["diff", "--repair"]);
         assert_eq!((code, named(&found)), (3, set(&[("MISSING", "FILE", "*")])), "{found}");
         assert_eq!(found["findings"][0]["window"], json!(files[0]));
         assert!(found["findings"][0]["note"].as_str().unwrap().contains("backup"), "{found}");
         assert!(found["checked"].as_i64().unwrap() > 0, "{found}");
-        // A copy that is damaged too is none.
+        // A damaged copy does not help.
         let copy = std::path::Path::new(&copies).join(&files[0]);
         std::fs::write(&copy, &bit).unwrap();
         assert_eq!(with_copies(&["diff", "--repair"]).0, 3);
         std::fs::write(&copy, bytes).unwrap();
-        // What it hid is found and repaired once it is back.
+        // Corruption that the missing file hid is found and repaired once the file is back.
         board.spoil(&["UPDATE standing SET score = score + 1"]).await;
         let (code, found) = with_copies(&["diff", "--repair"]);
         assert_eq!(code, 0, "{found}");

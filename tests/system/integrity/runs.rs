@@ -1,4 +1,4 @@
-//! Runs of the integrity diff, and what they found, over GraphQL.
+//! Runs of the diff and their findings, over GraphQL.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const FINDINGS: &str = "
         }
     } }";
 
-/// Boards with so many decimals each.
+/// Boards with these slugs and decimals.
 async fn boards(sql: Sql, boards: &[(&str, i64)]) -> Api {
     let api = Api::start(&Deployment::new(sql, Redis::Private).await).await;
     for (slug, decimals) in boards {
@@ -81,7 +81,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
                 "redis": null, "repaired": false, "board": { "slug": board },
             })
         };
-        // Boards by slug.
+        // Findings are ordered by slug.
         let expected = json!([
             finding("cents", "m4", "4.00"),
             finding("cents", "m5", "5.00"),
@@ -90,7 +90,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         assert_eq!(found["findings"]["nodes"], expected);
         assert_eq!(found["findings"]["totalCount"], 3);
 
-        // By its number alone, as analytics prints it; page by page.
+        // A run is found by its number alone, as the diff prints it.
         let walked = Connection {
             text: FINDINGS,
             variables: json!({ "id": "2" }),
@@ -99,7 +99,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         let walked = walked.forward(&api, 2).await;
         assert_eq!(json!(walked), expected);
 
-        // A key of another type is named, and said what it is.
+        // A key of another type is named with its problem.
         let mut redis = deployment.redis().await;
         let key = keys(&mut redis, 1).await.remove(0);
         let set = redis::cmd("SET").arg(&key).arg("x").to_owned();

@@ -1,4 +1,4 @@
-//! How a member stands among its friends.
+//! Ranks among friends.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use tests::documents::{ADD_FRIEND, RANKED_FRIENDS};
 use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::oracle::{Oracle, Row};
 
-/// What a page of friends must have: positions and global ranks, and who has no score, by key.
+/// The expected friends: positions and global ranks, and the keys of those without a score.
 struct Expected {
     nodes: Vec<Value>,
     missing: Vec<String>,
@@ -45,8 +45,8 @@ fn expected(
     Expected { nodes: (1..).zip(ranked).map(node).collect(), missing: without.collect() }
 }
 
-/// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run
-/// from the one into the other.
+/// Walks the list in pages of one size: all ranked friends, then all without a score; a page may
+/// have both.
 async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Expected) {
     let total = expected.nodes.len() + expected.missing.len();
     let (mut nodes, mut missing): (Vec<Value>, Vec<String>) = (vec![], vec![]);
@@ -82,7 +82,7 @@ async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Ex
     assert_eq!((nodes, missing), (expected.nodes.clone(), expected.missing.clone()), "{variables}");
 }
 
-/// Members with friends, some of whom have no score: the friendships are in SQL.
+/// Creates members with friends, some of whom have no score.
 async fn random_friends(
     rng: &mut StdRng,
     api: &Api,
@@ -100,7 +100,7 @@ async fn random_friends(
         let friends: BTreeSet<String> = others.sample(rng, count).into_iter().collect();
         circles.push((me.to_owned(), friends));
     }
-    // A friendship of two of them is in both circles.
+    // A friendship between two of them is in both circles.
     for index in 0..circles.len() {
         let (me, friends) = circles[index].clone();
         for friend in &friends {
@@ -200,14 +200,14 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
         api.ask(Some(api.token()), RANKED_FRIENDS, variables).await
     };
     let mut cursor = Value::Null;
-    // Of a ranked one, and of one without a score.
+    // The cursor of a ranked friend, then of one without a score.
     for _ in 0..2 {
         for _ in 0..2 {
             let answer = ask("b", json!("2025-09-03"), &cursor).await;
             cursor = answer.body["data"]["board"]["standings"]["friends"]["pageInfo"]["endCursor"]
                 .clone();
         }
-        // It goes on in its own period, where none is asked for.
+        // A cursor continues in its own period if the query names none.
         let here = ask("b", Value::Null, &cursor).await;
         let there = ask("b", json!("2025-09-03"), &cursor).await;
         assert_eq!(here.body, there.body);

@@ -43,7 +43,7 @@ async fn members(sql: Sql) -> Api {
     api
 }
 
-/// The keys that a search finds, the same by pages of every size, without repeats or gaps.
+/// The keys that a search finds; checks that they are the same in pages of every size.
 async fn search(api: &Api, prefix: &str) -> Vec<String> {
     let mut found: Vec<Vec<String>> = vec![];
     for page in [1, 2, 3, 1000] {
@@ -67,8 +67,8 @@ async fn search(api: &Api, prefix: &str) -> Vec<String> {
     found.remove(0)
 }
 
-/// What a search must find: by key those whose key begins so; then by name in lower case, and key,
-/// those whose name does.
+/// The expected keys: by key those whose key begins with the prefix, then by name in lower case and
+/// key those whose name does.
 fn expected(prefix: &str) -> Vec<String> {
     let (mut by_key, mut by_name) = (vec![], vec![]);
     for (key, name) in MEMBERS {

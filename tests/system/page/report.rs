@@ -1,5 +1,4 @@
-//! The report: its numbers are those of the board, it needs nothing but itself, and a browser shows
-//! it.
+//! Reports: their figures are those of the board, they load nothing else, and a browser shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 use tests::servers::node::{self, chromium};
 
-/// Who writes tags into names.
+/// A member with tags in its name.
 const EVIL: &str = "<script>alert(1)</script>";
 
 /// A board with 300 members over 60 days, and the file of its events.
@@ -42,7 +41,7 @@ fn ranked<'a>(events: &'a [(String, i64, String)], last_day: &str) -> Vec<(&'a s
     for (member, score, at) in events.iter().filter(|event| &event.2[..10] <= last_day) {
         let place = held.entry(member).or_insert((0, ""));
         place.0 += score;
-        // To the second, as the board's ties.
+        // To the second, like the board's tie-break.
         place.1 = place.1.max(&at[..19]);
     }
     let mut ranked: Vec<(&str, (i64, &str))> = held.into_iter().collect();
@@ -161,7 +160,7 @@ async fn it_needs_nothing_but_itself_and_a_browser_shows_it() {
     let headings =
         ["The top", "Scores", "Activity", "Growth", "How the top moved", "Ties", "The top 1 %"];
     assert_eq!(seen["headings"], json!(headings));
-    // Each picture has a size, and what is written in it is inside it.
+    // Each picture has a size, and its labels lie inside it.
     assert_eq!(seen["pictures"].as_array().unwrap().len(), 6);
     for picture in seen["pictures"].as_array().unwrap() {
         assert!(

@@ -1,4 +1,4 @@
-//! The demo: what the server says of real events is what a plain computation from the file says.
+//! The demo: the server's answers about real events equal a plain computation from the file.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Dense ranks on boards with very many scores and very many members of one score. That they are
-//! right is checked with every listing.
+//! Dense ranks on boards with very many scores and very many members of one score. Every listing
+//! checks that they are right.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How scores are spread: the entry of a rank, the score of a percentile, buckets.
+//! The distribution of scores: the entry at a rank, the score for a percentile, buckets.
 
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -52,8 +52,8 @@ fn check_entry(rows: &[Row], rank: i64, seen: &Value) {
     assert_eq!(*seen, json!(expected), "rank {rank} of {}", rows.len());
 }
 
-/// The score of the first entry, from the top, with which the part of all that is reached is at
-/// least 100 − percentile.
+/// Checks the score for a percentile: that of the first entry from the top with which at least 100
+/// − percentile of all entries are reached.
 fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     let top = 100_000_000_000 - billionths;
     let reaches = |(count, _): &(u64, &Row)| count * 100_000_000_000 >= top * rows.len() as u64;
@@ -61,8 +61,8 @@ fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     assert_eq!(*seen, row.score, "{billionths} of {}", rows.len());
 }
 
-/// From the lowest score to the highest without a gap, as wide as each other, and everybody in the
-/// one of its score.
+/// Checks that buckets go from the lowest score to the highest without a gap, are equally wide, and
+/// have each entry in the one of its score.
 fn check_buckets(rows: &[Row], asked: i64, seen: &Value) {
     let mut scores: Vec<i64> = rows.iter().map(|row| raw(&json!(row.score))).collect();
     scores.sort_unstable();
@@ -138,7 +138,7 @@ async fn nobody_has_no_spread_and_one_entry_is_all_of_it() {
         let all = ("all", "all");
         let nothing = json!({ "entryAt": null, "scoreFor": null, "distribution": [] });
         assert_eq!(ask(&api, "b", all, (1, 50.0, 20)).await, nothing);
-        // The worst score there can be, the best, and one between.
+        // The worst possible score, the best, and one between.
         for (score, text) in [("-5", "-5.00"), ("5", "5.00"), ("-0.01", "-0.01")] {
             remove(&api, "b", "ann").await;
             submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;

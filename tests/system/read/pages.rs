@@ -1,4 +1,4 @@
-//! Pages of a standings: forward, back, from an offset, and what their cursors are good for.
+//! Pages of standings: forward, backward, from an offset, and continued by cursors.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const TOP: &str = "
         } }
     }";
 
-/// The members of a page, whether there is more before and after it, and its first and last cursor.
+/// The members of a page, the flags for more before and after it, and its first and last cursor.
 async fn page(api: &Api, variables: Value) -> (String, (bool, bool), (Value, Value)) {
     let mut top = api.data(TOP, variables).await["board"]["standings"]["top"].take();
     assert_eq!(top["totalCount"], 5);
@@ -76,7 +76,7 @@ async fn a_page_begins_at_its_offset_or_is_empty_beyond_the_end() {
 async fn a_cursor_goes_on_where_it_was_when_its_entry_has_moved() {
     let (_deployment, api) = race().await;
     let (_, _, cursors) = page(&api, json!({ "first": 2 })).await;
-    // cy, the last one of the page, goes to the top: bob and dee still follow its old place.
+    // cy, the last entry of the page, moves to the top: bob and dee still follow its old place.
     submit(&api, "race", json!([{ "member": "cy", "score": 100 }])).await;
     let (members, _, _) = page(&api, json!({ "first": 2, "after": cursors.1 })).await;
     assert_eq!(members, "bob dee");

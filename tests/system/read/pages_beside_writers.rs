@@ -1,4 +1,4 @@
-//! Walks through a board while others write: whoever does not move is seen once, in its place.
+//! Walks through a board beside writers: a member that does not move is seen once, in its place.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,7 +28,7 @@ const MEMBERS: usize = 1200;
 /// How often the board is walked each way.
 const WALKS: usize = 6;
 
-/// A score: few distinct ones, so that runs of equal ones go over pages and shards.
+/// A score: few distinct ones, so that runs of equal scores go over pages and shards.
 fn score(rng: &mut StdRng, member: &str) -> Value {
     json!({ "member": member, "score": rng.random_range(-6..6) })
 }
@@ -38,7 +38,7 @@ fn name(member: usize) -> String {
     format!("{kind}-{member}")
 }
 
-/// The members of one walk, by pages of random sizes; ranks within a page are in order.
+/// The members of one walk, in pages of random sizes; checks that ranks within a page are in order.
 async fn walk(api: &Api, slug: &str, rng: &mut StdRng, way: Way) -> Vec<String> {
     let (count, from, more, end) = match way {
         Way::Forward => ("first", "after", "hasNextPage", "endCursor"),

@@ -1,4 +1,4 @@
-//! How many commands Redis is sent: many look-ups of one request become one batch.
+//! Counts of Redis commands: the look-ups of one request become one batch.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,14 @@ use tests::servers::command_counts::{counts, reset_counts};
 /// How many members are looked up.
 const MEMBERS: usize = 1000;
 
-/// How many places one counting script looks for.
+/// The number of places that one counting script looks for.
 const PLACES_A_SCRIPT: usize = 250;
 
 fn keys() -> Vec<String> {
     (0..MEMBERS).map(|number| format!("m{number}")).collect()
 }
 
-/// A board whose members all have different scores, served by a process that does nothing in the
-/// background.
+/// A board whose members all have different scores, served by a process without background work.
 async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
@@ -167,7 +166,7 @@ async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     (deployment, api)
 }
 
-/// A page of m0's friends: their keys, with what it took.
+/// A page of m0's friends: their keys, and the counts of commands.
 async fn page_of_friends(shards: usize) -> (Vec<String>, BTreeMap<String, usize>) {
     let (deployment, api) = friends_of(shards).await;
     reset_counts(&deployment).await;

@@ -1,4 +1,4 @@
-//! `ack: DURABLE`: an answer that SQL has the score.
+//! `ack: DURABLE`: the answer that SQL has the score.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ async fn without_background_work_a_durable_answer_is_unknown_and_never_applied()
         (&json!("UNKNOWN"), &json!("TIMEOUT"))
     );
     assert_eq!(deployment.number(COUNT).await, 0);
-    // It is ranked, as its message says, and counts once when somebody does the background work.
+    // The score is ranked, as its message says, and counts once after the background work.
     assert_eq!(submit(&api, "b", event.clone()).await["duplicates"], 1);
     let worker = Api::start(&deployment).await;
     assert_eq!(submit_durably(&worker, "b", event).await["duplicates"], 1);

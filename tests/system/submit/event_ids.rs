@@ -1,4 +1,4 @@
-//! Event ids: the same one counts once, whatever happened in between.
+//! Event ids: each counts once, whatever happens in between.
 
 use serde_json::{Value, json};
 

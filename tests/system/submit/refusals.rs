@@ -1,4 +1,4 @@
-//! Scores that are not accepted: each has its code and a message that says what would be.
+//! Refused scores: each with its code and a message that says what is expected.
 
 use std::time::Duration;
 

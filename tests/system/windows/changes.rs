@@ -1,4 +1,4 @@
-//! A board's windows, added and dropped while people play.
+//! Windows of a board, added and dropped beside players.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tests::model::game::{Range, batches, every_game, seeded};
 use tests::model::oracle::Oracle;
 use tests::wait::until;
 
-/// The keys in Redis that lie where a window's standings and lists of periods do.
+/// The keys in Redis of a window's standings and lists of periods.
 async fn keys_of(deployment: &Arc<Deployment>, window: Window) -> Vec<String> {
     let keys: Vec<String> = redis::cmd("KEYS")
         .arg("laurel:*")
@@ -122,8 +122,7 @@ async fn a_window_that_the_history_does_not_fit_into_is_dropped_again() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "maxScore": 10 })).await;
-    // Up on one day and down on another, again and again: more on the one day than the range is
-    // wide.
+    // Up on one day and down on another, again and again: the one day's total exceeds the range.
     for (day, score) in [(1, 10), (2, -10), (1, 10), (2, -10)] {
         let at = format!("2026-01-0{day}T00:00:00Z");
         submit(&api, "b", json!([{ "member": "ann", "score": score, "at": at }])).await;

@@ -1,5 +1,5 @@
-//! Windows in which scores decay, against sums of doubles: over GraphQL, added from history, taken
-//! back, rebuilt, restored and compared.
+//! Windows in which scores decay, compared with sums of doubles: over GraphQL, added from history,
+//! amended, rebuilt, restored and diffed.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ const PAGE: &str = "
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// A board with decaying windows and what it was told: in hundredths, by member.
+/// A board with decaying windows and its scores: in hundredths, by member.
 struct Played {
     api: Api,
     earned: BTreeMap<String, Vec<Earned>>,
@@ -113,7 +113,7 @@ impl Played {
         assert_eq!(payload["accepted"], count, "{payload}");
     }
 
-    /// Checks all that one window says.
+    /// Checks every answer about one window.
     async fn check(&self, window: &str, segment: Option<&str>) {
         let half_life = window.parse::<ranking::window::Window>().unwrap().half_life().unwrap();
         let region = |member: &str| format!("region:{}", self.regions[member]);
@@ -137,7 +137,7 @@ impl Played {
         assert_eq!(standings["size"], keys.len());
         assert_eq!(standings["source"], "LIVE");
         for (index, node) in nodes.iter().enumerate() {
-            // At the instant of the request, which is between the two.
+            // The value is as of the request, which is between the two instants.
             let [(early, off), (late, _)] =
                 [before_ms, after_ms].map(|at_ms| worth(&earned[keys[index]], half_life, at_ms));
             let (low, high) = (early.min(late) - off, early.max(late) + off);
@@ -169,7 +169,7 @@ impl Played {
         }
     }
 
-    /// Checks what m00 sees of its friends, and the list page by page.
+    /// Checks the ranks of m00's friends, and the list page by page.
     async fn check_friends_and_pages(&self, window: &str, standings: &Value, keys: &[&str]) {
         let among = keys.iter().filter(|key| **key < "m20");
         let friends: Vec<&str> = standings["friends"]["nodes"]
@@ -218,7 +218,7 @@ impl Played {
     }
 }
 
-/// Seven buckets, as wide as each other, have each entry once.
+/// Checks that seven buckets of equal width have each entry once.
 fn check_buckets(nodes: &[Value], distribution: &Value) {
     let value = |node: &Value| node["value"].as_f64().unwrap();
     let (high, low) = (value(&nodes[0]), value(nodes.last().unwrap()));
@@ -251,7 +251,7 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         let mut played = Played::new(Api::start(&deployment).await, &mut rng, shards).await;
         played.check_all(&["decay:1h", "decay:7d"]).await;
 
-        // One is taken out and comes again, of another a score is voided.
+        // One member is removed and plays again, a score of another is voided.
         remove(&played.api, "b", "m05").await;
         played.earned.remove("m05");
         played.play(&mut rng, 60).await;
@@ -274,14 +274,14 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         of_m00.remove(index.unwrap());
         played.check_all(&["decay:1h", "decay:7d"]).await;
 
-        // A window that comes later has all that came before it.
+        // A window that is added later has all earlier scores.
         let windows = ["decay:1h", "decay:36h", "decay:7d"];
         set_windows(&played.api, "b", &windows).await;
         played.play(&mut rng, 50).await;
         wait_until_ready(&played.api, "b", &windows).await;
         played.check_all(&windows).await;
 
-        // Made anew by polars, or loaded from SQL, they are the same to the last bit.
+        // Rebuilt by polars or loaded from SQL, the standings are the same to the last bit.
         assert_eq!(played.analytics(&["diff"]).0, Some(0));
         let live = played.dump().await;
         assert_eq!(played.analytics(&["rebuild", "--board", "b"]).0, Some(0));
@@ -290,7 +290,7 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         until("Redis is loaded again", async || (played.dump().await == live).then_some(())).await;
         played.check_all(&windows).await;
 
-        // Corruption is named and mended.
+        // Corruption is named and repaired.
         let (spoilt, entries) = live.iter().find(|(key, _)| key.contains("decay%3A36h")).unwrap();
         let (member, double) = entries.first().unwrap();
         let other = f64::from_bits(double.parse::<f64>().unwrap().to_bits() + 4096);

@@ -1,5 +1,5 @@
-//! Windows through GraphQL: events around the days when clocks change land in the period that the
-//! local clock says.
+//! Windows in local time: events around the days when clocks change land in the period of the local
+//! clock.
 
 use ranking::window::Window;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 /// An instant, and the hour, day, week and month it belongs to.
 type Event = (&'static str, [&'static str; 4]);
 
-/// What happens in each zone.
+/// The events in each zone.
 const EVENTS: [(&str, &[Event]); 4] = [
     (
         "Europe/London",

@@ -20,7 +20,7 @@ const LAST_EVENT: &str = "
         nodes { id kind }
     } } }";
 
-/// The labels of a window's periods, read by pages of several sizes both ways.
+/// The labels of a window's periods, read in pages of several sizes both ways.
 async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
     let connection = Connection {
         text: PERIODS,
@@ -30,7 +30,7 @@ async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
     let nodes = connection.nodes(api).await;
     let mut next_start = Value::Null;
     for node in nodes.iter().filter(|_| window != Window::All) {
-        // Newest first, and none overlaps another.
+        // Periods are listed newest first, and do not overlap.
         let (start, end) = (node["start"].as_str().unwrap(), node["end"].as_str().unwrap());
         assert!(start < end && next_start.as_str().is_none_or(|next| end <= next), "{nodes:?}");
         next_start = json!(start);
@@ -95,7 +95,7 @@ fn in_october(member: &str) -> Event {
     Event { member: member.to_owned(), score: 1, at_ms: 1_761_440_400_000, id: None }
 }
 
-/// A member leaves with the periods that were its own alone, and comes back with them.
+/// Checks that a member leaves with the periods that are its own alone, and comes back with them.
 async fn leaves_and_comes_back(api: &Api, oracle: &mut Oracle, member: &str) {
     let board = oracle.board.clone();
     let mut left = oracle.accepted().to_vec();
@@ -119,7 +119,7 @@ async fn leaves_and_comes_back(api: &Api, oracle: &mut Oracle, member: &str) {
 }
 
 async fn survives(deployment: &Deployment, api: &Api, oracle: &Oracle) {
-    // SQL has all of it once an answer about each shard is durable.
+    // SQL has everything once an answer about each shard is durable.
     let again: Vec<Event> = (0..12).map(|member| in_october(&format!("m{member}"))).collect();
     let scores: Vec<Value> = again.iter().map(|event| oracle.board.score_input(event)).collect();
     submit_durably(api, "b", json!(scores)).await;
@@ -131,7 +131,7 @@ async fn survives(deployment: &Deployment, api: &Api, oracle: &Oracle) {
         figures(deployment, &["rebuild", "--board", "b"]);
         check(api, &oracle).await;
     }
-    // Of a list that is gone a rebuild makes a new one.
+    // A rebuild restores lost lists.
     let mut redis = deployment.redis().await;
     let lists: Vec<String> =
         redis::cmd("KEYS").arg("laurel:*:periods:*").query_async(&mut redis).await.unwrap();
@@ -202,7 +202,7 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
     let all = connection.forward(&api, 700).await;
     assert_eq!(connection.backward(&api, 450).await, all);
     assert_eq!(all.len(), 1100 + 5);
-    // Most are left without entries: those that are there are found behind them.
+    // Most periods have no entries now: the others are found behind them.
     remove(&api, "b", "ann").await;
     let left = connection.forward(&api, 7).await;
     assert_eq!(left.len(), 60);

@@ -1,4 +1,4 @@
-//! How many past periods a window retains, and what becomes of the others.
+//! Retention: the past periods that a window keeps in Redis, and the others.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ async fn seals_by_hand_are_jobs() {
     let jobs: Vec<String> =
         deployment.column("SELECT DISTINCT state FROM job WHERE kind = 'SEAL'").await;
     assert_eq!(jobs, ["DONE"]);
-    // The API's, and the one by hand.
+    // The server's jobs, and the one by hand.
     let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM job WHERE kind = 'SEAL'";
     assert!(deployment.number(count).await >= 2);
 }
@@ -180,7 +180,7 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
         data["board"]["standings"]["rank"]["score"].clone()
     };
     send(10, 3, 1).await;
-    // The range of "all" binds as ever.
+    // The range of "all" still applies.
     send(1, 3, 0).await;
     let stored = "SELECT score FROM sealed_entry ORDER BY score DESC LIMIT 1";
     for _ in 0..2 {
@@ -216,7 +216,7 @@ async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_a
         tests::api::submission::submit_durably(&api, "b", json!(scores)).await["accepted"],
         20
     );
-    // The server may be at it too: then one of them begins again.
+    // The server may seal at the same time; then one of them starts again.
     until("it is sealed", async || {
         let sealed = deployment.analytics(&["seal"]);
         sealed.status.success().then_some(())
@@ -226,7 +226,7 @@ async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_a
         query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) {
             source size period { sealed }
         } } }";
-    // Today's and yesterday's lie in Redis, those before in the archive; each has seven days.
+    // Today's and yesterday's periods lie in Redis, older ones are sealed; each has seven days.
     for days in [0, 1, 2, 9] {
         let (source, sealed) = if days < 2 { ("LIVE", false) } else { ("ARCHIVE", true) };
         let expected = json!({ "source": source, "size": 7, "period": { "sealed": sealed } });

@@ -49,8 +49,8 @@ async fn change_windows(api: &Api, slug: &str, windows: &[&str]) {
     wait_until_ready(api, slug, windows).await;
 }
 
-/// What a window of so many days holds at an instant, from the file alone: members by total, then
-/// by name.
+/// The expected entries of a window of so many days at an instant, from the file alone: by total,
+/// then by name.
 fn expected(rows: &[Row], days: i32, at: jiff::Timestamp) -> Vec<(String, String)> {
     let zone = TimeZone::get(ZONE).unwrap();
     let today = at.to_zoned(zone.clone()).date();
@@ -109,7 +109,7 @@ async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
     }
     check_diff(&deployment);
 
-    // Another one beside it, from the history; then all of it anew, by either way.
+    // A second window from the history; then everything rebuilt and restored.
     change_windows(&api, "demo", &["7d", "30d"]).await;
     let check_some = async |rng: &mut StdRng| {
         for _ in 0..10 {
@@ -179,8 +179,8 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
         assert_eq!(first["score"], expected[0].1);
     }
     check_diff(&deployment);
-    // What 7d is made of stays when nobody asks for it any more, and goes with the last that is
-    // made of it.
+    // The daily periods that 7d consists of stay when the board drops "daily", and go with the last
+    // window that needs them.
     change_windows(&apis[0], "b", &["7d"]).await;
     let hidden = apis[0]
         .ask(None, "{ board(slug: \"b\") { standings(window: \"daily\") { size } } }", json!({}))
@@ -252,7 +252,7 @@ async fn what_no_rolling_window_is_is_refused() {
     let refused = api.ask(None, ask, json!({})).await;
     assert!(refused.message().contains("has not begun yet"));
     submit(&api, "b", json!([{ "member": "ann", "score": 4 }])).await;
-    // The one that is prepared ahead of time is not listed.
+    // The period that is prepared ahead of time is not listed.
     let ask = "
         { board(slug: \"b\") {
             periods(window: \"7d\") { totalCount nodes { label nextResetAt end } }

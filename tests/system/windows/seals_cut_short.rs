@@ -1,4 +1,4 @@
-//! Seals that are cut short: readers never see it, and what comes late lands where it belongs.
+//! Seals that are cut short: readers never notice, and late events land where they belong.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use tests::model::history::{Amended, History, Item};
 use tests::model::oracle::Oracle;
 use tests::wait::until;
 
-/// A process that does no background work.
+/// Starts a process without background work.
 async fn without_workers(deployment: &Arc<Deployment>) -> Api {
     // The first one makes the partitions level.
     drop(Api::start(deployment).await);
@@ -41,16 +41,16 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
     }
 }
 
-/// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short
-/// keeps others waiting.
+/// Empties Redis once SQL has everything, and waits until it is loaded again: a recovery that is
+/// cut short would keep readers waiting.
 async fn flush(api: &Api, stores: &engine::deployment::Deployment) {
     settle(stores).await;
     api.deployment().flush_redis().await;
     settle(stores).await;
 }
 
-/// Seals a board in many attempts, most of which are cut short, while it is read and Redis is
-/// emptied now and then.
+/// Seals a board in many attempts, most of which are cut short, beside readers; Redis is emptied
+/// now and then.
 async fn cut_short(
     rng: &mut StdRng,
     api: &Api,
@@ -126,7 +126,7 @@ async fn what_comes_late_while_a_seal_is_cut_short_is_in_the_end_where_it_belong
     }
 }
 
-/// Scores, removals and voids between attempts to seal that are cut short.
+/// Submits scores, removals and voids between attempts to seal that are cut short.
 async fn late_in_between(
     rng: &mut StdRng,
     api: &Api,

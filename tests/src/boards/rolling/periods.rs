@@ -1,4 +1,4 @@
-//! The periods of such a board, held against all its events.
+//! The periods of such a board, compared with all its events.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl World {
         );
     }
 
-    /// The entries of a period, wherever they are; none where they are on their way to SQL.
+    /// The entries of a period, from Redis or SQL; nothing while they are on their way to SQL.
     async fn read(
         &self,
         window: Window,
@@ -79,7 +79,7 @@ impl World {
                 return Some(self.archived(&standings).await);
             }
             if period.present_from_ms < sealed.sealing_before_ms {
-                // Late events are nowhere yet, until the next one tries again.
+                // Late events are in neither store until the next seal.
                 return None;
             }
             let from = store.split_at_position(&standings, 0).await;
@@ -92,7 +92,7 @@ impl World {
             };
             match read {
                 Ok((_, placed)) => return Some(placed),
-                // It has left Redis: what comes late for it is in SQL once the log is.
+                // The period has left Redis; late events for it are in SQL once the log is.
                 Err(ranking::Error::Sealed(_)) => return Some(self.archived(&standings).await),
                 Err(ranking::Error::NotLevel(partition)) => {
                     let partition = ranking::id::Partition(partition);
@@ -135,7 +135,7 @@ impl World {
         self.scores.iter().filter(is_inside)
     }
 
-    /// What a period must hold, from all events.
+    /// The expected entries of a period, from all events.
     fn expected(&self, window: Window, period: &Period, segment: &str) -> Vec<(String, i64, i64)> {
         let rules = &self.board.rules;
         let mut by_member: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
