@@ -138,8 +138,7 @@ async fn query_by_post(
         return not_acceptable();
     };
     if !is_json(&headers) {
-        let error =
-            Error::bad_input("invalid Content-Type: expected application/json, in UTF-8");
+        let error = Error::bad_input("invalid Content-Type: expected application/json, in UTF-8");
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
     let Ok(body) = body else {
@@ -278,10 +277,8 @@ async fn within_time(
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
             tracing::error!(%error, "the task of a request failed");
-            let error = Error::new(
-                ErrorCode::Internal,
-                "internal error; the server's log has the cause",
-            );
+            let error =
+                Error::new(ErrorCode::Internal, "internal error; the server's log has the cause");
             Err((StatusCode::INTERNAL_SERVER_ERROR, error))
         }
         Err(_) => {

@@ -108,8 +108,7 @@ impl Metrics {
             "State of the daily diff in this process: 1 for the present state",
             schedule.clone(),
         );
-        let submissions =
-            counters(&mut registry, "submissions", "Submitted scores, by outcome");
+        let submissions = counters(&mut registry, "submissions", "Submitted scores, by outcome");
         let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
         let lookups = Family::<[(&'static str, &'static str); 2], Counter>::default();
         registry.register(

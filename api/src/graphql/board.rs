@@ -147,9 +147,7 @@ pub(crate) async fn list(
         &page
     {
         ranking::id::check_slug(cursor).map_err(|_| {
-            Error::bad_input(
-                "invalid page cursor: expected one from pageInfo or an edge of boards",
-            )
+            Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of boards")
         })?;
     }
     let (limit, forward) = match &page {
@@ -349,7 +347,9 @@ impl Board {
         window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
         #[graphql(desc = "The period's label, as an alternative to `at`.")] period: Option<String>,
-        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<
+            String,
+        >,
     ) -> Result<Standings> {
         let choice =
             Choice { window: window_or_all(window), at_ms: at.map(|at| at.0), period, segment };

@@ -270,9 +270,8 @@ fn cursor_of(board: &RankingBoard, row: &score_event::Model) -> String {
 
 /// The condition for events beyond a page cursor: older ones forward, newer ones backward.
 fn beyond(board: &RankingBoard, cursor: &str, forward: bool) -> crate::error::Result<Condition> {
-    let no_cursor = || {
-        Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of events")
-    };
+    let no_cursor =
+        || Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of events");
     let parts: Vec<i64> = cursor
         .split('.')
         .map(|part| part.parse().map_err(|_| no_cursor()))
@@ -323,9 +322,7 @@ pub(crate) async fn void_event(
     id: &str,
 ) -> crate::error::Result<VoidEventPayload> {
     let Some(GlobalId::Event(place)) = GlobalId::parse(id) else {
-        return Err(Error::bad_input(
-            "invalid event id: expected one from Member.events",
-        ));
+        return Err(Error::bad_input("invalid event id: expected one from Member.events"));
     };
     let Some(event) = find(ctx, place).await? else {
         return Err(not_there(ctx, place).await?);

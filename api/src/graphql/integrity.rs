@@ -223,9 +223,8 @@ pub(crate) async fn find_named(
         Some(_) => None,
         None => text.parse().ok(),
     };
-    let number = number.ok_or_else(|| {
-        Error::bad_input("invalid run id: expected \"integrityRun:1\" or \"1\"")
-    })?;
+    let number = number
+        .ok_or_else(|| Error::bad_input("invalid run id: expected \"integrityRun:1\" or \"1\""))?;
     find(ctx, number).await
 }
 

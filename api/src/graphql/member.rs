@@ -182,7 +182,9 @@ impl Member {
         #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
         window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
-        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<
+            String,
+        >,
     ) -> Result<Option<Entry>> {
         Ok(self
             .entry(
@@ -210,10 +212,7 @@ impl Member {
         if boards.len() > BOARDS_MAX {
             return Err(Error::new(
                 ErrorCode::LimitExceeded,
-                format!(
-                    "{} boards requested: expected at most {BOARDS_MAX}",
-                    boards.len()
-                ),
+                format!("{} boards requested: expected at most {BOARDS_MAX}", boards.len()),
             )
             .into());
         }

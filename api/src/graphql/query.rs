@@ -143,9 +143,7 @@ impl Query {
     async fn jobs(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "A board's slug: only jobs of this board alone.")] board: Option<
-            String,
-        >,
+        #[graphql(desc = "A board's slug: only jobs of this board alone.")] board: Option<String>,
         #[graphql(desc = "Only jobs of this kind.")] kind: Option<JobKind>,
         #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,

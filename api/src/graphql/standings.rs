@@ -96,9 +96,7 @@ impl Standings {
         let period_chosen = choice.period.is_some() || choice.at_ms.is_some();
         let period = match (choice.period, choice.at_ms) {
             (Some(_), Some(_)) => {
-                return Err(Error::bad_input(
-                    "both at and period are given: expected one of them",
-                ));
+                return Err(Error::bad_input("both at and period are given: expected one of them"));
             }
             (Some(label), None) => window.period_named(&label, &rules.zone)?,
             (None, at_ms) => window.period_at(at_ms.unwrap_or(now_ms), &rules.zone)?,
@@ -277,9 +275,10 @@ impl Standings {
             .transpose()?;
         let page = Page::new(first, after, last, before)?;
         if offset.is_some() && !matches!(page, Page::Forward { after: None, .. }) {
-            return Err(
-                Error::bad_input("invalid offset: expected it with first only, not with a cursor or last").into()
-            );
+            return Err(Error::bad_input(
+                "invalid offset: expected it with first only, not with a cursor or last",
+            )
+            .into());
         }
         Ok(self.page(ctx, page, offset).await?)
     }

@@ -39,8 +39,9 @@ pub fn of_address(pairs: Vec<(String, String)>) -> Result<Parameters> {
             continue;
         }
         let value = if name == "variables" || name == "extensions" {
-            serde_json::from_str(&text)
-                .map_err(|error| Error::bad_input(format!("invalid {name}: expected JSON: {error}")))?
+            serde_json::from_str(&text).map_err(|error| {
+                Error::bad_input(format!("invalid {name}: expected JSON: {error}"))
+            })?
         } else {
             Value::String(text)
         };

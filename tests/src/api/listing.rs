@@ -85,17 +85,17 @@ impl Listing {
         let mut members: Vec<&str> =
             rows.iter().map(|row| row.member.as_str()).rev().take(999).collect();
         members.push("nobody");
-        let centre = rows.len() / 2;
+        let center = rows.len() / 2;
         let mut variables = self.variables();
         variables["members"] = json!(members);
-        variables["one"] = json!(rows[centre].member);
+        variables["one"] = json!(rows[center].member);
         let data = api.data(RANKS, variables).await;
         let standings = &data["board"]["standings"];
         let entry = |row: &Row| json!({ "rank": row.rank, "member": { "key": row.member } });
         let mut expected: Vec<Value> = rows.iter().rev().take(999).map(entry).collect();
         expected.push(Value::Null);
         assert_eq!(standings["ranks"], json!(expected), "{self:?}");
-        let around = &rows[centre.saturating_sub(3)..rows.len().min(centre + 5)];
+        let around = &rows[center.saturating_sub(3)..rows.len().min(center + 5)];
         let expected: Vec<Value> = around.iter().map(entry).collect();
         assert_eq!(standings["neighbors"], json!(expected), "{self:?}");
     }

@@ -16,7 +16,7 @@ fn score(member: &str, event_id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody() {
+async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_no_other() {
     let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
     let first = Api::start(&deployment).await;
     first.stop().await;
@@ -71,17 +71,16 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_nobody(
 }
 
 #[tokio::test]
-async fn a_standing_that_somebody_spoilt_costs_no_event() {
+async fn a_corrupted_standing_costs_no_event() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([score("ann", "1"), score("bob", "1")])).await;
     let db = deployment.sql().await;
-    for spoilt in ["9223372036854775807", "0"] {
-        let statement = format!("UPDATE standing SET rank_key = {spoilt} WHERE member = 'ann'");
+    for key in ["9223372036854775807", "0"] {
+        let statement = format!("UPDATE standing SET rank_key = {key} WHERE member = 'ann'");
         db.execute_raw(Statement::from_string(db.get_database_backend(), statement)).await.unwrap();
-        let told =
-            submit_durably(&api, "b", json!([score("ann", spoilt), score("bob", spoilt)])).await;
+        let told = submit_durably(&api, "b", json!([score("ann", key), score("bob", key)])).await;
         assert_eq!(told["accepted"], 2);
     }
     assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 6);

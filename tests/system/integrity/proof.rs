@@ -79,7 +79,7 @@ async fn redis_is_compared_with_the_rows_of_standings_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repair_beside_writers_puts_right_what_was_spoilt() {
+async fn a_repair_beside_writers_restores_corrupted_entries() {
     let mut board = Corrupted::new(Sql::Sqlite, 2).await;
     let score = |member: i64| json!({ "member": format!("q{member}"), "score": member });
     board.api.create_board(json!({ "slug": "quiet", "shards": 16 })).await;

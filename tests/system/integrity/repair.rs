@@ -7,7 +7,7 @@ use tests::deployment::Sql;
 use tests::jobs::diff::{named, set};
 
 #[tokio::test]
-async fn what_is_spoilt_in_redis_is_repaired_and_nothing_else_is_touched() {
+async fn corruption_in_redis_is_repaired_and_nothing_else_is_touched() {
     for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
         let mut board = Corrupted::new(sql, shards).await;
         let whole = board.picture().await;
@@ -158,7 +158,7 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         );
         let whole = board.picture().await;
         board.spoil(&[redis]).await;
-        let spoilt = board.picture().await;
+        let corrupted = board.picture().await;
         let (code, found) = board.run(&["diff", "--repair"]);
         assert_eq!((code, named(&found)), (3, set(&[("WRONG_SCORE", "ENTRY", "m30")])), "{found}");
         for finding in found["findings"].as_array().unwrap() {
@@ -169,7 +169,7 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
             );
         }
         assert_eq!(found["found"], 3, "all, a day, a month: {found}");
-        board.is_as(&spoilt).await;
+        board.is_as(&corrupted).await;
         let (code, found) = board.run(&["diff", "--repair", "--against", "history"]);
         assert_eq!((code, &found["left"]), (0, &json!(0)), "{found}");
         board.spoil(&[rows]).await;

@@ -79,7 +79,7 @@ async fn a_friendship_is_between_two_members_that_there_are() {
 }
 
 #[tokio::test]
-async fn who_has_only_just_scored_can_have_friends() {
+async fn a_member_that_has_only_just_scored_can_have_friends() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (_deployment, api) = named(sql, &["ann"]).await;
         api.create_board(json!({ "slug": "b" })).await;

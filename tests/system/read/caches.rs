@@ -89,7 +89,7 @@ async fn a_process_own_writes_show_at_once() {
 }
 
 #[tokio::test]
-async fn a_write_is_seen_by_whoever_asks_after_it_while_many_ask() {
+async fn a_write_is_seen_by_every_later_request_beside_many_others() {
     let (_deployment, api) = board().await;
     let asking = async |token: Option<&str>| {
         let mut last = 0;
@@ -162,7 +162,7 @@ async fn what_is_private_is_not_in_the_shared_cache() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_tokens_answers_nobody_from_memory() {
+async fn a_server_that_requires_tokens_does_not_answer_from_memory() {
     let (deployment, _api) = board().await;
     let closed = ["--no-workers", "--public-reads", "false"];
     let api = Api::start_with(&deployment, &closed).await;

@@ -132,7 +132,7 @@ async fn small(direction: &str) -> Api {
 }
 
 #[tokio::test]
-async fn nobody_has_no_spread_and_one_entry_is_all_of_it() {
+async fn an_empty_board_has_no_distribution_and_one_entry_is_all_of_it() {
     for direction in ["HIGH_FIRST", "LOW_FIRST"] {
         let api = small(direction).await;
         let all = ("all", "all");

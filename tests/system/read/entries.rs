@@ -49,7 +49,7 @@ async fn earlier_submission_wins_a_tie() {
 }
 
 #[tokio::test]
-async fn whoever_is_alone_has_percentile_100() {
+async fn a_lone_entry_has_percentile_100() {
     let (_deployment, api) = race().await;
     submit(&api, "race", json!([{ "member": "ann", "score": 1 }])).await;
     let text = "

@@ -70,7 +70,7 @@ async fn walk(api: &Api, slug: &str, rng: &mut StdRng, way: Way) -> Vec<String> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_walk_neither_repeats_nor_skips_who_does_not_move() {
+async fn a_walk_neither_repeats_nor_skips_members_that_do_not_move() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let mut rng = seeded();
@@ -117,6 +117,6 @@ async fn a_walk_neither_repeats_nor_skips_who_does_not_move() {
             done.store(true, Ordering::Relaxed);
         };
         let (written, ()) = futures::join!(write, read);
-        assert!(written > WALKS, "{written} batches were written meanwhile");
+        assert!(written > WALKS, "{written} batches were written beside the walks");
     }
 }

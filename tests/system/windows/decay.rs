@@ -124,9 +124,9 @@ impl Played {
             .map(|(member, events)| (member.as_str(), events.clone()))
             .filter(|(member, _)| inside(member))
             .collect();
-        let centre = if segment.is_none() { "m00" } else { "m01" };
+        let center = if segment.is_none() { "m00" } else { "m01" };
         let variables =
-            json!({ "slug": "b", "window": window, "segment": segment, "member": centre });
+            json!({ "slug": "b", "window": window, "segment": segment, "member": center });
         let before_ms = entity::now_ms();
         let data = self.api.data(ENTRIES, variables).await;
         let after_ms = entity::now_ms();
@@ -152,7 +152,7 @@ impl Played {
         let median = nodes.len().div_ceil(2) - 1;
         assert_eq!(standings["scoreFor"], nodes[median]["score"]);
         assert_eq!(key(&standings["entryAt"]), keys[1]);
-        let place = keys.iter().position(|key| *key == centre).unwrap();
+        let place = keys.iter().position(|key| *key == center).unwrap();
         let around: Vec<&str> =
             standings["neighbors"].as_array().unwrap().iter().map(key).collect();
         assert_eq!(around, &keys[place.saturating_sub(1)..keys.len().min(place + 2)]);
@@ -291,11 +291,12 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         played.check_all(&windows).await;
 
         // Corruption is named and repaired.
-        let (spoilt, entries) = live.iter().find(|(key, _)| key.contains("decay%3A36h")).unwrap();
+        let (corrupted, entries) =
+            live.iter().find(|(key, _)| key.contains("decay%3A36h")).unwrap();
         let (member, double) = entries.first().unwrap();
         let other = f64::from_bits(double.parse::<f64>().unwrap().to_bits() + 4096);
         let mut change = redis::cmd("ZADD");
-        change.arg(spoilt).arg(format!("{other:.16e}")).arg(member);
+        change.arg(corrupted).arg(format!("{other:.16e}")).arg(member);
         let () = change.query_async(&mut deployment.redis().await).await.unwrap();
         let (code, found) = played.analytics(&["diff"]);
         assert_eq!(code, Some(3), "{found}");

@@ -90,7 +90,7 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
         })
         .await;
     }
-    until("the window is sealed anew", async || {
+    until("the window is sealed again", async || {
         (monthly_periods(&api).await == kept(3)).then_some(())
     })
     .await;

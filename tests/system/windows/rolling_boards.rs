@@ -130,7 +130,7 @@ async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhile() {
+async fn a_rolling_window_added_under_load_has_all_events_from_before_and_since() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let apis = futures::join!(Api::start(&deployment), Api::start(&deployment));
     let apis = [apis.0, apis.1];
@@ -322,7 +322,7 @@ async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
         later
     };
     let ((), later) = futures::join!(play(), rebuild());
-    println!("{later} events meanwhile");
+    println!("{later} later events");
     assert!(later > 0);
     check_diff(&deployment);
     deployment.flush_redis().await;

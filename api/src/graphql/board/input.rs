@@ -214,7 +214,9 @@ fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
         )));
     }
     let count = u32::try_from(retain).map_err(|_| {
-        Error::bad_input(format!("invalid retain {retain}: expected 0 to {RETAIN_MAX} past periods"))
+        Error::bad_input(format!(
+            "invalid retain {retain}: expected 0 to {RETAIN_MAX} past periods"
+        ))
     })?;
     if count > RETAIN_MAX {
         return Err(Error::new(

@@ -244,8 +244,7 @@ async fn both(
         };
         member.ok_or_else(unknown)
     });
-    let mut next =
-        || found.next().unwrap_or_else(|| Err(Error::bad_input("expected two members")));
+    let mut next = || found.next().unwrap_or_else(|| Err(Error::bad_input("expected two members")));
     let payload = FriendPayload { member: next()?, friend: next()? };
     Ok((ids, payload))
 }

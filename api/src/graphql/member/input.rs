@@ -36,9 +36,7 @@ pub(crate) async fn upsert(
     input: Vec<MemberInput>,
 ) -> crate::error::Result<Vec<Member>> {
     if input.is_empty() {
-        return Err(Error::bad_input(format!(
-            "input is empty: expected 1 to {PAGE_MAX} members"
-        )));
+        return Err(Error::bad_input(format!("input is empty: expected 1 to {PAGE_MAX} members")));
     }
     if input.len() > PAGE_MAX {
         return Err(Error::new(

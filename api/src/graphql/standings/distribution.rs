@@ -34,7 +34,9 @@ pub struct Bucket {
 /// `BAD_USER_INPUT` unless it is from 0 to 100.
 pub(crate) fn rank_of_percentile(percentile: f64, size: u64) -> Result<u64> {
     if !(0.0..=100.0).contains(&percentile) {
-        return Err(Error::bad_input(format!("invalid percentile {percentile}: expected 0 to 100")));
+        return Err(Error::bad_input(format!(
+            "invalid percentile {percentile}: expected 0 to 100"
+        )));
     }
     const SCALE: u128 = 1_000_000_000;
     let top = 100 * SCALE - (percentile * SCALE as f64).round() as u128;

@@ -75,7 +75,9 @@ impl Page {
         let forward = first.is_some() || after.is_some();
         let backward = last.is_some() || before.is_some();
         if forward && backward {
-            return Err(Error::bad_input("invalid page: expected first/after or last/before, not both"));
+            return Err(Error::bad_input(
+                "invalid page: expected first/after or last/before, not both",
+            ));
         }
         if backward {
             return Ok(Self::Backward { limit: limit("last", last)?, before });
@@ -97,8 +99,9 @@ pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize>
     let Some(count) = count else {
         return Ok(default);
     };
-    let count = usize::try_from(count)
-        .map_err(|_| Error::bad_input(format!("invalid {name} {count}: expected 0 to {PAGE_MAX}")))?;
+    let count = usize::try_from(count).map_err(|_| {
+        Error::bad_input(format!("invalid {name} {count}: expected 0 to {PAGE_MAX}"))
+    })?;
     if count > PAGE_MAX {
         return Err(Error::new(
             ErrorCode::LimitExceeded,
