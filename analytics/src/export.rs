@@ -18,7 +18,8 @@ use polars::prelude::{
     Column, DataFrame, DataType, Int64Chunked, IntoSeries, NamedFrom, NewChunkedArray, Schema,
     Series, TimeUnit, TimeZone,
 };
-use ranking::board::{Rules, TieBreak};
+use ranking::board::rules::Rules;
+use ranking::board::TieBreak;
 use ranking::rank_key::RankKey;
 use ranking::score;
 use ranking::store::read::{Placed, Standings};

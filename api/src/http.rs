@@ -334,7 +334,7 @@ fn document(
             Ok(document)
         }
         Err(error) if error.message.contains("recursion limit") => Err(limit_exceeded(
-            "the query is nested too deeply for the parser: expected at most 50 levels",
+            "the query is nested deeper than the parser follows: expected at most 50 levels",
         )),
         Err(error) => Err(error),
     }

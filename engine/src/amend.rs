@@ -16,7 +16,7 @@ use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
-use ranking::store::history::Tail;
+use ranking::store::log::Tail;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;

@@ -16,7 +16,7 @@ use ranking::roll::{Carried, RollMark, Rolls, carry};
 use ranking::standings_id::{StandingsId, unescape};
 use ranking::store::key::KeySpace;
 use ranking::store::write::Writes;
-use ranking::submission::batch::part_id;
+use ranking::submission::batch::index::part_id;
 use ranking::submission::{Snapshot, StandingsChange, Wanted};
 use ranking::window::{Period, Rolling, Window};
 use tokio::time::{Duration, Instant};

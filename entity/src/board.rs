@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use ranking::board::admission::Admission;
 use ranking::board::layout::Layouts;
-use ranking::board::{Added, Board, Direction, Policy, Rules, RulesInput, TieBreak};
+use ranking::board::{Added, Board, Direction, Policy, TieBreak};
+use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::BoardNo;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
@@ -27,6 +28,7 @@ pub struct Model {
     pub no: i64,
     /// The name in URLs and queries.
     pub slug: String,
+    /// The title.
     pub title: String,
     /// HIGH_FIRST or LOW_FIRST.
     pub direction: String,

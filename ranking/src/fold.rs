@@ -2,7 +2,8 @@
 
 pub mod replay;
 
-use crate::board::{Direction, Policy, Rules};
+use crate::board::rules::Rules;
+use crate::board::{Direction, Policy};
 use crate::window::Window;
 
 /// What a member has in a standings.
@@ -60,7 +61,9 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::{RulesInput, TieBreak, tests::input};
+    use crate::board::TieBreak;
+    use crate::board::rules::RulesInput;
+    use crate::board::rules::tests::input;
     use proptest::prelude::*;
 
     fn rules() -> impl Strategy<Value = Rules> {

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use jiff::tz::TimeZone;
 
-use crate::board::{Policy, Rules, TieBreak};
+use crate::board::rules::Rules;
+use crate::board::{Policy, TieBreak};
 use crate::error::{Error, Result};
 use crate::fold::State;
 use crate::standings_id::StandingsId;
@@ -181,7 +182,9 @@ pub fn carry(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::{Direction, RulesInput, tests::input};
+    use crate::board::Direction;
+    use crate::board::rules::RulesInput;
+    use crate::board::rules::tests::input;
     use crate::window::parse_zone;
     use proptest::prelude::*;
 

@@ -96,7 +96,8 @@ fn hash_of_board(no: BoardNo) -> u64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::board::{Rules, RulesInput, tests::input};
+    use crate::board::rules::tests::input;
+    use crate::board::rules::{Rules, RulesInput};
     use std::sync::Arc;
 
     /// A board of so many shards.

@@ -5,12 +5,14 @@
 //! the run id of the server that answers. Every connection belongs to one run of a server, whose id is asked once when
 //! it is made; each read also reads the head, so a restart, a failover, a move to another server or a flush is noticed by the first read after it.
 
-pub mod history;
 pub mod key;
+pub mod log;
+pub mod periods;
 pub mod read;
 pub mod recovery;
 pub mod scan;
 pub mod server;
+mod snapshot;
 pub mod stage;
 pub mod write;
 

@@ -327,7 +327,7 @@ mod tests {
     use crate::frame::events::Events;
     use entity::history::score_event;
     use proptest::prelude::*;
-    use ranking::board::{Rules, RulesInput};
+    use ranking::board::rules::{Rules, RulesInput};
     use ranking::fold::State;
     use ranking::fold::replay::Replay;
     use ranking::id::{BoardNo, MemberId};

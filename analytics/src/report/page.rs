@@ -230,12 +230,10 @@ fn growth_text(figures: &Figures) -> String {
     )
 }
 
-fn adverb(figures: &Figures) -> &'static str {
-    match figures.activity.window.as_str() {
-        "daily" => "Daily",
-        "weekly" => "Weekly",
-        _ => "Monthly",
-    }
+/// The name of the window with a capital letter, as a sentence begins with it.
+fn adverb(figures: &Figures) -> String {
+    let (first, rest) = figures.activity.window.split_at(1);
+    first.to_uppercase() + rest
 }
 
 fn ties_text(figures: &Figures) -> String {

@@ -79,6 +79,10 @@ pub enum WindowKind {
     Weekly,
     /// Calendar months.
     Monthly,
+    /// Calendar quarters.
+    Quarterly,
+    /// Calendar years.
+    Yearly,
     /// The present hour, day, week or month, and a number of earlier ones.
     Rolling,
     /// All time, with scores that lose half their weight in every half-life.
@@ -347,9 +351,7 @@ impl Board {
         window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
         #[graphql(desc = "The period's label, as an alternative to `at`.")] period: Option<String>,
-        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<
-            String,
-        >,
+        #[graphql(desc = "Such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Standings> {
         let choice =
             Choice { window: window_or_all(window), at_ms: at.map(|at| at.0), period, segment };
@@ -372,9 +374,9 @@ impl Window {
 /// A rule about time, with standings of its own.
 #[Object]
 impl Window {
-    /// The name: "all", "hourly", "daily", "weekly" or "monthly"; of a rolling window "24h", "7d"
-    /// (today and the six days before), "12w" or "3mo"; of a window in which scores decay
-    /// "decay:7d".
+    /// The name: "all", "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; of a
+    /// rolling window "24h", "7d" (today and the six days before), "12w" or "3mo"; of a window in
+    /// which scores decay "decay:7d".
     async fn name(&self) -> String {
         self.window.to_string()
     }
@@ -388,6 +390,8 @@ impl Window {
             Rule::Daily => WindowKind::Daily,
             Rule::Weekly => WindowKind::Weekly,
             Rule::Monthly => WindowKind::Monthly,
+            Rule::Quarterly => WindowKind::Quarterly,
+            Rule::Yearly => WindowKind::Yearly,
             Rule::Rolling(_) => WindowKind::Rolling,
             Rule::Decay(_) => WindowKind::Decay,
         }

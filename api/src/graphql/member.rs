@@ -182,9 +182,7 @@ impl Member {
         #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
         window: Option<String>,
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
-        #[graphql(desc = "A segment such as \"region:eu\"; everyone by default.")] segment: Option<
-            String,
-        >,
+        #[graphql(desc = "Such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Option<Entry>> {
         Ok(self
             .entry(

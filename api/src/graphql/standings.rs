@@ -77,7 +77,7 @@ impl Standings {
         if !rules.is_shown(window) {
             let names: Vec<String> = rules.shown().map(|window| window.to_string()).collect();
             return Err(Error::bad_input(format!(
-                "board {} has no window {window}; it has {}",
+                "board {} has no window {window}: expected {}",
                 board.row.slug,
                 names.join(", ")
             )));

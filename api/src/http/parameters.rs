@@ -24,7 +24,7 @@ pub fn of_body(body: &[u8]) -> Result<Parameters> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(parameters)) => read(parameters),
         Ok(_) => Err(Error::bad_input("invalid body: expected a JSON object")),
-        Err(error) => Err(Error::bad_input(format!("invalid body: expected JSON: {error}"))),
+        Err(error) => Err(Error::bad_input(format!("the body is not JSON: {error}"))),
     }
 }
 
@@ -39,9 +39,8 @@ pub fn of_address(pairs: Vec<(String, String)>) -> Result<Parameters> {
             continue;
         }
         let value = if name == "variables" || name == "extensions" {
-            serde_json::from_str(&text).map_err(|error| {
-                Error::bad_input(format!("invalid {name}: expected JSON: {error}"))
-            })?
+            serde_json::from_str(&text)
+                .map_err(|error| Error::bad_input(format!("{name} is not JSON: {error}")))?
         } else {
             Value::String(text)
         };

@@ -13,7 +13,7 @@ use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::Store;
-use ranking::store::history::{Began, Range};
+use ranking::store::periods::{Began, Range};
 use ranking::store::read::merge::Start;
 use ranking::store::read::{Placed, Standings};
 use tokio::time::{Duration, Instant, sleep};

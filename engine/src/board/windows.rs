@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ranking::board::bases;
+use ranking::board::rules::bases;
 use ranking::board::mark::BoardMark;
 use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};

@@ -13,7 +13,7 @@ use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
 use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
-use ranking::store::history::Tail;
+use ranking::store::log::Tail;
 use ranking::store::write::Writes;
 use sea_orm::{ColumnTrait, QueryFilter, TransactionTrait};
 use tokio::time::{Duration, Instant};

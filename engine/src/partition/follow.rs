@@ -3,7 +3,7 @@
 
 use ranking::id::{BoardNo, Partition};
 use ranking::seal::SealName;
-use ranking::store::history::Tail;
+use ranking::store::log::Tail;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
 use crate::deployment::Deployment;

@@ -11,7 +11,7 @@ use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
 use ranking::id::{BoardNo, Partition};
 use ranking::store::Store;
-use ranking::store::write::LogRead;
+use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,

@@ -6,7 +6,7 @@
 
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
-use ranking::store::history::{Began, Range};
+use ranking::store::periods::{Began, Range};
 use ranking::store::read::{Placed, Standings};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, EntityTrait, PaginatorTrait,

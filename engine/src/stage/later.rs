@@ -7,7 +7,7 @@ use ranking::fold::State;
 use ranking::id::MemberId;
 use ranking::roll::RollMark;
 use ranking::standings_id::StandingsId;
-use ranking::store::history::Tail;
+use ranking::store::log::Tail;
 use ranking::window::Period;
 use sea_orm::{ColumnTrait, QueryFilter};
 

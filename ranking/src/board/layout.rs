@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::board::{Board, Rules};
+use crate::board::Board;
+use crate::board::rules::Rules;
 use crate::id::{MemberId, Partition};
 use crate::shard::{Partitions, shard_of};
 

@@ -74,7 +74,7 @@ impl Store {
 
     /// The keys of a pattern on the server that has a partition. In a transaction with each step goes what is refused while the partition's
     /// slot moves: then some of its keys are on another server.
-    pub(super) async fn scan(&self, partition: Partition, pattern: &str) -> Result<Vec<String>> {
+    pub(crate) async fn scan(&self, partition: Partition, pattern: &str) -> Result<Vec<String>> {
         let (mut cursor, mut keys, mut began_on) = ("0".to_owned(), vec![], None);
         loop {
             let mut pipe = redis::pipe();

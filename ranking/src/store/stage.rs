@@ -15,7 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::Store;
-use super::write::{PAIRS_MAX, Writes, keys_of};
+use super::snapshot::keys_of;
+use super::write::{PAIRS_MAX, Writes};
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
 use crate::rank_key::RankKey;
@@ -53,7 +54,7 @@ const ENTRY_BYTES: usize = 40;
 
 /// How a store loads.
 #[derive(Debug)]
-pub(super) struct Loading {
+pub(crate) struct Loading {
     url: String,
     connections: OnceLock<Store>,
     under_way: Arc<Semaphore>,
@@ -83,7 +84,7 @@ pub struct StageChange {
 }
 
 impl Loading {
-    pub(super) fn new(url: &str) -> Self {
+    pub(crate) fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
             connections: OnceLock::new(),

@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use futures::future::join_all;
-use redis::FromRedisValue;
-
-use super::{Failed, Store, decode};
+use super::{Failed, Store};
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
@@ -15,7 +12,7 @@ use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
 use crate::standings_id::StandingsId;
 use crate::store::key::KeySpace;
-use crate::submission::{Folded, Snapshot, StandingsChange, Wanted};
+use crate::submission::{Folded, StandingsChange};
 
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;
@@ -44,7 +41,7 @@ impl Dedup {
     }
 
     /// How long a bucket is kept after the last write to it, in milliseconds.
-    pub(super) fn keep_ms(self) -> i64 {
+    pub(crate) fn keep_ms(self) -> i64 {
         self.window_ms + 2 * BUCKET_MS
     }
 }
@@ -64,15 +61,15 @@ pub enum Outcome {
 
 /// One variadic write to one key.
 #[derive(Debug)]
-pub(super) struct Write {
-    pub(super) command: &'static str,
-    pub(super) key: String,
-    pub(super) args: Vec<Vec<u8>>,
+pub(crate) struct Write {
+    pub(crate) command: &'static str,
+    pub(crate) key: String,
+    pub(crate) args: Vec<Vec<u8>>,
 }
 
 /// A list of writes, as the scripts take it.
 #[derive(Debug, Default)]
-pub struct Writes(pub(super) Vec<Write>);
+pub struct Writes(pub(crate) Vec<Write>);
 
 impl Writes {
     /// Sets entries of a standings: `ZADD`, at most [`PAIRS_MAX`] pairs each.
@@ -204,7 +201,7 @@ impl Writes {
         }
     }
 
-    pub(super) fn push(&mut self, command: &'static str, key: &str, args: Vec<String>) {
+    pub(crate) fn push(&mut self, command: &'static str, key: &str, args: Vec<String>) {
         self.0.push(Write {
             command,
             key: key.to_owned(),
@@ -213,7 +210,7 @@ impl Writes {
     }
 
     /// KEYS, after those that the script has already, and ARGV.
-    pub(super) fn encode(&self, keys: &mut Vec<String>) -> Vec<Vec<u8>> {
+    pub(crate) fn encode(&self, keys: &mut Vec<String>) -> Vec<Vec<u8>> {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut place = |key: &str| {
             *places.entry(key.to_owned()).or_insert_with(|| {
@@ -240,102 +237,11 @@ impl Writes {
 }
 
 /// The field of a board's layout in the hash of marks.
-pub(super) fn layout_field(no: BoardNo) -> String {
+pub(crate) fn layout_field(no: BoardNo) -> String {
     format!("{no}:layout")
 }
 
-/// A partition's log, read from the cursor.
-#[derive(Debug)]
-pub struct LogRead {
-    /// The head of that moment.
-    pub head: Head,
-    /// The commits after the one asked for, oldest first.
-    pub commits: Vec<Commit>,
-}
-
 impl Store {
-    /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
-    /// an `HMGET` of the boards' and seals' marks, one of each board's rolling windows, one a day of the dedup window, and one `ZMSCORE` a
-    /// standings; O(event ids + members).
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
-    pub async fn snapshot(
-        &self,
-        partition: Partition,
-        wanted: &Wanted,
-        dedup: Dedup,
-        now_ms: i64,
-    ) -> Result<Snapshot> {
-        let keys = self.keys();
-        let buckets: Vec<String> =
-            dedup.buckets(now_ms).map(|bucket| keys.seen(partition, bucket)).collect();
-        let seen_in: &[String] = if wanted.seen.is_empty() { &[] } else { &buckets };
-        let looked_up = 1 + wanted.rolls.len() + seen_in.len() + wanted.standings.len();
-        let mut command = redis::cmd("EVALSHA");
-        command
-            .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(2 + looked_up)
-            .arg(keys.head(partition))
-            .arg(keys.log(partition))
-            .arg(keys.board_marks(partition));
-        for (no, _) in &wanted.rolls {
-            command.arg(keys.rolls(partition, *no));
-        }
-        command.arg(seen_in);
-        for (id, _) in &wanted.standings {
-            command.arg(keys.standings(partition, id));
-        }
-        let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
-        marks.extend(wanted.seals.iter().map(|seal| seal.field()));
-        command.arg("HMGET").arg(marks.len()).arg(marks);
-        for (_, series) in &wanted.rolls {
-            command.arg("HMGET").arg(series.len()).arg(series);
-        }
-        for _ in seen_in {
-            command.arg("HMGET").arg(wanted.seen.len()).arg(&wanted.seen);
-        }
-        for (_, members) in &wanted.standings {
-            command.arg("ZMSCORE").arg(members.len());
-            for member in members {
-                command.arg(member.as_str());
-            }
-        }
-        let mut pipe = redis::pipe();
-        pipe.add_command(command);
-        let ((answer,), _): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
-        let mut answer = answer.into_iter();
-        let run_id: String = next(&mut answer)?;
-        let head: Option<String> = next(&mut answer)?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let log_len = next(&mut answer)?;
-        let marks: Vec<Option<String>> =
-            next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
-        let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
-        let boards =
-            boards.iter().map(|mark| BoardMark::parse(mark.as_deref())).collect::<Result<_>>()?;
-        let mut rolls = Vec::with_capacity(wanted.rolls.len());
-        for (_, series) in &wanted.rolls {
-            let marks: Vec<Option<String>> = next_of(&mut answer, series.len())?;
-            let parse = |mark: &Option<String>| mark.as_deref().map(RollMark::parse).transpose();
-            rolls.push(marks.iter().map(parse).collect::<Result<_>>()?);
-        }
-        let seals =
-            seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
-        let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
-        for _ in seen_in {
-            let found: Option<Vec<Option<String>>> = next(&mut answer)?;
-            for (seen, found) in seen.iter_mut().zip(found.unwrap_or_default()) {
-                *seen = seen.take().or(found);
-            }
-        }
-        let members = wanted.standings.iter().map(|(_, members)| members.len());
-        let keys = members
-            .map(|count| Ok(keys_of(next_of(&mut answer, count)?)))
-            .collect::<Result<_>>()?;
-        Ok(Snapshot { head, log_len, boards, rolls, seals, seen, keys })
-    }
-
     /// What a folded batch writes.
     #[must_use]
     pub fn writes(&self, partition: Partition, folded: &Folded, dedup: Dedup) -> Writes {
@@ -389,117 +295,4 @@ impl Store {
             Err(Failed::Lost(error)) => Err(error),
         }
     }
-
-    /// The commits after `seq`, at most `count`, and the head of that moment. One round trip: `GET`, `XRANGE` in a transaction.
-    ///
-    /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
-    pub async fn log_after(&self, partition: Partition, seq: u64, count: usize) -> Result<LogRead> {
-        let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let commits = commits
-            .into_iter()
-            .map(|(seq, text)| Commit::from_log(seq, &text))
-            .collect::<Result<_>>()?;
-        Ok(LogRead { head, commits })
-    }
-
-    /// The head's text and the raw log after `seq`, level or not, and the run that answered.
-    pub(super) async fn head_and_log(
-        &self,
-        partition: Partition,
-        seq: u64,
-        count: usize,
-    ) -> Result<(Option<String>, Vec<(u64, String)>, std::sync::Arc<str>)> {
-        let mut pipe = redis::pipe();
-        pipe.atomic();
-        pipe.cmd("GET").arg(self.keys().head(partition));
-        pipe.cmd("XRANGE")
-            .arg(self.keys().log(partition))
-            .arg(format!("{}-0", seq + 1))
-            .arg("+")
-            .arg("COUNT")
-            .arg(count);
-        let ((head, entries), run_id): ((Option<String>, LogEntries), _) = self.read(&pipe).await?;
-        Ok((head, entries_of(partition, entries)?, run_id))
-    }
-
-    /// The heads of all partitions, in their order, level or not; an error for those whose server does not answer. One round trip, to all
-    /// servers at once: a `GET` a partition.
-    ///
-    /// # Errors
-    /// `Unavailable` where no server answers.
-    pub async fn heads(&self) -> Result<Vec<Result<Head>>> {
-        let groups = self.inner.cluster.map().await?.by_server();
-        let asked = join_all(groups.iter().map(|group| self.heads_of(group))).await;
-        if let Some(Err(error)) = asked.first()
-            && asked.iter().all(Result::is_err)
-        {
-            return Err(error.clone());
-        }
-        let mut heads: Vec<(Partition, Result<Head>)> = vec![];
-        for (group, asked) in groups.into_iter().zip(asked) {
-            match asked {
-                Ok(asked) => heads.extend(group.into_iter().zip(asked)),
-                Err(error) => heads.extend(group.into_iter().map(|one| (one, Err(error.clone())))),
-            }
-        }
-        heads.sort_unstable_by_key(|(partition, _)| *partition);
-        Ok(heads.into_iter().map(|(_, head)| head).collect())
-    }
-
-    async fn heads_of(&self, partitions: &[Partition]) -> Result<Vec<Result<Head>>> {
-        let mut pipe = redis::pipe();
-        for &partition in partitions {
-            pipe.cmd("GET").arg(self.keys().head(partition));
-        }
-        let mut answers = self.read_many(&pipe).await?;
-        let values = std::mem::take(&mut answers.values).into_iter().enumerate();
-        let head = |(index, value)| {
-            let head: Option<String> = decode(Some(value))?;
-            Self::check_level(partitions[index], head.as_deref(), answers.run_id(index))
-        };
-        Ok(values.map(head).collect())
-    }
-
-    /// Drops from the log what SQL has: everything up to `seq`, accepted by the run of that id. One round trip: `XTRIM` in a script.
-    pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
-        let keys = [self.keys().head(partition), self.keys().log(partition)];
-        let keep = format!("{}-0", seq + 1);
-        Ok(self
-            .write(&self.inner.scripts.trim, &keys, &[run_id.as_bytes(), keep.as_bytes()])
-            .await?)
-    }
-}
-
-/// Stream entries: ids and fields.
-pub(super) type LogEntries = Vec<(String, HashMap<String, String>)>;
-
-/// The seqs and texts of log entries.
-pub(super) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Vec<(u64, String)>> {
-    let entry = |(id, mut fields): (String, HashMap<String, String>)| {
-        let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
-        seq.zip(fields.remove("c")).ok_or_else(|| {
-            Error::corrupt(format!("the log entry {id} of partition {partition} is none of ours"))
-        })
-    };
-    entries.into_iter().map(entry).collect()
-}
-
-fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> Result<T> {
-    decode(answer.next())
-}
-
-/// So many values of a key, none of them where the key is not there.
-fn next_of<T: FromRedisValue + Clone>(
-    answer: &mut impl Iterator<Item = redis::Value>,
-    count: usize,
-) -> Result<Vec<Option<T>>> {
-    let found: Option<Vec<Option<T>>> = next(answer)?;
-    Ok(found.unwrap_or_else(|| vec![None; count]))
-}
-
-/// The keys of doubles, each for itself: what somebody else wrote must not be in the way of its neighbours.
-pub(super) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
-    scores.into_iter().map(|score| score.map(RankKey::from_f64).transpose()).collect()
 }

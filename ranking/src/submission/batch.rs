@@ -3,22 +3,25 @@
 //! Which standings of a rolling window an event touches depends on how far the window has got in the partition. A batch first assumes that it
 //! has got to the present, which it nearly always has; where the snapshot says otherwise, the batch is made anew and read again.
 
+mod folding;
+pub mod index;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use self::folding::Folding;
+use self::index::{BaseEntry, Begun, Index, Series, TouchedEntry, rolling};
+use crate::board::Board;
 use crate::board::mark::BoardMark;
-use crate::board::{Board, Policy};
 use crate::error::Result;
-use crate::fold::State;
-use crate::id::{BoardNo, MemberId};
+use crate::id::BoardNo;
 use crate::rank_key::RankKey;
-use crate::roll::{Carried, RollMark, Rolls, carry};
 use crate::seal::{SealMark, SealName};
 use crate::standings_id::StandingsId;
 use crate::submission::event_ids::Seen;
 use crate::submission::{
     Fold, Folded, Periods, Snapshot, StandingsChange, Submission, Verdict, Wanted,
 };
-use crate::window::{Period, Rolling};
+use crate::window::Period;
 
 /// A batch of submissions to one partition, and where in what is read for it each one's entries are.
 #[derive(Debug)]
@@ -30,106 +33,9 @@ pub struct Batch {
     /// The rolling windows' series that it touches.
     series: BTreeMap<(BoardNo, String), Series>,
     /// Entries that are only read, to carry members.
-    parts: BTreeSet<Part>,
+    parts: BTreeSet<BaseEntry>,
     /// For each submission what it touches, or why it cannot be accepted.
-    places: Vec<Result<Vec<Touch>>>,
-}
-
-/// An entry in what is read: standings, then member.
-type Place = (usize, usize);
-
-/// An entry that a submission touches.
-#[derive(Debug, Clone, Copy)]
-struct Touch {
-    place: Place,
-    /// Of the standings after the last period begun: the same member's entry in that period.
-    from: Option<Place>,
-}
-
-/// An entry of a base window's period, by standings, start of the period, and member.
-type Part = (StandingsId, i64, MemberId);
-
-/// One series of a rolling window.
-#[derive(Debug)]
-struct Series {
-    /// Which, in some period.
-    id: StandingsId,
-    board: Board,
-    /// Since when the latest period that an event belongs to is the present one.
-    needs_ms: i64,
-    /// The last period begun, as far as it is known.
-    begun: Begun,
-}
-
-/// How far a series is taken to have got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Begun {
-    ms: i64,
-    /// What the partition has to be told about it.
-    mark: Option<RollMark>,
-}
-
-/// Where standings and their members are in what is wanted.
-#[derive(Debug, Default)]
-struct Index {
-    standings: HashMap<StandingsId, usize>,
-    members: HashMap<(usize, MemberId), usize>,
-    periods: Vec<Period>,
-}
-
-impl Index {
-    fn want(
-        &mut self,
-        wanted: &mut Wanted,
-        id: StandingsId,
-        period: Period,
-        member: &MemberId,
-    ) -> Place {
-        let standings = *self.standings.entry(id).or_insert_with_key(|id| {
-            wanted.standings.push((id.clone(), vec![]));
-            self.periods.push(period);
-            wanted.standings.len() - 1
-        });
-        let members = &mut wanted.standings[standings].1;
-        let place = (standings, member.clone());
-        let member = *self.members.entry(place).or_insert_with_key(|(_, member)| {
-            members.push(member.clone());
-            members.len() - 1
-        });
-        (standings, member)
-    }
-
-    fn find(&self, id: &StandingsId, member: &MemberId) -> Option<Place> {
-        let standings = *self.standings.get(id)?;
-        let member = self.members.get(&(standings, member.clone()))?;
-        Some((standings, *member))
-    }
-}
-
-impl Series {
-    /// How far it has got with this mark, or with none, once the events are in; `None` where it has to be rolled first.
-    fn begun(
-        &self,
-        mark: Option<RollMark>,
-        periods: &mut Periods,
-        now_ms: i64,
-    ) -> Result<Option<Begun>> {
-        let window = self.id.window;
-        let Some(mark) = mark else {
-            let begun_ms = periods.at(&self.board, window, now_ms)?.present_from_ms;
-            let mark = RollMark { begun_ms, is_ready: true };
-            return Ok(Some(Begun { ms: begun_ms, mark: Some(mark) }));
-        };
-        if self.needs_ms <= mark.begun_ms {
-            return Ok(Some(Begun { ms: mark.begun_ms, mark: None }));
-        }
-        let last = periods.at(&self.board, window, mark.begun_ms)?;
-        let is_next = mark.is_ready && last.end_ms == Some(self.needs_ms);
-        Ok(is_next.then_some(Begun {
-            ms: self.needs_ms,
-            mark: Some(RollMark { begun_ms: self.needs_ms, is_ready: false }),
-        }))
-    }
+    places: Vec<Result<Vec<TouchedEntry>>>,
 }
 
 impl Batch {
@@ -143,7 +49,7 @@ impl Batch {
         submissions: Vec<Submission>,
         now_ms: i64,
         known: &HashMap<(BoardNo, String), Begun>,
-        parts: BTreeSet<Part>,
+        parts: BTreeSet<BaseEntry>,
     ) -> Self {
         let mut periods = Periods::default();
         let (series, rolls) = rolling(&submissions, now_ms, known, &mut periods);
@@ -180,7 +86,7 @@ impl Batch {
                     index.want(&mut wanted, from, begun, &submission.member)
                 });
                 let place = index.want(&mut wanted, id, period, &submission.member);
-                Touch { place, from }
+                TouchedEntry { place, from }
             };
             places.push(touched.map(|touched| touched.into_iter().map(touch).collect()));
             for (id, from_ms, member) in &parts {
@@ -348,7 +254,11 @@ impl Batch {
         closed.collect()
     }
 
-    fn again(&self, begun: &HashMap<(BoardNo, String), Begun>, unknown: BTreeSet<Part>) -> Fold {
+    fn again(
+        &self,
+        begun: &HashMap<(BoardNo, String), Begun>,
+        unknown: BTreeSet<BaseEntry>,
+    ) -> Fold {
         let parts = self.parts.union(&unknown).cloned().collect();
         Fold::Again(Self::build(self.submissions.clone(), self.now_ms, begun, parts))
     }
@@ -375,134 +285,4 @@ impl Batch {
         });
         changes.filter(|change| !change.entries.is_empty()).collect()
     }
-}
-
-/// The series that submissions touch, each taken to have got as far as it is known, or to the present; and the same by board.
-fn rolling(
-    submissions: &[Submission],
-    now_ms: i64,
-    known: &HashMap<(BoardNo, String), Begun>,
-    periods: &mut Periods,
-) -> (BTreeMap<(BoardNo, String), Series>, HashMap<BoardNo, Rolls>) {
-    let mut all: BTreeMap<(BoardNo, String), Series> = BTreeMap::new();
-    let mut rolls: HashMap<BoardNo, Rolls> = HashMap::new();
-    for submission in submissions {
-        let board = &submission.board;
-        let of_board = rolls.entry(board.no).or_insert_with(|| Rolls::to(now_ms));
-        let windows = board.rules.windows.iter().copied();
-        for window in windows.filter(|window| window.rolling().is_some()) {
-            // What cannot be accepted for its time is told later.
-            let Ok(period) = periods.at(board, window, submission.earned_ms(now_ms)) else {
-                continue;
-            };
-            let Ok(present) = periods.at(board, window, now_ms) else {
-                continue;
-            };
-            for segment in std::iter::once("").chain(submission.segments.iter().map(String::as_str))
-            {
-                let id = StandingsId::of(board, segment, window, &period);
-                let name = (board.no, id.series());
-                let begun = known
-                    .get(&name)
-                    .copied()
-                    .unwrap_or(Begun { ms: present.present_from_ms, mark: None });
-                let mark = RollMark { begun_ms: begun.ms, is_ready: false };
-                of_board.marks.insert(name.1.clone(), mark);
-                let series = all.entry(name).or_insert_with(|| Series {
-                    id,
-                    board: board.clone(),
-                    needs_ms: 0,
-                    begun,
-                });
-                series.needs_ms = series.needs_ms.max(period.present_from_ms);
-            }
-        }
-    }
-    (all, rolls)
-}
-
-/// A batch being folded.
-struct Folding<'a> {
-    batch: &'a Batch,
-    keys: Vec<Vec<Result<Option<RankKey>>>>,
-    /// What was not read and is needed: the fold is to be thrown away.
-    unknown: BTreeSet<Part>,
-}
-
-impl<'a> Folding<'a> {
-    /// Moves a member in all the standings it touches, or in none.
-    fn admit(&mut self, submission: &Submission, places: &[Touch]) -> Result<()> {
-        let rules = &submission.board.rules;
-        let earned_ms = submission.earned_ms(self.batch.now_ms);
-        submission.board.admission.check(earned_ms, self.batch.now_ms)?;
-        if rules.policy != Policy::Sum {
-            // One that would not change anything now might after a removal.
-            rules.check_score(submission.score)?;
-        }
-        let mut moved = Vec::with_capacity(places.len());
-        for touch in places {
-            let (id, period) = self.standings(touch.place);
-            let state = match (self.state(submission, touch.place)?, touch.from) {
-                (None, Some(from)) => self.carried(submission, touch.place, from)?,
-                (state, _) => state,
-            };
-            let event = rules.first(id.window, submission.score, earned_ms);
-            moved.push(rules.key(id.window, period, rules.fold(id.window, state, event))?);
-        }
-        for (touch, key) in places.iter().zip(moved) {
-            let (standings, member) = touch.place;
-            self.keys[standings][member] = Ok(Some(key));
-        }
-        Ok(())
-    }
-
-    fn standings(&self, (standings, _): Place) -> (&'a StandingsId, &'a Period) {
-        let batch = self.batch;
-        (&batch.wanted.standings[standings].0, &batch.index.periods[standings])
-    }
-
-    fn state(&self, submission: &Submission, place: Place) -> Result<Option<State>> {
-        let (id, period) = self.standings(place);
-        let key = self.keys[place.0][place.1].clone()?;
-        Ok(key.map(|key| submission.board.rules.state(id.window, period, key)))
-    }
-
-    /// What the member takes over into the standings after the last period begun.
-    fn carried(
-        &mut self,
-        submission: &Submission,
-        place: Place,
-        from: Place,
-    ) -> Result<Option<State>> {
-        let Some(state) = self.state(submission, from)? else {
-            return Ok(None);
-        };
-        let ((id, next), (_, from)) = (self.standings(place), self.standings(from));
-        let Some(window) = id.window.rolling() else {
-            return Ok(Some(state));
-        };
-        let part_id = |period: &Period| part_id(&submission.board, &id.segment, window, period);
-        let part = |period: &Period| {
-            let place = self.batch.index.find(&part_id(period), &submission.member);
-            place.map(|place| self.state(submission, place)).transpose()
-        };
-        match carry(&submission.board.rules, window, from, next, state, part)? {
-            Carried::Known(state) => Ok(state),
-            Carried::Wants(periods) => {
-                let wanted = periods.iter().map(|period| {
-                    let member = submission.member.clone();
-                    (part_id(period), period.present_from_ms, member)
-                });
-                let wanted: Vec<Part> = wanted.collect();
-                self.unknown.extend(wanted);
-                Ok(None)
-            }
-        }
-    }
-}
-
-/// The standings of a rolling window's part.
-#[must_use]
-pub fn part_id(board: &Board, segment: &str, window: Rolling, period: &Period) -> StandingsId {
-    StandingsId::of(board, segment, window.base(), period)
 }

@@ -100,7 +100,7 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "shards": 3 }), "power of two"),
         (json!({ "shards": 32 }), "16"),
         (json!({ "shards": 0 }), ""),
-        (json!({ "segmentBy": ["country"] }), "are accepted"),
+        (json!({ "segmentBy": ["country"] }), "expected [] or"),
         (
             json!({ "windows": [{ "name": "yearly" }] }),
             "hourly, daily, weekly, monthly, rolling ones",

@@ -9,7 +9,7 @@ use engine::board::{delete, windows};
 use entity::board;
 use entity::board::windows_text;
 use ranking::board::admission::Admission;
-use ranking::board::{Rules, RulesInput};
+use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
 use ranking::seal::RETAIN_MAX;
@@ -93,10 +93,10 @@ pub struct CreateBoardInput {
 /// A window of a board.
 #[derive(InputObject)]
 pub struct WindowInput {
-    /// "hourly", "daily", "weekly" or "monthly"; or a rolling window of 1 to 366 hours, days, weeks
-    /// or months, the present one included: "24h", "7d", "12w", "3mo"; or a window in which scores
-    /// lose half their weight in every 1 to 366 hours, days or weeks: "decay:12h", "decay:7d". The
-    /// last kind needs policy SUM and direction HIGH_FIRST.
+    /// "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; or a rolling window of 1 to
+    /// 366 hours, days, weeks or months, the present one included: "24h", "7d", "12w", "3mo"; or a
+    /// window in which scores lose half their weight in every 1 to 366 hours, days or weeks:
+    /// "decay:12h", "decay:7d". The last kind needs policy SUM and direction HIGH_FIRST.
     name: String,
     /// The number of past periods kept in Redis besides the present one, 0 to 1,000,000. 1,000,000
     /// is in effect all, and the default of a new window. Older periods are sealed: their final
@@ -201,7 +201,7 @@ fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Op
         let named: Window = window.name.parse()?;
         let retain = window.retain.map(|retain| check_retain(named, retain)).transpose()?;
         if retained.insert(named, retain).is_some() {
-            return Err(Error::bad_input("duplicate window: expected each window once"));
+            return Err(Error::bad_input("a window is named twice: expected each window once"));
         }
     }
     Ok(retained)
@@ -210,7 +210,7 @@ fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Op
 fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
     if !window.has_periods() {
         return Err(Error::bad_input(format!(
-            "invalid retain of window {window}: expected none, as the window has no past periods"
+            "invalid window {window}: expected it without retain, as it has no past periods"
         )));
     }
     let count = u32::try_from(retain).map_err(|_| {
@@ -358,7 +358,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         tie_break: input.tie_break.unwrap_or(TieBreak::Earliest).into(),
         tick_ms: tick_ms.map_err(|_| {
             Error::bad_input(
-                "invalid negative tieBreakResolutionMs: expected 1, 10, 100, 1000, 10000 or 100000",
+                "invalid tieBreakResolutionMs: expected 1, 10, 100, 1000, 10000 or 100000",
             )
         })?,
         decimals,

@@ -148,7 +148,7 @@ impl Entry {
 
     /// The number of ranks gained since the end of the last period (negative: lost); null if the
     /// member was not in the standings then. In windows of days and rolling days, `since` is
-    /// "daily"; of hours "hourly", of weeks "weekly", of months "monthly".
+    /// "daily"; of hours "hourly", of weeks "weekly", and so on.
     async fn change(
         &self,
         ctx: &Context<'_>,

@@ -2,7 +2,7 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
-use ranking::store::history::{Began, Range};
+use ranking::store::periods::{Began, Range};
 use ranking::window::Window as RankingWindow;
 
 use super::Standings;
@@ -19,7 +19,8 @@ const COUNTED_MAX: usize = 10_000;
 /// A half-open span of time that a window's standings cover.
 #[derive(SimpleObject, Debug, Clone)]
 pub struct Period {
-    /// The label: "2025-09-03", "2025-W36", "2025-09", "2025-10-26T02+01:00", "all".
+    /// The label: "2025-09-03", "2025-W36", "2025-09", "2025-Q3", "2025", "2025-10-26T02+01:00",
+    /// "all".
     label: String,
     /// The first instant of the period; null for "all".
     start: Option<DateTime>,

@@ -10,7 +10,7 @@ use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
-use ranking::store::history::Tail;
+use ranking::store::log::Tail;
 use ranking::store::scan::integrity::Asked;
 use ranking::store::write::Writes;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};

@@ -3,7 +3,8 @@
 //! A shard is asked for the entries next to a place, not for those at an index found before: who moves meanwhile would shift the others, and
 //! a walk from page to page would show some twice and miss some.
 
-use super::{Placed, Reads, Split, Standings, placed};
+use super::requests::{Reads, placed};
+use super::{Placed, Split, Standings};
 use crate::error::Result;
 use crate::store::{Store, decode};
 

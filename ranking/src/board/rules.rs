@@ -1,0 +1,387 @@
+//! A board's rules, checked once when it is made.
+
+use crate::board::{Direction, Policy, TieBreak};
+use crate::decay::CODE_MAX;
+use crate::error::{Error, Result};
+use crate::fold::State;
+use crate::rank_key::{KEY_BITS, KeyLayout, RankKey};
+use crate::score::{self, DECIMALS_MAX, RAW_MAX};
+use crate::window::{Period, REACH_MS, Window};
+use jiff::tz::TimeZone;
+use std::collections::BTreeSet;
+
+/// The units of time that a tie-break may count in, in milliseconds, finest first.
+pub const TICKS_MS: [u32; 6] = [1, 10, 100, 1000, 10_000, 100_000];
+
+/// How many windows a board may have besides `all`.
+pub const WINDOWS_MAX: usize = 16;
+
+/// The coarsest tick that is taken without being asked for, in milliseconds.
+const TICK_DEFAULT_MS_MAX: u32 = 1000;
+
+/// What a board's creator asks for.
+#[derive(Debug, Clone)]
+pub struct RulesInput {
+    /// Which scores are better.
+    pub direction: Direction,
+    /// How an event meets the score that is there.
+    pub policy: Policy,
+    /// Who ranks higher at equal scores.
+    pub tie_break: TieBreak,
+    /// The tick in milliseconds; `None` for the finest that fits.
+    pub tick_ms: Option<u32>,
+    /// 0 to 9.
+    pub decimals: u8,
+    /// The lowest score in `all`, raw.
+    pub min: i64,
+    /// The highest score in `all`, raw.
+    pub max: i64,
+    /// Where days begin.
+    pub zone: TimeZone,
+    /// S, a power of two.
+    pub shards: u16,
+    /// The windows besides `all`.
+    pub windows: Vec<Window>,
+}
+
+/// A board's rules, known to be consistent.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Which scores are better.
+    pub direction: Direction,
+    /// How an event meets the score that is there.
+    pub policy: Policy,
+    /// Who ranks higher at equal scores.
+    pub tie_break: TieBreak,
+    /// The unit of time in tie-breaks, in milliseconds.
+    pub tick_ms: u32,
+    /// How many decimals a score has.
+    pub decimals: u8,
+    /// The lowest score in `all`, raw.
+    pub min: i64,
+    /// The highest score in `all`, raw.
+    pub max: i64,
+    /// Where days begin.
+    pub zone: TimeZone,
+    /// S, a power of two.
+    pub shards: u16,
+    /// Every window it has standings of, `all` first, each once: those asked for, and those that rolling ones are made of.
+    pub windows: Vec<Window>,
+    /// Those that nobody asked for.
+    pub hidden: BTreeSet<Window>,
+}
+
+impl Rules {
+    /// Checks what is asked for and chooses the tick: the finest that every window's key has room for.
+    ///
+    /// # Errors
+    /// `Invalid`, saying what would be accepted; `LimitExceeded` for too many windows.
+    pub fn new(input: RulesInput) -> Result<Self> {
+        check_ranges(&input)?;
+        let asked: BTreeSet<Window> = input.windows.iter().copied().chain([Window::All]).collect();
+        if asked.len() < input.windows.len() + usize::from(!input.windows.contains(&Window::All)) {
+            return Err(Error::invalid("a window is named twice; each is accepted once"));
+        }
+        if asked.len() > WINDOWS_MAX + 1 {
+            return Err(Error::LimitExceeded(format!(
+                "{} windows besides all are asked for; at most {WINDOWS_MAX} are accepted",
+                asked.len() - 1
+            )));
+        }
+        let mut rules = Self {
+            direction: input.direction,
+            policy: input.policy,
+            tie_break: input.tie_break,
+            tick_ms: 1,
+            decimals: input.decimals,
+            min: input.min,
+            max: input.max,
+            zone: input.zone,
+            shards: input.shards,
+            hidden: bases(&asked).difference(&asked).copied().collect(),
+            windows: asked.union(&bases(&asked)).copied().collect(),
+        };
+        if let Some(window) = rules.windows.iter().find(|window| !rules.holds(**window)) {
+            return Err(Error::invalid(format!(
+                "the window {window} would hold sums of more than {KEY_BITS} bits; fewer periods or a narrower score range are accepted"
+            )));
+        }
+        let sums_highest = rules.policy == Policy::Sum && rules.direction == Direction::HighFirst;
+        let decaying = rules.windows.iter().find(|window| window.half_life().is_some());
+        if let Some(window) = decaying.filter(|_| !sums_highest) {
+            return Err(Error::invalid(format!(
+                "the window {window} adds up what scores are still worth: policy SUM and direction HIGH_FIRST go with it"
+            )));
+        }
+        if rules.tie_break == TieBreak::Member {
+            if rules.policy == Policy::Latest {
+                return Err(Error::invalid(
+                    "policy LATEST needs to know when a score came and tie-break MEMBER keeps no time; EARLIEST and LATEST are accepted",
+                ));
+            }
+            if input.tick_ms.is_some() {
+                return Err(Error::invalid(
+                    "tie-break MEMBER keeps no time; tieBreakResolutionMs goes with EARLIEST and LATEST",
+                ));
+            }
+            return Ok(rules);
+        }
+        let fitting: Vec<u32> =
+            TICKS_MS.into_iter().filter(|&tick_ms| rules.fits(tick_ms)).collect();
+        rules.tick_ms = choose_tick(input.tick_ms, &fitting)?;
+        Ok(rules)
+    }
+
+    /// The windows that were asked for, `all` first.
+    pub fn shown(&self) -> impl Iterator<Item = Window> {
+        let shown = |window: &Window| self.is_shown(*window);
+        self.windows.iter().copied().filter(shown)
+    }
+
+    /// Whether a window was asked for.
+    #[must_use]
+    pub fn is_shown(&self, window: Window) -> bool {
+        self.windows.contains(&window) && !self.hidden.contains(&window)
+    }
+
+    /// How a window's keys are laid out.
+    #[must_use]
+    pub fn layout(&self, window: Window) -> KeyLayout {
+        let (low, high) = self.range(window);
+        KeyLayout::new(self.direction, self.ties(window), low, high)
+    }
+
+    /// Who ranks higher at equal scores in a window: where they decay, times are in the scores already.
+    #[must_use]
+    pub fn ties(&self, window: Window) -> TieBreak {
+        window.half_life().map_or(self.tie_break, |_| TieBreak::Member)
+    }
+
+    /// The lowest and highest raw score that a window can hold. A SUM over a part of time may be negative, and
+    /// is at most the distance between the ends of the range; over the N periods of a rolling window, N times that. Where scores decay, it is that of
+    /// their [codes](crate::window::HalfLife::code).
+    #[must_use]
+    pub fn range(&self, window: Window) -> (i64, i64) {
+        if window.half_life().is_some() {
+            return (-CODE_MAX, CODE_MAX);
+        }
+        if window == Window::All || self.policy != Policy::Sum {
+            return (self.min, self.max);
+        }
+        let span = self.max - self.min;
+        let periods = window.rolling().map_or(1, |rolling| i64::from(rolling.count()));
+        (periods * self.min.min(-span), periods * self.max.max(span))
+    }
+
+    /// `⌊unix ms / tick⌋`.
+    #[must_use]
+    pub fn tick(&self, at_ms: i64) -> i64 {
+        at_ms.div_euclid(i64::from(self.tick_ms))
+    }
+
+    /// The tick that the time field of a period counts from.
+    #[must_use]
+    pub fn first_tick(&self, period: &Period) -> i64 {
+        self.tick(period.start_ms)
+    }
+
+    /// The key of a state in a window's period.
+    ///
+    /// # Errors
+    /// `OutOfRange`, naming the window, where the score or its time has no place in the key.
+    pub fn key(&self, window: Window, period: &Period, state: State) -> Result<RankKey> {
+        let ticks = state.tick - self.first_tick(period);
+        let key = self.layout(window).encode(state.score, ticks);
+        key.ok_or_else(|| match self.check_in(window, state.score) {
+            Err(error) => error,
+            Ok(()) => Error::OutOfRange(format!(
+                "the time is beyond what the window {window} of this board can hold"
+            )),
+        })
+    }
+
+    /// The key of a state in a period that is sealed; where the score has no place in the key, the nearest one that has.
+    /// Ranges are not checked at admission there.
+    #[must_use]
+    pub fn nearest_key(&self, window: Window, period: &Period, state: State) -> RankKey {
+        let layout = self.layout(window);
+        let (low, high) = self.range(window);
+        let ticks = state.tick - self.first_tick(period);
+        layout
+            .encode(state.score.clamp(low, high), ticks.clamp(0, (1 << layout.time_bits()) - 1))
+            .expect("both are within the layout")
+    }
+
+    /// Checks that a score lies in the board's range.
+    ///
+    /// # Errors
+    /// `OutOfRange`, naming the range.
+    pub fn check_score(&self, score: i64) -> Result<()> {
+        self.check_in(Window::All, score)
+    }
+
+    fn check_in(&self, window: Window, score: i64) -> Result<()> {
+        let (low, high) = self.range(window);
+        if (low..=high).contains(&score) || window.half_life().is_some() {
+            return Ok(());
+        }
+        let [score, low, high] =
+            [score, low, high].map(|score| score::format(score, self.decimals));
+        Err(Error::OutOfRange(format!(
+            "the window {window} would hold {score}; {low} to {high} is its range"
+        )))
+    }
+
+    /// The state that a key holds; its tick is 0 where ties go by member.
+    #[must_use]
+    pub fn state(&self, window: Window, period: &Period, key: RankKey) -> State {
+        let (score, ticks) = self.layout(window).decode(key);
+        State { score, tick: ticks.map_or(0, |ticks| ticks + self.first_tick(period)) }
+    }
+
+    /// Whether a window's scores have room in a key.
+    fn holds(&self, window: Window) -> bool {
+        let (low, high) = self.range(window);
+        high.abs_diff(low) < 1 << KEY_BITS
+    }
+
+    fn fits(&self, tick_ms: u32) -> bool {
+        let timed = |window: &&Window| self.ties(**window) != TieBreak::Member;
+        self.windows.iter().filter(timed).all(|&window| {
+            let longest_ms = window.longest_ms().unwrap_or(REACH_MS);
+            let ticks_max = longest_ms.unsigned_abs() / u64::from(tick_ms) + 1;
+            let time_bits = self.layout(window).time_bits();
+            ticks_max < (1 << time_bits)
+        })
+    }
+}
+
+/// The windows that the rolling ones among some are made of.
+#[must_use]
+pub fn bases(windows: &BTreeSet<Window>) -> BTreeSet<Window> {
+    let rolling = windows.iter().filter_map(|window| window.rolling());
+    rolling.map(|rolling| rolling.base()).collect()
+}
+
+fn check_ranges(input: &RulesInput) -> Result<()> {
+    if input.decimals > DECIMALS_MAX {
+        return Err(Error::invalid(format!(
+            "a board has 0 to {DECIMALS_MAX} decimals, not {}",
+            input.decimals
+        )));
+    }
+    if input.min >= input.max {
+        return Err(Error::invalid("minScore must be less than maxScore"));
+    }
+    if input.min < -RAW_MAX || input.max > RAW_MAX || input.max - input.min > RAW_MAX {
+        return Err(Error::invalid(format!(
+            "the score range has more than 53 bits at {} decimals; maxScore - minScore of at most {} is accepted",
+            input.decimals,
+            score::format(RAW_MAX, input.decimals)
+        )));
+    }
+    if !input.shards.is_power_of_two() {
+        return Err(Error::invalid(format!("{} shards: a power of two is accepted", input.shards)));
+    }
+    Ok(())
+}
+
+fn choose_tick(asked_ms: Option<u32>, fitting: &[u32]) -> Result<u32> {
+    let list = |ticks: &[u32]| ticks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    match asked_ms {
+        Some(asked) if fitting.contains(&asked) => Ok(asked),
+        Some(asked) if fitting.is_empty() => Err(Error::invalid(format!(
+            "a tie-break resolution of {asked} ms does not fit beside this score range, nor does a coarser one; a narrower range or tie-break MEMBER would"
+        ))),
+        Some(asked) => Err(Error::invalid(format!(
+            "a tie-break resolution of {asked} ms does not fit this board; {} would",
+            list(fitting)
+        ))),
+        None => match fitting.first() {
+            Some(&finest) if finest <= TICK_DEFAULT_MS_MAX => Ok(finest),
+            Some(_) => Err(Error::invalid(format!(
+                "beside this score range a tie-break cannot tell seconds apart; tieBreakResolutionMs of {}, a narrower range or tie-break MEMBER would fit",
+                list(fitting)
+            ))),
+            None => Err(Error::invalid(
+                "this score range leaves no room for time in a tie-break; a narrower range or tie-break MEMBER would fit",
+            )),
+        },
+    }
+}
+
+const _: () = assert!(KEY_BITS == 62, "the ranges above are made for 62 bits");
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn input() -> RulesInput {
+        RulesInput {
+            direction: Direction::HighFirst,
+            policy: Policy::Sum,
+            tie_break: TieBreak::Earliest,
+            tick_ms: None,
+            decimals: 0,
+            min: 0,
+            max: 999_999_999,
+            zone: TimeZone::UTC,
+            shards: 1,
+            windows: vec![],
+        }
+    }
+
+    fn tick_for(max: i64, windows: &[Window], asked: Option<u32>) -> Result<u32> {
+        Rules::new(RulesInput { max, windows: windows.to_vec(), tick_ms: asked, ..input() })
+            .map(|rules| rules.tick_ms)
+    }
+
+    #[test]
+    fn the_tick_is_the_finest_that_fits_every_window() {
+        assert_eq!(tick_for(999_999_999, &[], None), Ok(1000));
+        assert_eq!(tick_for(1_000_000, &[], None), Ok(1));
+        assert_eq!(tick_for((1 << 26) - 1, &[], None), Ok(100));
+        assert_eq!(tick_for(999_999_999, &[Window::Monthly, Window::Daily], None), Ok(1000));
+        assert_eq!(tick_for(999_999_999, &[], Some(10_000)), Ok(10_000));
+    }
+
+    #[test]
+    fn a_tick_that_does_not_fit_is_refused_with_those_that_would() {
+        let refused = tick_for(999_999_999, &[], Some(1)).unwrap_err().to_string();
+        assert!(refused.contains("1000, 10000, 100000 would"), "{refused}");
+        assert!(tick_for(999_999_999, &[], Some(7)).is_err());
+        let refused = tick_for(1 << 33, &[], None).unwrap_err().to_string();
+        assert!(refused.contains("tieBreakResolutionMs of 10000"), "{refused}");
+        assert!(tick_for(RAW_MAX, &[], None).unwrap_err().to_string().contains("no room"));
+    }
+
+    #[test]
+    fn latest_needs_a_time() {
+        let refused = Rules::new(RulesInput {
+            policy: Policy::Latest,
+            tie_break: TieBreak::Member,
+            ..input()
+        })
+        .unwrap_err();
+        assert!(refused.to_string().contains("EARLIEST and LATEST are accepted"));
+    }
+
+    #[test]
+    fn the_range_has_at_most_53_bits() {
+        let rules =
+            |min, max| Rules::new(RulesInput { min, max, tie_break: TieBreak::Member, ..input() });
+        assert!(rules(0, RAW_MAX).is_ok());
+        assert!(rules(-1, RAW_MAX).is_err());
+        assert!(rules(5, 5).is_err());
+    }
+
+    #[test]
+    fn a_window_s_sum_may_leave_the_board_s_range_by_its_width() {
+        let rules = Rules::new(RulesInput { min: 10, max: 15, ..input() }).unwrap();
+        assert_eq!(rules.range(Window::All), (10, 15));
+        assert_eq!(rules.range(Window::Daily), (-5, 15));
+        let best =
+            Rules::new(RulesInput { min: 10, max: 15, policy: Policy::Best, ..input() }).unwrap();
+        assert_eq!(best.range(Window::Daily), (10, 15));
+    }
+}

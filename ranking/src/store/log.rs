@@ -1,0 +1,244 @@
+//! A partition's log and head: read, measured and trimmed.
+
+use std::collections::HashMap;
+
+use futures::future::join_all;
+
+use super::scan::rolling::marks_of;
+use super::{Store, decode};
+use crate::board::mark::BoardMark;
+use crate::commit::{Commit, Head};
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, Partition};
+use crate::roll::RollMark;
+use crate::seal::{SealMark, SealName};
+
+/// A partition's log, read from the cursor.
+#[derive(Debug)]
+pub struct LogRead {
+    /// The head of that moment.
+    pub head: Head,
+    /// The commits after the one asked for, oldest first.
+    pub commits: Vec<Commit>,
+}
+
+/// Stream entries: ids and fields.
+pub(crate) type LogEntries = Vec<(String, HashMap<String, String>)>;
+
+/// The seqs and texts of log entries.
+pub(crate) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Vec<(u64, String)>> {
+    let entry = |(id, mut fields): (String, HashMap<String, String>)| {
+        let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
+        seq.zip(fields.remove("c")).ok_or_else(|| {
+            Error::corrupt(format!("the log entry {id} of partition {partition} is none of ours"))
+        })
+    };
+    entries.into_iter().map(entry).collect()
+}
+
+impl Store {
+    /// The commits after `seq`, at most `count`, and the head of that moment. One round trip: `GET`, `XRANGE` in a transaction.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
+    pub async fn log_after(&self, partition: Partition, seq: u64, count: usize) -> Result<LogRead> {
+        let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let commits = commits
+            .into_iter()
+            .map(|(seq, text)| Commit::from_log(seq, &text))
+            .collect::<Result<_>>()?;
+        Ok(LogRead { head, commits })
+    }
+
+    /// The head's text and the raw log after `seq`, level or not, and the run that answered.
+    pub(crate) async fn head_and_log(
+        &self,
+        partition: Partition,
+        seq: u64,
+        count: usize,
+    ) -> Result<(Option<String>, Vec<(u64, String)>, std::sync::Arc<str>)> {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("GET").arg(self.keys().head(partition));
+        pipe.cmd("XRANGE")
+            .arg(self.keys().log(partition))
+            .arg(format!("{}-0", seq + 1))
+            .arg("+")
+            .arg("COUNT")
+            .arg(count);
+        let ((head, entries), run_id): ((Option<String>, LogEntries), _) = self.read(&pipe).await?;
+        Ok((head, entries_of(partition, entries)?, run_id))
+    }
+
+    /// The heads of all partitions, in their order, level or not; an error for those whose server does not answer. One round trip, to all
+    /// servers at once: a `GET` a partition.
+    ///
+    /// # Errors
+    /// `Unavailable` where no server answers.
+    pub async fn heads(&self) -> Result<Vec<Result<Head>>> {
+        let groups = self.inner.cluster.map().await?.by_server();
+        let asked = join_all(groups.iter().map(|group| self.heads_of(group))).await;
+        if let Some(Err(error)) = asked.first()
+            && asked.iter().all(Result::is_err)
+        {
+            return Err(error.clone());
+        }
+        let mut heads: Vec<(Partition, Result<Head>)> = vec![];
+        for (group, asked) in groups.into_iter().zip(asked) {
+            match asked {
+                Ok(asked) => heads.extend(group.into_iter().zip(asked)),
+                Err(error) => heads.extend(group.into_iter().map(|one| (one, Err(error.clone())))),
+            }
+        }
+        heads.sort_unstable_by_key(|(partition, _)| *partition);
+        Ok(heads.into_iter().map(|(_, head)| head).collect())
+    }
+
+    async fn heads_of(&self, partitions: &[Partition]) -> Result<Vec<Result<Head>>> {
+        let mut pipe = redis::pipe();
+        for &partition in partitions {
+            pipe.cmd("GET").arg(self.keys().head(partition));
+        }
+        let mut answers = self.read_many(&pipe).await?;
+        let values = std::mem::take(&mut answers.values).into_iter().enumerate();
+        let head = |(index, value)| {
+            let head: Option<String> = decode(Some(value))?;
+            Self::check_level(partitions[index], head.as_deref(), answers.run_id(index))
+        };
+        Ok(values.map(head).collect())
+    }
+
+    /// Drops from the log what SQL has: everything up to `seq`, accepted by the run of that id. One round trip: `XTRIM` in a script.
+    pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
+        let keys = [self.keys().head(partition), self.keys().log(partition)];
+        let keep = format!("{}-0", seq + 1);
+        Ok(self
+            .write(&self.inner.scripts.trim, &keys, &[run_id.as_bytes(), keep.as_bytes()])
+            .await?)
+    }
+}
+
+/// The end of a partition's history, at one moment.
+#[derive(Debug)]
+pub struct Tail {
+    /// The head.
+    pub head: Head,
+    /// The commits after the one asked for, oldest first.
+    pub commits: Vec<Commit>,
+    /// What became of the board.
+    pub board: BoardMark,
+    /// How far its rolling windows have got, by series.
+    pub rolls: HashMap<String, RollMark>,
+    /// How far each window asked for is sealed.
+    pub seals: Vec<SealMark>,
+    /// What the event id asked for was accepted as.
+    pub seen: Option<String>,
+}
+
+/// How long a partition's log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLength {
+    /// How many commits are in it.
+    pub commits: u64,
+    /// The head's seq, whether the partition is level or not; `None` where there is no head.
+    pub seq: Option<u64>,
+}
+
+impl Store {
+    /// How long each partition's log is; `None` where its server does not answer. One round trip a server: `XLEN` and `GET` a partition.
+    ///
+    /// # Errors
+    /// `Unavailable` where no server answers.
+    pub async fn log_lengths(&self) -> Result<Vec<Option<LogLength>>> {
+        let groups = self.inner.cluster.map().await?.by_server();
+        let asked = join_all(groups.iter().map(|group| self.log_lengths_of(group))).await;
+        if let Some(Err(error)) = asked.first()
+            && asked.iter().all(Result::is_err)
+        {
+            return Err(error.clone());
+        }
+        let mut lengths: Vec<(Partition, Option<LogLength>)> = vec![];
+        for (group, asked) in groups.into_iter().zip(asked) {
+            match asked {
+                Ok(asked) => lengths.extend(group.into_iter().zip(asked.into_iter().map(Some))),
+                Err(_) => lengths.extend(group.into_iter().map(|one| (one, None))),
+            }
+        }
+        lengths.sort_unstable_by_key(|(partition, _)| *partition);
+        Ok(lengths.into_iter().map(|(_, length)| length).collect())
+    }
+
+    async fn log_lengths_of(&self, partitions: &[Partition]) -> Result<Vec<LogLength>> {
+        let mut pipe = redis::pipe();
+        for &partition in partitions {
+            pipe.cmd("XLEN").arg(self.keys().log(partition));
+            pipe.cmd("GET").arg(self.keys().head(partition));
+        }
+        let answers = self.read_many(&pipe).await?.values;
+        let mut values = answers.into_iter();
+        let length = |_| {
+            let commits = decode(values.next())?;
+            let head: Option<String> = decode(values.next())?;
+            let head = head.and_then(|head| Head::parse(&head).ok());
+            Ok(LogLength { commits, seq: head.map(|head| head.seq) })
+        };
+        partitions.iter().map(length).collect()
+    }
+
+    /// The commits after `seq`, at most `count`, with the marks of a board, those of some seals, and the value of an event id (a seen hash and its
+    /// field). One round trip: `GET`, `XRANGE`, `HMGET`, `HGETALL`, `HGET` in a transaction.
+    ///
+    /// # Errors
+    /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
+    pub async fn tail(
+        &self,
+        partition: Partition,
+        seq: u64,
+        count: usize,
+        board: BoardNo,
+        seals: &[SealName],
+        seen: Option<(i64, &str)>,
+    ) -> Result<Tail> {
+        let keys = self.keys();
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("GET").arg(keys.head(partition));
+        pipe.cmd("XRANGE")
+            .arg(keys.log(partition))
+            .arg(format!("{}-0", seq + 1))
+            .arg("+")
+            .arg("COUNT")
+            .arg(count);
+        let marks = pipe.cmd("HMGET").arg(keys.board_marks(partition)).arg(board.0);
+        for seal in seals {
+            marks.arg(seal.field());
+        }
+        pipe.cmd("HGETALL").arg(keys.rolls(partition, board));
+        if let Some((bucket, field)) = seen {
+            pipe.cmd("HGET").arg(keys.seen(partition, bucket)).arg(field);
+        }
+        let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
+        let mut answers = answers.into_iter();
+        let head: Option<String> = decode(answers.next())?;
+        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let commits = entries_of(partition, decode(answers.next())?)?
+            .into_iter()
+            .map(|(seq, text)| Commit::from_log(seq, &text))
+            .collect::<Result<_>>()?;
+        let marks: Vec<Option<String>> = decode(answers.next())?;
+        let mut marks = marks.into_iter();
+        let board = BoardMark::parse(marks.next().flatten().as_deref())?;
+        Ok(Tail {
+            head,
+            commits,
+            board,
+            seals: marks.map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?,
+            rolls: marks_of(decode(answers.next())?)?,
+            seen: match seen {
+                Some(_) => decode(answers.next())?,
+                None => None,
+            },
+        })
+    }
+}

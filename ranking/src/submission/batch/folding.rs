@@ -1,0 +1,97 @@
+//! The fold of one batch onto a snapshot.
+
+use super::Batch;
+use super::index::{BaseEntry, EntryIndex, TouchedEntry, part_id};
+use crate::board::Policy;
+use crate::error::Result;
+use crate::fold::State;
+use crate::rank_key::RankKey;
+use crate::roll::{Carried, carry};
+use crate::standings_id::StandingsId;
+use crate::submission::Submission;
+use crate::window::Period;
+use std::collections::BTreeSet;
+
+/// A batch being folded.
+pub(crate) struct Folding<'a> {
+    pub(crate) batch: &'a Batch,
+    pub(crate) keys: Vec<Vec<Result<Option<RankKey>>>>,
+    /// What was not read and is needed: the fold is to be thrown away.
+    pub(crate) unknown: BTreeSet<BaseEntry>,
+}
+
+impl<'a> Folding<'a> {
+    /// Moves a member in all the standings it touches, or in none.
+    pub(crate) fn admit(&mut self, submission: &Submission, places: &[TouchedEntry]) -> Result<()> {
+        let rules = &submission.board.rules;
+        let earned_ms = submission.earned_ms(self.batch.now_ms);
+        submission.board.admission.check(earned_ms, self.batch.now_ms)?;
+        if rules.policy != Policy::Sum {
+            // One that would not change anything now might after a removal.
+            rules.check_score(submission.score)?;
+        }
+        let mut moved = Vec::with_capacity(places.len());
+        for touch in places {
+            let (id, period) = self.standings(touch.place);
+            let state = match (self.state(submission, touch.place)?, touch.from) {
+                (None, Some(from)) => self.carried(submission, touch.place, from)?,
+                (state, _) => state,
+            };
+            let event = rules.first(id.window, submission.score, earned_ms);
+            moved.push(rules.key(id.window, period, rules.fold(id.window, state, event))?);
+        }
+        for (touch, key) in places.iter().zip(moved) {
+            let (standings, member) = touch.place;
+            self.keys[standings][member] = Ok(Some(key));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn standings(&self, (standings, _): EntryIndex) -> (&'a StandingsId, &'a Period) {
+        let batch = self.batch;
+        (&batch.wanted.standings[standings].0, &batch.index.periods[standings])
+    }
+
+    pub(crate) fn state(
+        &self,
+        submission: &Submission,
+        place: EntryIndex,
+    ) -> Result<Option<State>> {
+        let (id, period) = self.standings(place);
+        let key = self.keys[place.0][place.1].clone()?;
+        Ok(key.map(|key| submission.board.rules.state(id.window, period, key)))
+    }
+
+    /// What the member takes over into the standings after the last period begun.
+    pub(crate) fn carried(
+        &mut self,
+        submission: &Submission,
+        place: EntryIndex,
+        from: EntryIndex,
+    ) -> Result<Option<State>> {
+        let Some(state) = self.state(submission, from)? else {
+            return Ok(None);
+        };
+        let ((id, next), (_, from)) = (self.standings(place), self.standings(from));
+        let Some(window) = id.window.rolling() else {
+            return Ok(Some(state));
+        };
+        let part_id = |period: &Period| part_id(&submission.board, &id.segment, window, period);
+        let part = |period: &Period| {
+            let place = self.batch.index.find(&part_id(period), &submission.member);
+            place.map(|place| self.state(submission, place)).transpose()
+        };
+        match carry(&submission.board.rules, window, from, next, state, part)? {
+            Carried::Known(state) => Ok(state),
+            Carried::Wants(periods) => {
+                let wanted = periods.iter().map(|period| {
+                    let member = submission.member.clone();
+                    (part_id(period), period.present_from_ms, member)
+                });
+                let wanted: Vec<BaseEntry> = wanted.collect();
+                self.unknown.extend(wanted);
+                Ok(None)
+            }
+        }
+    }
+}

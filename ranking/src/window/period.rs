@@ -1,0 +1,154 @@
+//! Periods: the concrete spans of a window in a time zone, and their labels.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::Window;
+use super::calendar::Calendar;
+use super::hour::{hour_at, hour_minutes_ms};
+use crate::error::{Error, Result};
+
+/// The latest instant that a period is computed for: the end of the year 9000, in Unix milliseconds.
+pub const AT_MS_MAX: i64 = 221_845_391_999_999;
+
+/// One concrete span of a window: `2025-09-03`, `2025-W36`, `2025-09`, `2025-10-26T02+01:00`, `all`. That of a rolling window is named by
+/// the last period in it: `2025-09-03` of `7d` begins on 28 August.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Period {
+    /// Its name, unique within the window and zone.
+    pub label: String,
+    /// The first instant in it, in Unix milliseconds; 0 for `all`.
+    pub start_ms: i64,
+    /// The first instant after it, in Unix milliseconds; `None` for `all`.
+    pub end_ms: Option<i64>,
+    /// Since when it is the present one, in Unix milliseconds: its start, or where the last period of a rolling one starts.
+    pub present_from_ms: i64,
+}
+
+impl Period {
+    /// The one period of `all` and of windows that decay.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { label: "all".into(), start_ms: 0, end_ms: None, present_from_ms: 0 }
+    }
+
+    /// Whether it is the present one at an instant.
+    #[must_use]
+    pub fn is_present(&self, at_ms: i64) -> bool {
+        self.present_from_ms <= at_ms && self.end_ms.is_none_or(|end_ms| at_ms < end_ms)
+    }
+}
+
+impl Window {
+    /// The period that the instant `at_ms` (Unix milliseconds, 0 to [`AT_MS_MAX`]) belongs to.
+    ///
+    /// # Errors
+    /// `Invalid` where the instant is outside that range.
+    pub fn period_at(self, at_ms: i64, zone: &TimeZone) -> Result<Period> {
+        if !(0..=AT_MS_MAX).contains(&at_ms) {
+            return Err(Error::invalid(
+                "a time before 1970 or after the year 9000 is not accepted",
+            ));
+        }
+        let at = Timestamp::from_millisecond(at_ms)
+            .map_err(|_| Error::invalid("a time outside the calendar is not accepted"))?;
+        match self {
+            Self::All | Self::Decay(_) => Ok(Period::all()),
+            Self::Hourly => Ok(hour_at(at, zone)),
+            Self::Daily => dated_period_at(Calendar::Day, at, zone),
+            Self::Weekly => dated_period_at(Calendar::Week, at, zone),
+            Self::Monthly => dated_period_at(Calendar::Month, at, zone),
+            Self::Quarterly => dated_period_at(Calendar::Quarter, at, zone),
+            Self::Yearly => dated_period_at(Calendar::Year, at, zone),
+            Self::Rolling(rolling) => {
+                let last = rolling.base().period_at(at_ms, zone)?;
+                let mut start_ms = last.start_ms;
+                // No event is older than 1970, and no window reaches beyond.
+                for _ in 1..rolling.count {
+                    if start_ms == 0 {
+                        break;
+                    }
+                    start_ms = rolling.base().period_at(start_ms - 1, zone)?.start_ms;
+                }
+                Ok(Period { start_ms, ..last })
+            }
+        }
+    }
+
+    /// The period that follows one of this window; `None` after one without end.
+    ///
+    /// # Errors
+    /// As [`Self::period_at`].
+    pub fn period_after(self, period: &Period, zone: &TimeZone) -> Result<Option<Period>> {
+        period.end_ms.map(|end_ms| self.period_at(end_ms, zone)).transpose()
+    }
+
+    /// The period of that label, as [`Self::period_at`] writes it.
+    ///
+    /// # Errors
+    /// `Invalid` where no period of this window and zone has the label; the message shows a label that one has.
+    pub fn period_named(self, label: &str, zone: &TimeZone) -> Result<Period> {
+        let refused = || {
+            let example = self
+                .period_at(1_756_900_000_000, zone)
+                .map_or_else(|_| String::new(), |period| period.label);
+            Error::invalid(format!(
+                "invalid period {label:?} of the window {self}: expected a label such as {example:?}"
+            ))
+        };
+        let dated = |calendar: Calendar| {
+            let first = calendar.first_date_of(label).ok_or_else(refused)?;
+            Ok::<_, Error>(vec![start_ms(first, zone).ok_or_else(refused)?.max(0)])
+        };
+        let instants_ms: Vec<i64> = match self {
+            Self::All | Self::Decay(_) => vec![0],
+            Self::Hourly => hour_minutes_ms(label).ok_or_else(refused)?.collect(),
+            Self::Daily => dated(Calendar::Day)?,
+            Self::Weekly => dated(Calendar::Week)?,
+            Self::Monthly => dated(Calendar::Month)?,
+            Self::Quarterly => dated(Calendar::Quarter)?,
+            Self::Yearly => dated(Calendar::Year)?,
+            Self::Rolling(rolling) => {
+                let last = rolling.base().period_named(label, zone);
+                vec![last.map_err(|_| refused())?.start_ms]
+            }
+        };
+        let mut periods =
+            instants_ms.into_iter().filter_map(|at_ms| self.period_at(at_ms, zone).ok());
+        periods.find(|period| period.label == label).ok_or_else(refused)
+    }
+}
+
+fn dated_period_at(calendar: Calendar, at: Timestamp, zone: &TimeZone) -> Result<Period> {
+    let outside = || Error::invalid("a time outside the calendar is not accepted");
+    let first_date = |date| calendar.first_date(date).ok_or_else(outside);
+    let start = |date| start_ms(date, zone).ok_or_else(outside);
+    let at_ms = at.as_millisecond();
+    let mut first = first_date(at.to_zoned(zone.clone()).date())?;
+    // The local date is at most a period off, where clocks went back across the boundary.
+    while start(first)? > at_ms {
+        first = first_date(first.yesterday().map_err(|_| outside())?)?;
+    }
+    loop {
+        let next = calendar.next_first_date(first).ok_or_else(outside)?;
+        let end_ms = start(next)?;
+        if at_ms < end_ms {
+            // No event is older than 1970: a period that begins before begins there.
+            let start_ms = start(first)?.max(0);
+            return Ok(Period {
+                label: calendar.label(first),
+                start_ms,
+                end_ms: Some(end_ms),
+                present_from_ms: start_ms,
+            });
+        }
+        first = next;
+    }
+}
+
+/// The first instant of a local date: its midnight, the earlier one where there are two, the end of the gap where there is none.
+fn start_ms(date: Date, zone: &TimeZone) -> Option<i64> {
+    let midnight = zone.to_ambiguous_zoned(date.at(0, 0, 0, 0)).compatible().ok()?;
+    Some(midnight.timestamp().as_millisecond())
+}
