@@ -26,7 +26,7 @@ pub enum Direction {
     LowFirst,
 }
 
-/// How an event changes a member's score.
+/// The effect of an event on a member's score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The event's score is added.
@@ -103,7 +103,7 @@ pub struct Added {
     pub generation: u32,
     /// True if it contains the events from before its addition.
     pub is_whole: bool,
-    /// How far its past periods are sealed.
+    /// The progress of sealing in the window.
     pub sealed: Sealed,
 }
 
@@ -121,7 +121,7 @@ impl Board {
         self.added.get(&window).is_none_or(|added| added.is_whole)
     }
 
-    /// How far a window's past periods are sealed.
+    /// The progress of sealing in a window.
     #[must_use]
     pub fn sealed(&self, window: Window) -> Sealed {
         let added = self.added.get(&window);

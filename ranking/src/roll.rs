@@ -78,31 +78,31 @@ impl Rolls {
         mark.map_or(self.now_ms, |mark| mark.begun_ms)
     }
 
-    /// How much of the standings of a rolling window's period exists.
-    pub fn reach(&self, id: &StandingsId, period: &Period, zone: &TimeZone) -> Result<Reach> {
+    /// The part of the standings of a rolling window's period that exists.
+    pub fn reach(&self, id: &StandingsId, period: &Period, zone: &TimeZone) -> Result<Coverage> {
         let begun = id.window.period_at(self.begun_ms(id), zone)?;
         let is_ready = self.marks.get(&id.series()).is_none_or(|mark| mark.is_ready);
         Ok(if period.present_from_ms <= begun.present_from_ms {
-            Reach::There
+            Coverage::Complete
         } else if begun.end_ms != Some(period.present_from_ms) {
-            Reach::NotThere
+            Coverage::None
         } else if is_ready {
-            Reach::There
+            Coverage::Complete
         } else {
-            Reach::InPart
+            Coverage::Partial
         })
     }
 }
 
 /// The part of a rolling window's standings that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum Coverage {
     /// Every entry.
-    There,
+    Complete,
     /// The entries of the members carried so far.
-    InPart,
+    Partial,
     /// No entry yet.
-    NotThere,
+    None,
 }
 
 /// A member's state in the next standings, or the states still needed to compute it.

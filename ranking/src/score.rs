@@ -1,4 +1,4 @@
-//! Scores: exact decimals, held as a raw `i64` at a board's number of decimals. Nothing here rounds.
+//! Scores: exact decimals, held as raw `i64`s at a board's number of decimals. Nothing here rounds.
 
 use crate::error::{Error, Result};
 

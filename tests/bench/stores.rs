@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::partition::recovery;
 use engine::partition::settle;
 use engine::partition::submit::{Prepared, Submitted, submit};
 use engine::settings::stores::Missing;

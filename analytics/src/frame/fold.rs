@@ -9,11 +9,10 @@ use self::keys::{column, key, nearest_key, of_each, same_type};
 use self::periods::{in_periods, periods, rolling_periods};
 use anyhow::{Context, Result};
 use polars::prelude::{
-    Column, DataFrame, DataType, Expr, Field, IdxCa, IdxSize, Int64Chunked, IntoColumn, IntoLazy,
-    LazyFrame, NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, UnionArgs, col,
-    concat, len, lit, when,
+    DataFrame, DataType, Expr, IdxCa, IdxSize, IntoLazy, LazyFrame, NamedFrom, SortMultipleOptions,
+    UnionArgs, col, concat, len, lit,
 };
-use ranking::board::{Board, Direction, Policy, TieBreak};
+use ranking::board::{Board, Direction, Policy};
 use ranking::window::{HalfLife, Period, Window};
 
 use crate::frame::counted::{Counted, in_parts};

@@ -20,7 +20,7 @@ use super::types::connection::{Connection, Page, PageCursor, first_rows};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 
 /// The order of scores.
@@ -85,7 +85,7 @@ pub(crate) async fn find(
     app: &App,
     state: &RequestState,
     slug: &str,
-) -> crate::error::Result<Option<Arc<KnownBoard>>> {
+) -> crate::error::Result<Option<Arc<CachedBoard>>> {
     let _reading = state.loaders.reading();
     let (board, good_until) = app.boards.find(&app.deployment.db, slug).await?;
     state.good_until.limit(good_until);
@@ -98,7 +98,7 @@ pub(crate) async fn find(
 ///
 /// # Errors
 /// `NOT_FOUND` if there is no such board that the client may see.
-pub(crate) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<KnownBoard>> {
+pub(crate) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<CachedBoard>> {
     let board = find(app(ctx), state(ctx), slug).await?;
     board.ok_or_else(|| no_board(slug))
 }
@@ -161,7 +161,7 @@ pub(crate) async fn list(
     for row in rows {
         connection
             .edges
-            .push(Edge::new(PageCursor(row.slug.clone()), Board(KnownBoard::new(row)?)));
+            .push(Edge::new(PageCursor(row.slug.clone()), Board(CachedBoard::new(row)?)));
     }
     Ok(connection)
 }
@@ -190,7 +190,7 @@ impl BoardTotal {
 
 /// A ranking with fixed rules.
 #[derive(Clone)]
-pub struct Board(pub(crate) Arc<KnownBoard>);
+pub struct Board(pub(crate) Arc<CachedBoard>);
 
 /// A ranking with fixed rules.
 #[Object]

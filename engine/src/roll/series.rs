@@ -3,7 +3,7 @@
 use super::carry::{Beginning, Carrying};
 use super::deadline;
 use crate::deployment::Deployment;
-use crate::partition::change::carry_out;
+use crate::partition::change::commit_with_retry;
 use entity::error::Result;
 use ranking::board::Board;
 use ranking::id::{MemberId, Partition};
@@ -63,7 +63,7 @@ impl<'a> Series<'a> {
             return Ok(false);
         }
         let mut beginning = Beginning { series: self, mark, present_ms, now_ms };
-        carry_out(deployment, partition, &mut beginning, deadline()).await?;
+        commit_with_retry(deployment, partition, &mut beginning, deadline()).await?;
         Ok(true)
     }
 
@@ -91,7 +91,7 @@ impl<'a> Series<'a> {
                 is_last: cursor.is_none(),
                 now_ms: deployment.clock.now_ms(),
             };
-            let done = carry_out(deployment, partition, &mut carrying, deadline()).await?;
+            let done = commit_with_retry(deployment, partition, &mut carrying, deadline()).await?;
             if !done.outcome {
                 return Ok(());
             }

@@ -24,9 +24,9 @@ const TICK_DEFAULT_MS_MAX: u32 = 1000;
 pub struct RulesInput {
     /// Which scores are better.
     pub direction: Direction,
-    /// How an event meets the score that is there.
+    /// The effect of an event on a member's score.
     pub policy: Policy,
-    /// Who ranks higher at equal scores.
+    /// The order of members with equal scores.
     pub tie_break: TieBreak,
     /// The tick in milliseconds; `None` for the finest that fits.
     pub tick_ms: Option<u32>,
@@ -36,7 +36,7 @@ pub struct RulesInput {
     pub min: i64,
     /// The highest score in `all`, raw.
     pub max: i64,
-    /// Where days begin.
+    /// The time zone in which days begin.
     pub zone: TimeZone,
     /// S, a power of two.
     pub shards: u16,
@@ -49,19 +49,19 @@ pub struct RulesInput {
 pub struct Rules {
     /// Which scores are better.
     pub direction: Direction,
-    /// How an event meets the score that is there.
+    /// The effect of an event on a member's score.
     pub policy: Policy,
-    /// Who ranks higher at equal scores.
+    /// The order of members with equal scores.
     pub tie_break: TieBreak,
     /// The unit of time in tie-breaks, in milliseconds.
     pub tick_ms: u32,
-    /// How many decimals a score has.
+    /// The decimals of a score.
     pub decimals: u8,
     /// The lowest score in `all`, raw.
     pub min: i64,
     /// The highest score in `all`, raw.
     pub max: i64,
-    /// Where days begin.
+    /// The time zone in which days begin.
     pub zone: TimeZone,
     /// S, a power of two.
     pub shards: u16,

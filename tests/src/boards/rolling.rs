@@ -20,7 +20,7 @@ use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
 use ranking::standings_id::StandingsId;
 use ranking::store::read::merge::Start;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::{Period, Window, parse_zone};
 use sea_orm::{EntityTrait, Set};
@@ -332,7 +332,7 @@ impl World {
         );
     }
 
-    pub async fn archived(&self, standings: &Standings) -> Vec<Placed> {
+    pub async fn archived(&self, standings: &Standings) -> Vec<RankedEntry> {
         for partition in self.stores.store.partitions().each() {
             settle::settle(&self.stores, partition).await.unwrap();
         }

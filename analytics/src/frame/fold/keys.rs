@@ -1,15 +1,11 @@
 //! Rank keys as polars expressions.
 
-use crate::frame::counted::{Counted, in_parts};
-use crate::frame::sorted::{Entries, Sorted};
-use anyhow::{Context, Result};
 use polars::prelude::{
-    Column, DataFrame, DataType, Expr, Field, IdxCa, IdxSize, Int64Chunked, IntoColumn, IntoLazy,
-    LazyFrame, NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, UnionArgs, col,
-    concat, len, lit, when,
+    Column, Expr, Field, Int64Chunked, IntoColumn, NamedFrom, PolarsResult, Schema, Series, col,
+    lit, when,
 };
-use ranking::board::{Board, Direction, Policy, TieBreak};
-use ranking::window::{HalfLife, Period, Window};
+use ranking::board::{Board, Direction, TieBreak};
+use ranking::window::Window;
 
 /// The rank key of a score and its ticks since the period's first: `score field << T | time field`.
 pub(super) fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Expr {

@@ -1,17 +1,11 @@
 //! The periods that events belong to, joined to a frame of events.
 
 use super::first_place;
-use super::keys::{column, of_each, same_type};
-use crate::frame::counted::{Counted, in_parts};
-use crate::frame::sorted::{Entries, Sorted};
-use anyhow::{Context, Result};
-use polars::prelude::{
-    Column, DataFrame, DataType, Expr, Field, IdxCa, IdxSize, Int64Chunked, IntoColumn, IntoLazy,
-    LazyFrame, NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, UnionArgs, col,
-    concat, len, lit, when,
-};
-use ranking::board::{Board, Direction, Policy, TieBreak};
-use ranking::window::{HalfLife, Period, Window};
+use super::keys::{of_each, same_type};
+use anyhow::Result;
+use polars::prelude::{LazyFrame, NamedFrom, col};
+use ranking::board::Board;
+use ranking::window::{Period, Window};
 
 /// Every period from the first event to the last, in order.
 pub(super) fn periods(

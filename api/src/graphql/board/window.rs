@@ -1,6 +1,6 @@
 //! The windows of a board.
 
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 use crate::graphql::request::state;
 use crate::graphql::standings::period::Period;
@@ -35,12 +35,12 @@ pub enum WindowKind {
 
 /// A rule about time, with standings of its own.
 pub struct Window {
-    board: Arc<KnownBoard>,
+    board: Arc<CachedBoard>,
     window: ranking::window::Window,
 }
 
 impl Window {
-    pub(crate) fn new(board: &Arc<KnownBoard>, window: ranking::window::Window) -> Self {
+    pub(crate) fn new(board: &Arc<CachedBoard>, window: ranking::window::Window) -> Self {
         Self { board: board.clone(), window }
     }
 }
