@@ -34,7 +34,7 @@ use crate::frame::history::{self, HELD_MAX, Pages};
 use crate::frame::parquet;
 use crate::job::Job;
 use crate::{display_path, failpoint, find_boards};
-use adding_up::AddingUp;
+use adding_up::SpanTotals;
 
 /// Attempts to archive a board that changes during the work.
 const ATTEMPTS_MAX: usize = 3;
@@ -53,7 +53,7 @@ pub struct Arguments {
 
 /// The outcome of an archive.
 #[derive(Debug, Default)]
-pub struct Archived {
+pub struct ArchiveOutcome {
     events: usize,
     files: usize,
     bytes: u64,
@@ -63,7 +63,7 @@ pub struct Archived {
     seconds: f64,
 }
 
-impl Archived {
+impl ArchiveOutcome {
     /// The figures, for `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         let skipped = self.skipped.iter();
@@ -74,7 +74,7 @@ impl Archived {
     }
 }
 
-impl fmt::Display for Archived {
+impl fmt::Display for ArchiveOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (slug, reason) in &self.skipped {
             writeln!(f, "{slug}: nothing archived: {reason}")?;
@@ -92,18 +92,18 @@ impl fmt::Display for Archived {
 /// # Errors
 /// If another run holds the lock, the directory cannot be written, or a store does not answer. Run
 /// it again.
-pub async fn archive(deployment: &Deployment, arguments: &Arguments) -> Result<Archived> {
+pub async fn archive(deployment: &Deployment, arguments: &Arguments) -> Result<ArchiveOutcome> {
     let job = Job::begin(&deployment.db, "ARCHIVE", None).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }
 
-async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Result<Archived> {
+async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Result<ArchiveOutcome> {
     let began = Instant::now();
     let _lock = lock(deployment)?;
     finish_earlier(deployment, job).await?;
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
-    let mut archived = Archived::default();
+    let mut archived = ArchiveOutcome::default();
     let boards = rows.len();
     for (index, row) in rows.into_iter().enumerate() {
         job.part(index, boards);
@@ -174,7 +174,7 @@ async fn try_archive(
     deployment: &Deployment,
     no: i64,
     arguments: &Arguments,
-    archived: &mut Archived,
+    archived: &mut ArchiveOutcome,
     job: &Job,
 ) -> Result<bool> {
     let living = || board::living().filter(board::Column::No.eq(no));
@@ -198,7 +198,7 @@ async fn try_archive(
 async fn archive_planned(
     deployment: &Deployment,
     plan: &Plan,
-    archived: &mut Archived,
+    archived: &mut ArchiveOutcome,
     job: &Job,
 ) -> Result<bool> {
     if !archive::close(deployment, plan).await? {
@@ -206,7 +206,7 @@ async fn archive_planned(
     }
     failpoint::hit("closed");
     let board = plan.row.to_ranking()?;
-    let mut done = Archived::default();
+    let mut done = ArchiveOutcome::default();
     for span in &plan.spans {
         write_span(deployment, &board, span, &mut done, job).await?;
     }
@@ -228,11 +228,11 @@ async fn write_span(
     deployment: &Deployment,
     board: &Board,
     span: &Span,
-    done: &mut Archived,
+    done: &mut ArchiveOutcome,
     job: &Job,
 ) -> Result<()> {
     job.stage("archiving", 0);
-    let mut adding_up = AddingUp::begin(deployment, board, span).await?;
+    let mut adding_up = SpanTotals::begin(deployment, board, span).await?;
     let mut writing = Writing {
         deployment,
         board,
@@ -273,7 +273,7 @@ struct Writing<'a> {
     month: String,
     /// The last seq that a file has.
     through_seq: i64,
-    done: &'a mut Archived,
+    done: &'a mut ArchiveOutcome,
 }
 
 impl Writing<'_> {

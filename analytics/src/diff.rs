@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use engine::reshard;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_run};
@@ -47,7 +47,7 @@ use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use findings::Findings;
 pub use found::Found;
 use keys::Keys;
-use part::Part;
+use part::PartitionDiff;
 use proof::{Proven, Proving};
 
 /// Rounds of repair: a damaged file, or the limit on findings that a run keeps, may hide further
@@ -282,7 +282,7 @@ async fn compare_once(
             let (row, board, proving) = (row.clone(), board.clone(), proving.clone());
             let keys = keys.of(board.no, partition);
             async move {
-                let part = Part {
+                let part = PartitionDiff {
                     deployment: &deployment,
                     row: &row,
                     board: &board,

@@ -18,11 +18,11 @@ use polars::prelude::{
     Column, DataFrame, DataType, Int64Chunked, IntoSeries, NamedFrom, NewChunkedArray, Schema,
     Series, TimeUnit, TimeZone,
 };
-use ranking::board::rules::Rules;
 use ranking::board::TieBreak;
+use ranking::board::rules::Rules;
 use ranking::rank_key::RankKey;
 use ranking::score;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 
 use crate::display_path;
 use crate::export::choice::Choice;
@@ -181,7 +181,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn push(&mut self, rank: u64, entry: &Placed, standings: &Standings, now_ms: i64) {
+    fn push(&mut self, rank: u64, entry: &RankedEntry, standings: &Standings, now_ms: i64) {
         let (rules, window): (&Rules, _) = (&standings.rules, standings.id.window);
         let state = rules.state(window, &standings.period, entry.key);
         self.rank.push(rank as i64);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use engine::partition::submit::{Prepared, submit};
 use entity::{board, member};
 use ranking::board::Board;
@@ -26,7 +26,9 @@ use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::submission::batch::Batch;
-use ranking::submission::{Fold, Folded, REGION, StandingsChange, Submission, Verdict, segment_of};
+use ranking::submission::{
+    FoldOutcome, FoldedBatch, REGION, StandingsChange, Submission, Verdict, segment_of,
+};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
@@ -296,7 +298,7 @@ async fn fold_after(
     mut batch: Batch,
     now_ms: i64,
     written: &HashMap<(StandingsId, MemberId), RankKey>,
-) -> Result<Folded> {
+) -> Result<FoldedBatch> {
     loop {
         let mut snapshot =
             deployment.store.snapshot(partition, batch.wanted(), deployment.dedup, now_ms).await?;
@@ -308,9 +310,9 @@ async fn fold_after(
             }
         }
         match batch.fold(&snapshot, deployment.dedup.window_ms, "")? {
-            Fold::Folded(folded) => return Ok(folded),
-            Fold::Again(again) => batch = again,
-            Fold::Roll(boards) => {
+            FoldOutcome::FoldedBatch(folded) => return Ok(folded),
+            FoldOutcome::Again(again) => batch = again,
+            FoldOutcome::Roll(boards) => {
                 for board in boards {
                     engine::roll::roll_board(deployment, &board, now_ms).await?;
                 }

@@ -6,13 +6,13 @@
 //! | [`rebuild`], [`reshard`], [`restore`] | standings from history; a board moved to another number of shards; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`] | old events into files, and out of SQL |
-//! | [`import`], [`export`], [`generate`] | events from a file; standings into one; synthetic events |
+//! | [`import`], [`export`], [`generate`] | events from a file; standings into a file; synthetic events |
 //! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
 //! | [`file`] | CSV, NDJSON or Parquet; files that are there whole or not at all |
-//! | [`job`], [`side_by_side`] | a job's row, its progress bar, its outcome; several partitions at once |
+//! | [`job`], [`side_by_side`] | a job's row, progress bar and outcome; several partitions at once |
 //! | [`failpoint`] | steps at which a test ends the program |
 
-/// History is many small pieces too.
+/// mimalloc, as a history, too, consists of many small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -52,13 +52,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::job::Job;
 
-/// The longest that a job tries again what others keep it from.
+/// The longest time that a job retries what other processes prevent.
 const TRANSIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait before it is tried again.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Exit status: differences were found.
+/// The exit status for differences found.
 const DIFFERENCES: u8 = 3;
 
 /// Batch jobs over Laurel's history. Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found.
@@ -164,7 +164,7 @@ struct GenerateArguments {
 }
 
 impl Command {
-    /// The arguments that every job has; the stores are none for a job that needs none.
+    /// The arguments common to all jobs; no stores for a job that needs none.
     fn common(&self) -> (&OutputArguments, &LogSettings, Option<&StoreArguments>) {
         fn on<A: Args>(on: &On<A>) -> (&OutputArguments, &LogSettings, Option<&StoreArguments>) {
             (&on.output, &on.stores.log, Some(&on.stores))
@@ -183,7 +183,7 @@ impl Command {
         }
     }
 
-    /// Whether Redis answers no other client meanwhile.
+    /// True if Redis answers no other client during the job.
     fn is_exclusive(&self) -> bool {
         match self {
             Self::Rebuild(job) => job.own.exclusive,
@@ -201,7 +201,8 @@ impl Command {
     }
 }
 
-/// The stack of a thread, in bytes: polars goes deep into what it plans, deepest without optimization.
+/// The stack of a thread, in bytes: polars recurses deep into its plans, deepest without
+/// optimization.
 const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
@@ -230,7 +231,7 @@ async fn run(command: Command) -> Result<ExitCode> {
     }
     let (json, stop) = (output.json, Stop::new(output.stop_with_stdin)?);
     let Some(stores) = stores else {
-        let Command::Generate(generate) = command else { unreachable!("it needs stores") };
+        let Command::Generate(generate) = command else { unreachable!("only generate needs no stores") };
         return generate_until(stop, generate.own, json).await;
     };
     let settings = &stores.settings;
@@ -244,7 +245,7 @@ async fn run(command: Command) -> Result<ExitCode> {
     outcome
 }
 
-/// Generates a file, until it is told to stop; then none is left.
+/// Generates a file; a signal stops it, and then no file is left.
 async fn generate_until(
     mut stop: Stop,
     arguments: generate::Arguments,
@@ -259,7 +260,7 @@ async fn generate_until(
         generated = &mut generating => generated??,
         why = stop.wait() => {
             is_stopped.store(true, Ordering::Relaxed);
-            // It ends by itself, and takes away what it wrote.
+            // It ends by itself, and removes the file that it began.
             let _ = generating.await;
             bail!(why)
         }
@@ -268,7 +269,8 @@ async fn generate_until(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Works until that is done, or it is told to stop; then the job's row says so. Told a second time, it does not wait for what computes.
+/// Runs a job until it is done or a signal stops it; the job's row then says so. After a second
+/// signal it does not wait for computations.
 async fn work_until(
     mut stop: Stop,
     deployment: &Deployment,
@@ -284,14 +286,14 @@ async fn work_until(
         why = stop.wait() => why,
     };
     working.abort();
-    // Temporary files go with it.
+    // The end of the task removes its temporary files.
     let is_impatient = tokio::select! {
         _ = working => false,
         _ = stop.wait() => true,
     };
     engine::job::end_own(&deployment.db, why).await?;
     if is_impatient {
-        eprintln!("error: {why} while it computed; nothing is half done, run it again");
+        eprintln!("error: {why} during a computation; nothing is half done, run it again");
         std::process::exit(1);
     }
     bail!("{why}; nothing is half done, run it again")
@@ -300,7 +302,7 @@ async fn work_until(
 /// The reasons for this program to stop early.
 struct Stop {
     signals: StopSignals,
-    /// Resolves once standard input has ended, where that counts.
+    /// Resolves at the end of standard input, if the process watches it.
     stdin: Option<oneshot::Receiver<()>>,
 }
 
@@ -406,12 +408,13 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let reported = report::report(deployment, &board, &job.own).await?;
             print_outcome(json, &reported.to_json(), &reported.to_string());
         }
-        Command::Generate(_) => unreachable!("it needs no stores, and was done without"),
+        Command::Generate(_) => unreachable!("`run` generates without stores"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does what may be done again, until it is done: others may be at the same, or at work on the same boards.
+/// Retries a repeatable step until it succeeds: other processes may do the same step, or work on
+/// the same boards.
 async fn retry_while_transient<T, F>(again: impl Fn() -> F) -> entity::Result<T>
 where
     F: Future<Output = entity::Result<T>>,
@@ -419,13 +422,13 @@ where
     let deadline = Instant::now() + TRANSIENT_TIMEOUT;
     loop {
         match again().await {
-            Err(error) if error.is_for_now() && Instant::now() < deadline => sleep(PAUSE).await,
+            Err(error) if error.is_transient() && Instant::now() < deadline => sleep(PAUSE).await,
             done => return done,
         }
     }
 }
 
-/// The board of that slug; every board, by slug, where none is named.
+/// The board with this slug; every board, by slug, if none is named.
 async fn find_boards(deployment: &Deployment, slug: Option<&str>) -> Result<Vec<board::Model>> {
     match slug {
         Some(slug) => Ok(vec![find_board(deployment, slug).await?]),

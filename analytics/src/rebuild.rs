@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use engine::reshard;
 use engine::stage::{Staged, Step};
 use entity::board;
@@ -234,7 +234,7 @@ fn is_transient(error: &anyhow::Error) -> bool {
     use ranking::Error::{BoardGone, NotLevel, Unavailable};
     error.chain().any(|cause| {
         if let Some(error) = cause.downcast_ref::<entity::Error>() {
-            return error.is_for_now() || matches!(error, entity::Error::Ranking(BoardGone));
+            return error.is_transient() || matches!(error, entity::Error::Ranking(BoardGone));
         }
         if let Some(error) = cause.downcast_ref::<sea_orm::DbErr>() {
             return !is_refused_content(error);

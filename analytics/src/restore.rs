@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use entity::board;
 use futures::StreamExt;
 

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorCode, Result};
 
 /// How long a checked token stays valid without another SELECT. A revoked token works that much
 /// longer.
-const REMEMBERED: Duration = Duration::from_secs(5);
+const CHECK_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// The most checked tokens kept in memory.
 const TOKENS_MAX: u64 = 10_000;
@@ -75,7 +75,9 @@ impl Access {
     /// Starts with no results.
     #[must_use]
     pub fn new() -> Self {
-        Self { checked: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(REMEMBERED).build() }
+        Self {
+            checked: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(CHECK_AGE_MAX).build(),
+        }
     }
 
     /// Finds the principal of a bearer token, from memory or with one SELECT.

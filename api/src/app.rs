@@ -14,9 +14,9 @@ use crate::access::Access;
 use crate::cache::boards::Boards;
 use crate::cache::friends::Friends;
 use crate::cache::recent_members::RecentMembers;
-use crate::cache::shared::Hot;
+use crate::cache::shared::SharedCache;
 use crate::error::{Error, Result};
-use crate::read::reader::{HotPages, page_bytes};
+use crate::read::reader::{PageCache, page_bytes};
 use crate::submit::committer::Committers;
 use engine::settings::CacheSettings;
 
@@ -37,7 +37,7 @@ pub struct App {
     /// The access tokens.
     pub access: Access,
     /// The cache of first pages of standings.
-    pub pages: HotPages,
+    pub pages: PageCache,
     /// The greatest age of a cached page or answer.
     pub cache_age: Duration,
     /// The committers of scores, one per partition.
@@ -61,7 +61,7 @@ impl App {
     ) -> Self {
         let cache_age = Duration::from_millis(caches.cache_age_ms);
         let bytes_max = caches.page_cache_bytes;
-        let pages = Hot::new(&deployment.store, cache_age, bytes_max, page_bytes);
+        let pages = SharedCache::new(&deployment.store, cache_age, bytes_max, page_bytes);
         Self {
             deployment,
             boards: Boards::new(),
@@ -85,7 +85,7 @@ impl App {
             return Ok(());
         };
         match engine::roll::roll_board(&self.deployment, board, clock.now_ms()).await {
-            Err(error) if !error.is_for_now() => Err(error.into()),
+            Err(error) if !error.is_transient() => Err(error.into()),
             Err(_) => {
                 sleep(Duration::from_millis(50)).await;
                 Ok(())
@@ -101,16 +101,16 @@ impl App {
     /// # Errors
     /// `Sealed` or `Moved` if the standings are not there. `Failed` with the error of the read:
     /// `UNAVAILABLE` if the partition does not become level in time.
-    pub async fn read_level<'a, T>(
+    pub async fn read_with_recovery<'a, T>(
         &'a self,
         read: impl Fn(&'a Store) -> BoxFuture<'a, ranking::Result<T>> + Send,
-    ) -> Result<T, Unread> {
+    ) -> Result<T, ReadError> {
         let deadline = Instant::now() + LEVEL_TIMEOUT;
         loop {
             let error = match read(&self.deployment.store).await {
                 Ok(value) => return Ok(value),
-                Err(ranking::Error::Sealed(before_ms)) => return Err(Unread::Sealed(before_ms)),
-                Err(error @ ranking::Error::BoardMoved(_)) => return Err(Unread::Moved(error)),
+                Err(ranking::Error::Sealed(before_ms)) => return Err(ReadError::Sealed(before_ms)),
+                Err(error @ ranking::Error::BoardMoved(_)) => return Err(ReadError::Moved(error)),
                 Err(error) => error,
             };
             if Instant::now() >= deadline {
@@ -131,7 +131,7 @@ impl App {
             )
             .await
             {
-                Err(error) if !error.is_for_now() => return Err(Error::from(error).into()),
+                Err(error) if !error.is_transient() => return Err(Error::from(error).into()),
                 Err(_) => sleep(Duration::from_millis(50)).await,
                 Ok(()) => {}
             }
@@ -141,7 +141,7 @@ impl App {
 
 /// The reason why a read from Redis gave nothing.
 #[derive(Debug)]
-pub enum Unread {
+pub enum ReadError {
     /// The period has left Redis, as have all that start before this instant, in Unix milliseconds.
     Sealed(i64),
     /// The board has moved to another number of shards since its row was read, or is about to.
@@ -150,7 +150,7 @@ pub enum Unread {
     Failed(Error),
 }
 
-impl<E: Into<Error>> From<E> for Unread {
+impl<E: Into<Error>> From<E> for ReadError {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }

@@ -111,7 +111,7 @@ impl From<entity::Error> for Error {
                 ErrorCode::Timeout,
                 "no answer in time, so the outcome is unknown; scores are safe to send again with the same eventId",
             ),
-            error if error.is_for_now() => Self::unavailable(&error),
+            error if error.is_transient() => Self::unavailable(&error),
             error => Self::internal(&error),
         }
     }

@@ -38,7 +38,7 @@ use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
 use crate::metrics;
 use crate::metrics::METRICS;
-use answers::{Answers, Question};
+use answers::{AnswerCache, AnswerKey};
 use engine::settings::CacheSettings;
 use parameters::{Parameters, require_variables};
 use persisted::PersistedQueries;
@@ -64,7 +64,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 struct Service {
     app: SharedApp,
     schema: LaurelSchema,
-    answers: Arc<Answers>,
+    answers: Arc<AnswerCache>,
     persisted_queries: Arc<PersistedQueries>,
     /// Parsed documents, by the text of their query.
     documents: Cache<String, Arc<ExecutableDocument>>,
@@ -73,7 +73,7 @@ struct Service {
 /// The routes of the server.
 pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> Router {
     let service = Service {
-        answers: Arc::new(Answers::new(&app.deployment.store, caches)),
+        answers: Arc::new(AnswerCache::new(&app.deployment.store, caches)),
         persisted_queries: Arc::new(PersistedQueries::new(caches.persisted_queries_bytes)),
         documents: Cache::new(DOCUMENTS_MAX),
         app,
@@ -203,7 +203,7 @@ async fn execute(
         Method::Get if is_anonymous => answer.send_to_all(media_type, headers),
         _ => answer.send(media_type),
     };
-    let question = is_anonymous.then(|| Question::of(&request));
+    let question = is_anonymous.then(|| AnswerKey::of(&request));
     if let Some(question) = &question
         && let Some(answer) = service.answers.get(question).await
     {

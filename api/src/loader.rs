@@ -17,12 +17,12 @@ use entity::member;
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::sync::Notify;
 
 use crate::app::SharedApp;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode, Result};
 
 use boards::{BoardBatch, Numbered};
@@ -175,12 +175,12 @@ impl Loaders {
     }
 
     /// The board of a number, even if it was deleted; `None` if there never was one.
-    pub async fn board(&self, no: i64) -> Result<Option<Arc<KnownBoard>>> {
+    pub async fn board(&self, no: i64) -> Result<Option<Arc<CachedBoard>>> {
         self.boards.try_load(no).await.map_err(|error| no_answer(&error))?
     }
 
     /// The boards of numbers, even if they were deleted; absent if there never was one.
-    pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<KnownBoard>>> {
+    pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<CachedBoard>>> {
         let found = self.boards.try_load_many(numbers).await.map_err(|error| no_answer(&error))?;
         found
             .into_iter()
@@ -240,7 +240,7 @@ async fn find(
 ) -> Result<Vec<Option<Found>>> {
     let found = app.find(standings, members).await?.into_iter();
     let found = found.map(|found| {
-        let (Placed { key, .. }, position) = found?;
+        let (RankedEntry { key, .. }, position) = found?;
         Some(Found { key, position })
     });
     Ok(found.collect())

@@ -5,14 +5,14 @@
 //! | [`command`] | the commands, and the batch jobs that `laurel-analytics` does |
 //! | [`http`] | GraphQL over HTTP: parameters, persisted queries, query cost, answers; GraphiQL |
 //! | [`graphql`] | the schema, one file a noun |
-//! | [`submit`] | scores on their way into partitions |
+//! | [`submit`] | submissions: committers and queues of partitions |
 //! | [`read`], [`loader`] | reads of standings; the look-ups of one request, batched |
 //! | [`cache`] | pages, answers, boards, friends and members kept for a moment |
 //! | [`background`] | the log into SQL, recovery, upkeep; the daily diff |
 //! | [`access`] | access tokens |
 //! | [`metrics`] | counters, histograms and gauges |
 
-/// Answers are made of many small pieces.
+/// mimalloc, as an answer consists of many small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -31,7 +31,8 @@ mod submit;
 
 use std::process::ExitCode;
 
-/// The stack of a thread, in bytes: a query may nest twenty levels of fields, and each is several frames of async-graphql.
+/// The stack of a thread, in bytes: a query may nest twenty levels of fields, each several stack
+/// frames of async-graphql.
 const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {

@@ -23,15 +23,15 @@ use ranking::window::Window;
 use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use crate::partition::follow;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use crate::roll::mark_new;
 use entity::archive::{archive_mark, archived_entry};
 use entity::board;
 use entity::error::Result;
 use entity::history::{dead_letter, score_event};
-use known::Known;
+use known::MemberHistory;
 
 /// The most reads of a history while the persister moves on.
 const READS_MAX: usize = 20;
@@ -81,7 +81,7 @@ pub async fn amend(
         sealing_before_ms: vec![],
         archived_before_ms: None,
     };
-    let done = carry_out(deployment, partition, &mut amending, deadline).await?;
+    let done = commit_with_retry(deployment, partition, &mut amending, deadline).await?;
     if done.commit.is_some()
         && let Err(error) = settle(deployment, partition).await
     {
@@ -117,7 +117,7 @@ struct Amending {
     board: Board,
     member: MemberId,
     amendment: Amendment,
-    known: Option<Known>,
+    known: Option<MemberHistory>,
     /// The instants before which periods of a window are sealed, by the partition's marks.
     sealing_before_ms: Vec<((BoardNo, Window), i64)>,
     /// The instant before which scores of the partition are archived or being archived.
@@ -143,12 +143,19 @@ impl Change for Amending {
             let seen = known.seen.as_ref().map(bucket);
             let seen_asked = seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
             let (of_board, seals) = (self.board.no, seal_names(&self.board));
-            let tail =
-                follow::tail(deployment, partition, &known.cursor, of_board, &seals, seen_asked);
+            let tail = follow::tail_to_head(
+                deployment,
+                partition,
+                &known.cursor,
+                of_board,
+                &seals,
+                seen_asked,
+            );
             let Some(tail) = tail.await? else {
                 // The persister has moved on, or the log is too long: SQL has more now.
                 let of_member = score_event::of_member(of_board, self.member.as_str());
-                let since = follow::since(deployment, partition, &known.cursor, of_member).await?;
+                let since =
+                    follow::events_since(deployment, partition, &known.cursor, of_member).await?;
                 if let Some((cursor, rows)) = since {
                     for row in rows {
                         known.events.push((row.place()?, row.to_ranking()?));
@@ -204,7 +211,7 @@ impl Amending {
         deployment: &Deployment,
         partition: Partition,
         tail: &Tail,
-        known: &Known,
+        known: &MemberHistory,
         forget: Option<&(i64, String)>,
     ) -> Result<Proposal<Amended>> {
         let (head, now_ms) = (tail.head.clone(), deployment.clock.now_ms());

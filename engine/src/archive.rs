@@ -22,13 +22,13 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use crate::partition::barrier;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::archive::archive_file::{ARCHIVED, DROPPED, GONE, WRITING};
 use entity::archive::{archive_file, archive_mark, archived_entry};
 use entity::error::Result;
 use entity::history::{dead_letter, score_event};
 use entity::sql::insert_chunked;
-use entity::sql::{cursor_lock, set_windows};
+use entity::sql::{lock_cursor, set_windows};
 use entity::{board, by_member};
 
 pub use plan::plan;
@@ -96,7 +96,7 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     insert_chunked::<archive_mark::Entity, _>(&transaction, marks.collect(), Some(closing)).await?;
     transaction.commit().await?;
     for span in &plan.spans {
-        barrier::pass(deployment, span.partition, BoardNo(plan.row.no)).await?;
+        barrier::commit_barrier(deployment, span.partition, BoardNo(plan.row.no)).await?;
         settle(deployment, span.partition).await?;
     }
     Ok(true)
@@ -125,7 +125,7 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
         use archive_mark::Column::{
             ArchivedBeforeMs, ArchivedSeq, BoardNo as No, ClosingSeq, Partition as In,
         };
-        cursor_lock(span.partition).exec(transaction).await?;
+        lock_cursor(span.partition).exec(transaction).await?;
         let partition = i32::from(span.partition.0);
         let moved = archive_mark::Entity::update_many()
             .col_expr(ArchivedSeq, Expr::value(span.through_seq))

@@ -1,4 +1,4 @@
-//! A deployment: SQL, Redis and the clock, opened.
+//! An open deployment: SQL, Redis and the clock.
 
 pub mod private_redis;
 
@@ -23,20 +23,20 @@ pub struct Deployment {
     pub db: DatabaseConnection,
     /// Redis.
     pub store: Store,
-    /// How long event ids are remembered.
+    /// The time for which event ids are remembered.
     pub dedup: Dedup,
-    /// How many commits a log may hold.
+    /// The most commits in a log.
     pub log_commits_max: u64,
-    /// What says how late it is.
+    /// The clock.
     pub clock: Clock,
-    /// Where archived events are.
+    /// The directory of archived events.
     pub archive_dir: PathBuf,
-    /// Where each of their files is written as well.
+    /// The directory for a second copy of each archived file.
     pub archive_copy_dir: Option<PathBuf>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
 }
 
-/// What says how late it is: the server's clock, until it is set.
+/// A clock: the system's, until it is set.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Arc<AtomicI64>);
 
@@ -50,14 +50,14 @@ impl Clock {
         }
     }
 
-    /// Stops it at an instant, in Unix milliseconds, for all clones.
+    /// Stops it, and all its clones, at an instant in Unix milliseconds.
     pub fn set(&self, now_ms: i64) {
         self.0.store(now_ms, Ordering::Relaxed);
     }
 }
 
 impl Deployment {
-    /// A transaction for reading SQL as it is at one moment. To be rolled back.
+    /// A transaction that reads a consistent state of SQL. The caller rolls it back.
     pub async fn view(&self) -> Result<DatabaseTransaction> {
         let view = match self.db.get_database_backend() {
             DbBackend::Postgres => {
@@ -70,16 +70,17 @@ impl Deployment {
         Ok(view)
     }
 
-    /// Starts the private Redis again if it died; nothing where Redis is somebody else's.
+    /// Starts the private Redis again if it died; does nothing if the deployment uses another
+    /// Redis.
     pub async fn revive_redis(&self) {
         if let Some(redis) = &self.private_redis
             && let Err(error) = redis.ensure_running().await
         {
-            tracing::error!(%error, "the private redis-server does not start");
+            tracing::error!(%error, "the private redis-server failed to start");
         }
     }
 
-    /// Closes the stores; the private Redis is stopped unless another process uses it.
+    /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
         let _ = self.db.clone().close().await;
         drop(self.store);

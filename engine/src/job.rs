@@ -113,7 +113,7 @@ pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -
         if attempts >= ATTEMPTS_MAX || !is_dead(&other, now_ms) {
             return Ok(Begun::Taken(Box::new(other)));
         }
-        bury(&other, db).await?;
+        end_as_failed(&other, db).await?;
     }
 }
 
@@ -148,12 +148,12 @@ pub async fn failed_since(
 }
 
 /// Ends jobs as FAILED if their process is gone or silent.
-pub async fn bury_dead(db: &DatabaseConnection) -> Result<()> {
+pub async fn end_dead(db: &DatabaseConnection) -> Result<()> {
     let now_ms = entity::now_ms();
     let running = Entity::find().filter(Column::Running.is_not_null());
     for job in running.all(db).await? {
         if is_dead(&job, now_ms) {
-            bury(&job, db).await?;
+            end_as_failed(&job, db).await?;
         }
     }
     Ok(())
@@ -276,7 +276,7 @@ fn is_dead(job: &Model, now_ms: i64) -> bool {
 }
 
 /// Ends a job, unless its own or another process was first.
-async fn bury(job: &Model, db: &DatabaseConnection) -> Result<()> {
+async fn end_as_failed(job: &Model, db: &DatabaseConnection) -> Result<()> {
     Entity::update_many()
         .set(ended("FAILED", "its process ended without a word"))
         .filter(Column::Id.eq(job.id))

@@ -5,6 +5,8 @@ pub mod barrier;
 pub mod change;
 pub mod follow;
 pub mod home;
+mod load;
 pub mod persist;
 pub mod recovery;
+pub mod settle;
 pub mod submit;

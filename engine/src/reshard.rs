@@ -62,7 +62,7 @@ pub use figures::Resharded;
 use keep_alive::keep_alive;
 pub use ready::at_rest;
 use ready::{has_refused, ready};
-use stage::{Part, Staging};
+use stage::{StagedPartition, Staging};
 
 /// Catching up ends after a round with at most this many events, or of less than this time. The
 /// board is then held, and the rest is folded.
@@ -338,7 +338,7 @@ impl<'a> Moving<'a> {
     /// Releases all partitions with their stages.
     async fn release_all(
         &self,
-        parts: &mut BTreeMap<Partition, Part>,
+        parts: &mut BTreeMap<Partition, StagedPartition>,
         rolls: &Rolls,
         keys: &BTreeMap<Partition, Vec<String>>,
     ) -> Result<()> {

@@ -166,7 +166,7 @@ enum Step {
 }
 
 /// A window of a board that is being sealed.
-struct Part<'a> {
+struct WindowSeal<'a> {
     deployment: &'a Deployment,
     row: &'a board::Model,
     board: &'a Board,
@@ -185,7 +185,7 @@ async fn seal_board(
         };
         let Due { board, mut windows, index, step } = due;
         let window = &mut windows[index];
-        let part = Part {
+        let part = WindowSeal {
             deployment,
             row: &row,
             board: &board,
@@ -326,7 +326,7 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
     Ok(due_ms)
 }
 
-impl Part<'_> {
+impl WindowSeal<'_> {
     fn partitions(&self) -> Vec<Partition> {
         self.deployment.store.partitions().of_board(self.board).into_iter().collect()
     }

@@ -19,7 +19,7 @@ use ranking::commit::Head;
 use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
-use ranking::roll::{Reach, Rolls};
+use ranking::roll::{Coverage, Rolls};
 use ranking::seal::{NEVER_MS, SealName};
 use ranking::standings_id::StandingsId;
 use ranking::store::stage::{StageChange, Stages};
@@ -115,7 +115,7 @@ impl<'a> Staged<'a> {
         partition: Partition,
         windows: BTreeSet<Window>,
     ) -> Result<Self> {
-        let cursor = follow::present(deployment, partition).await?;
+        let cursor = follow::settled_cursor(deployment, partition).await?;
         let seal = |&window: &Window| SealName {
             board: board.no,
             generation: board.generation_of(window),
@@ -196,7 +196,7 @@ impl<'a> Staged<'a> {
             return Ok(false);
         }
         let zone = &self.board.rules.zone;
-        Ok(id.window.rolling().is_none() || self.rolls.reach(id, period, zone)? != Reach::NotThere)
+        Ok(id.window.rolling().is_none() || self.rolls.reach(id, period, zone)? != Coverage::None)
     }
 
     /// Loads one of the standings beside the live one. `entry` returns each of its `count` entries,

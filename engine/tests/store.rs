@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use ranking::Error;
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::board::rules::{Rules, RulesInput};
+use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::{Commit, Head, ROOT_COMMIT};
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;
@@ -20,7 +20,7 @@ use ranking::standings_id::StandingsId;
 use ranking::store::Store;
 use ranking::store::key::KeySpace;
 use ranking::store::read::merge::Start;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 use ranking::store::stage::StageChange;
 use ranking::store::stage::payload::{decode, encode};
 use ranking::store::write::{Outcome, Writes};
@@ -28,7 +28,7 @@ use ranking::window::Window;
 
 const ALL: Partition = Partition(0);
 
-/// A server of one's own with every partition level, and a raw connection to it.
+/// A private server with every partition level, and a raw connection to it.
 struct Server {
     redis: PrivateRedis,
     store: Store,
@@ -134,7 +134,7 @@ fn commit_after(head: &Head, id: &str) -> Commit {
 }
 
 /// Loads entries into the shards of a board, each partition by a commit of its own.
-async fn load(store: &Store, board: &Board, entries: &[Placed]) {
+async fn load(store: &Store, board: &Board, entries: &[RankedEntry]) {
     for shard in 0..board.rules.shards {
         let partition = store.partitions().of(board, shard);
         let own: Vec<_> = entries
@@ -182,15 +182,16 @@ async fn redis_orders_and_gives_back_every_key_exactly() {
     server.redis.stop().await;
 }
 
-/// Entries with few distinct keys and members of every kind of bytes, so that runs of equals lie across shards.
-fn entries() -> impl Strategy<Value = Vec<Placed>> {
+/// Entries with few distinct keys and members of every kind of bytes, so that runs of equal keys
+/// span shards.
+fn entries() -> impl Strategy<Value = Vec<RankedEntry>> {
     let name =
         prop_oneof!["[a-c]{1,2}", "[ü-ÿ]{1,2}", "[A-Z][a-z]", "\u{1F3C6}[0-9]{1,2}", "m[0-9]{1,3}"];
     let key_strategy = prop_oneof![3 => 0..4_i64, 1 => 0..1_i64 << 62];
     proptest::collection::btree_map(name, key_strategy, 0..120).prop_map(|entries| {
         entries
             .into_iter()
-            .map(|(name, number)| Placed { key: key(number), member: member(&name) })
+            .map(|(name, number)| RankedEntry { key: key(number), member: member(&name) })
             .collect()
     })
 }
@@ -208,7 +209,7 @@ async fn reads_over_shards_are_those_of_one_sorted_list() {
     server.redis.stop().await;
 }
 
-async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>) {
+async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<RankedEntry>) {
     let mut list = unsorted.clone();
     list.sort_unstable();
     assert_eq!(store.size(standings).await, Ok(list.len() as u64));
@@ -217,7 +218,7 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
     let mut expected: Vec<Option<RankKey>> = unsorted.iter().map(|entry| Some(entry.key)).collect();
     expected.push(None);
     assert_eq!(store.rank_keys(standings, &members).await.unwrap(), expected);
-    let position = |entry: &Placed| {
+    let position = |entry: &RankedEntry| {
         list.iter().position(|other| other == entry).map(|position| position as u64)
     };
     assert_eq!(
@@ -259,8 +260,8 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
             (first, around.as_slice()),
             (start as u64, &list[start..(at + 3).min(list.len())])
         );
-        // A place that nobody has: right behind the entry.
-        let behind = Placed { key: entry.key, member: member(&format!("{}!", entry.member)) };
+        // A place without an entry: right behind the entry.
+        let behind = RankedEntry { key: entry.key, member: member(&format!("{}!", entry.member)) };
         let before = list.iter().filter(|other| **other < behind).count();
         for place in [behind, entry.clone()] {
             let before = before - usize::from(place == *entry);
@@ -286,8 +287,8 @@ async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<Placed>
 async fn a_place_in_a_run_of_equal_keys_costs_a_bisection() {
     let mut server = Server::start(2).await;
     let board = board(1, 2);
-    let run: Vec<Placed> = (0..40_000)
-        .map(|index| Placed { key: key(7), member: member(&format!("m{index:05}")) })
+    let run: Vec<RankedEntry> = (0..40_000)
+        .map(|index| RankedEntry { key: key(7), member: member(&format!("m{index:05}")) })
         .collect();
     for part in run.chunks(20_000) {
         load(&server.store, &board, part).await;
@@ -332,7 +333,8 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
     assert_eq!(server.raw::<u64>(&["ZCARD", &live]).await, 1);
     assert_eq!(store.log_after(ALL, 0, 10).await.unwrap().commits.len(), 1);
 
-    // The scripts are gone, as after a restart: sent again, as nothing was done.
+    // The scripts are gone, as after a restart: the commit is sent again, as the server did
+    // nothing.
     let () = server.raw(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(
         store.commit_writes(ALL, &one, &commit_after(&one, "two"), &writes).await,
@@ -380,7 +382,7 @@ async fn redis_takes_payloads_and_gives_them_back() {
     let mut server = Server::start(1).await;
     let store = server.store.clone();
     let name = |index: usize| match index % 4 {
-        // Redis writes numbers, and what repeats itself, in forms of their own.
+        // Redis writes numbers and repetitive text in forms of their own.
         0 => (index as i64 * 7_000_001 - 3_000_000_000).to_string(),
         1 => format!("{}{index}", "long".repeat(20)),
         2 => index.to_string(),
@@ -449,7 +451,7 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
         let lives_ms: i64 = server.raw(&["PTTL", &key]).await;
         assert!((200_000..=300_000).contains(&lives_ms), "{lives_ms}");
     }
-    // There are users who may not do that.
+    // A user may be forbidden to use RESTORE.
     let () = server.raw(&["ACL", "SETUSER", "default", "-restore"]).await;
     let added = stages.load(&id(7), 5, entry).await.unwrap();
     assert_eq!(server.raw::<u64>(&["ZCARD", &added]).await, 5);
@@ -468,7 +470,7 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
     let expected = vec![vec![Some(key(7)), None, Some(key(7)), Some(key(99))], vec![None]];
     assert_eq!(stages.rank_keys(&wanted).await, Ok(expected));
 
-    // Nothing of it is put in place once a part may be missing.
+    // Nothing is renamed into place once a part may be missing.
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     let mut writes = Writes::default();
     stages.guard(&mut writes);
@@ -495,7 +497,7 @@ async fn a_standings_of_any_size_is_staged_and_expires() {
 #[tokio::test]
 async fn a_restart_fences_until_it_is_recovered() {
     let mut server = Server::start(1).await;
-    // All that was written is in the file from the next write on.
+    // From the next write on, every write is in the file.
     let () = server.raw(&["CONFIG", "SET", "appendfsync", "always"]).await;
     let () = server.raw(&["SET", "flushed", "1"]).await;
     let store = server.store.clone();
@@ -523,7 +525,7 @@ async fn a_restart_fences_until_it_is_recovered() {
     first.finish(0, ROOT_COMMIT).await.unwrap();
     let head = store.heads().await.unwrap()[0].clone().unwrap();
     assert_ne!(head.run_id, root.run_id);
-    // The right to recover is gone with its end.
+    // Finishing a recovery gives up the right to recover.
     assert_eq!(first.apply(&Writes::default()).await, Err(Error::NotLevel(0)));
     server.redis.stop().await;
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ranking::board::admission::Admission;
 use ranking::board::layout::Layouts;
-use ranking::board::{Added, Board, Direction, Policy, TieBreak};
 use ranking::board::rules::{Rules, RulesInput};
+use ranking::board::{Added, Board, Direction, Policy, TieBreak};
 use ranking::id::BoardNo;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;

@@ -28,7 +28,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// True if a later attempt may succeed: a store is away, or a partition waits for recovery.
     #[must_use]
-    pub fn is_for_now(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Ranking(
                 ranking::Error::Unavailable(_)

@@ -29,7 +29,7 @@ where
 }
 
 /// An update that leaves a partition's cursor as it is and so takes the lock of its row.
-pub fn cursor_lock(
+pub fn lock_cursor(
     partition: Partition,
 ) -> sea_orm::UpdateMany<crate::history::log_cursor::Entity> {
     use crate::history::log_cursor::{Column, Entity};

@@ -1,4 +1,5 @@
-//! A board's rules: fixed at its creation, checked there once, and what follows from them for every window.
+//! A board: its rules, fixed and checked when it is created, and their consequences for every
+//! window.
 
 pub mod admission;
 pub mod layout;
@@ -25,33 +26,33 @@ pub enum Direction {
     LowFirst,
 }
 
-/// How an event meets the score that is there.
+/// The effect of an event on a member's score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// It is added.
+    /// The event's score is added.
     Sum,
-    /// The better one stays.
+    /// The better score stays.
     Best,
-    /// It replaces.
+    /// The event's score replaces the earlier one.
     Latest,
 }
 
-/// Who ranks higher at equal scores.
+/// The order of members with equal scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TieBreak {
-    /// Who had it first.
+    /// The member that reached the score first ranks higher.
     Earliest,
-    /// Who had it last.
+    /// The member that reached the score last ranks higher.
     Latest,
-    /// The smaller member, by bytes.
+    /// The smaller member id ranks higher, by bytes.
     Member,
 }
 
-/// The names that SQL and GraphQL know an enum's values by.
+/// The names of an enum's values in SQL and GraphQL.
 macro_rules! named {
     ($type:ident { $($value:ident = $name:literal),+ }) => {
         impl $type {
-            /// Its name, as SQL and GraphQL have it.
+            /// The name in SQL and GraphQL.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -59,14 +60,14 @@ macro_rules! named {
                 }
             }
 
-            /// The value of that name.
+            /// The value with this name.
             ///
             /// # Errors
-            /// `Corrupt` where none has it.
+            /// `Corrupt` if no value has it.
             pub fn from_name(name: &str) -> Result<Self> {
                 match name {
                     $($name => Ok(Self::$value),)+
-                    other => Err(Error::corrupt(format!("{other:?} is none of {:?}", [$($name),+]))),
+                    other => Err(Error::corrupt(format!("{other:?} is not one of {:?}", [$($name),+]))),
                 }
             }
         }
@@ -77,48 +78,50 @@ named!(Direction { HighFirst = "HIGH_FIRST", LowFirst = "LOW_FIRST" });
 named!(Policy { Sum = "SUM", Best = "BEST", Latest = "LATEST" });
 named!(TieBreak { Earliest = "EARLIEST", Latest = "LATEST", Member = "MEMBER" });
 
-/// A board, as ranking needs it. Cheap to clone.
+/// A board, as far as ranking needs to know it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Board {
-    /// Its number.
+    /// The number.
     pub no: BoardNo,
-    /// Goes up when a window is added or dropped, or the number of shards changes: whoever writes has to know.
+    /// Goes up when a window is added or dropped, or the number of shards changes; a writer must
+    /// know the present one.
     pub generation: u32,
-    /// Its rules.
+    /// The rules.
     pub rules: Arc<Rules>,
-    /// Which scores it takes, by when they were earned.
+    /// The times of earning that the board accepts.
     pub admission: Admission,
-    /// The windows that were added to it; the others came with it.
+    /// The windows added after creation; the others came with the board.
     pub added: Arc<BTreeMap<Window, Added>>,
-    /// The numbers of shards that it had before.
+    /// The earlier numbers of shards.
     pub layouts: Arc<Layouts>,
 }
 
 /// A window that was added to a board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Added {
-    /// The generation that it made.
+    /// The generation that began with it.
     pub generation: u32,
-    /// Whether what came before it is in it.
+    /// True if it contains the events from before its addition.
     pub is_whole: bool,
-    /// How far its past periods are sealed.
+    /// The progress of sealing in the window.
     pub sealed: Sealed,
 }
 
 impl Board {
-    /// The generation that a window's standings carry: the one in which it was added.
+    /// The generation in a window's standings: the one in which the window was added.
     #[must_use]
     pub fn generation_of(&self, window: Window) -> u32 {
         self.added.get(&window).map_or(1, |added| added.generation)
     }
 
-    /// Whether a window's standings have all that came before it: not while they are being filled.
+    /// True if a window's standings contain all earlier events: false while a new window is being
+    /// filled.
     #[must_use]
     pub fn is_whole(&self, window: Window) -> bool {
         self.added.get(&window).is_none_or(|added| added.is_whole)
     }
 
-    /// How far a window's past periods are sealed.
+    /// The progress of sealing in a window.
     #[must_use]
     pub fn sealed(&self, window: Window) -> Sealed {
         let added = self.added.get(&window);

@@ -1,15 +1,15 @@
-//! Commits: what a partition's history is made of, and how the log in Redis writes them down.
+//! Commits: the steps of a partition's history, and their form in the log in Redis.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId, Partition};
 
-/// The commit id that stands before the first commit of every partition.
+/// The parent of the first commit of every partition.
 pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
 
-/// What a head says of the keys around it. Where a program's keys change, so does this: a head of another layout is none, and
-/// recovery loads its partition from SQL.
+/// The version of the key layout, part of every head. It changes with the layout: a program ignores
+/// a head with another version, and recovery loads the partition from SQL.
 const KEY_LAYOUT: &str = "3";
 
 /// The most events in one commit.
@@ -18,7 +18,7 @@ pub const COMMIT_EVENTS_MAX: usize = 1000;
 /// A partition's last commit, and the Redis run id under which it was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// Dense from 1; 0 before the first commit.
+    /// The seq: dense from 1; 0 before the first commit.
     pub seq: u64,
     /// The commit's id.
     pub commit: String,
@@ -37,7 +37,7 @@ pub struct Commit {
     pub parent: String,
     /// When it was accepted, in Unix milliseconds.
     pub accepted_at_ms: i64,
-    /// What it brought; empty for one that only rewrites what follows from history.
+    /// Its events; empty for a commit that only rewrites data derived from history.
     pub events: Vec<Event>,
 }
 
@@ -46,19 +46,19 @@ pub struct Commit {
 pub struct Event {
     /// The board.
     pub board: BoardNo,
-    /// The board's generation when it was accepted.
+    /// The board's generation at acceptance.
     pub generation: u32,
-    /// Who.
+    /// The member.
     pub member: MemberId,
-    /// What.
+    /// The effect.
     pub kind: EventKind,
     /// The client's name for it.
     pub event_id: Option<EventId>,
-    /// The segments it counted in besides everyone.
+    /// The segments in which it counts, besides everyone.
     pub segments: Vec<String>,
 }
 
-/// Where in history an event stands, for good.
+/// The permanent position of an event in history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventPlace {
     /// The partition of its commit.
@@ -69,7 +69,7 @@ pub struct EventPlace {
     pub index: u32,
 }
 
-/// What an event does.
+/// The effect of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// A raw score, earned at a time.
@@ -78,12 +78,12 @@ pub enum EventKind {
         score: i64,
         /// Unix milliseconds.
         at_ms: i64,
-        /// Whether the client said when, or it was taken as the time of acceptance.
+        /// True if the client sent the time; false if it is the time of acceptance.
         at_sent: bool,
     },
-    /// The member leaves the board: voids what stands before it.
+    /// The member leaves the board: voids the member's earlier events.
     Removal,
-    /// An earlier event of the same member counts no more, as if it had never been: a score, or a removal.
+    /// Voids an earlier event of the same member, a score or a removal, as if it had never been.
     Void {
         /// That event.
         target: EventPlace,
@@ -94,7 +94,7 @@ impl Head {
     /// Reads `<seq> <commit id> <layout> <run id>`.
     ///
     /// # Errors
-    /// `Corrupt` where it is not of that form, or of a program that lays out its keys another way.
+    /// `Corrupt` for any other form, or another version of the key layout.
     pub fn parse(text: &str) -> Result<Self> {
         let mut parts = text.split(' ');
         let head = (|| {
@@ -110,7 +110,7 @@ impl Head {
             })
         })();
         head.filter(|_| parts.next().is_none())
-            .ok_or_else(|| Error::corrupt(format!("{text:?} is no head of a partition")))
+            .ok_or_else(|| Error::corrupt(format!("{text:?} is not a head of a partition")))
     }
 
     /// The commit that follows it.
@@ -126,7 +126,8 @@ impl Head {
     }
 }
 
-/// The wire form of a commit: one JSON text in the field `c` of a stream entry. Short names, as there are many.
+/// The wire form of a commit: one JSON text in the field `c` of a stream entry. Names are short, as
+/// a log has many.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CommitWire {
@@ -152,7 +153,7 @@ struct EventWire {
     /// A void's target: partition, seq, index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     x: Option<(u16, u64, u32)>,
-    /// The client said when.
+    /// The client sent the time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     sent: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,7 +191,7 @@ impl Commit {
     /// Reads its text in the log.
     ///
     /// # Errors
-    /// `Corrupt` where it is of no version that is known here.
+    /// `Corrupt` if the text is damaged or of another version.
     pub fn from_log(seq: u64, text: &str) -> Result<Self> {
         let wire: CommitWire = serde_json::from_str(text)
             .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;

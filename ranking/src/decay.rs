@@ -1,24 +1,29 @@
 //! Decaying windows: a score loses half its weight with every half-life that passes.
 //!
-//! Decay is counted forward (Cormode, Shkapenyuk, Srivastava and Xu, "Forward Decay", ICDE 2009): an event weighs value · 2^(t / half-life), t since 1970.
-//! What passes afterwards makes all of them smaller alike, so their order stays and nothing is written anew; the score at an instant is the sum
+//! Decay is counted forward (Cormode, Shkapenyuk, Srivastava and Xu, "Forward Decay", ICDE 2009):
+//! an event weighs value · 2^(t / half-life), with t since 1970. Time that passes shrinks all
+//! weights alike, so their order stays and nothing is rewritten. The score at an instant is the sum
 //! divided by 2^(instant / half-life).
 //!
-//! Such sums are far beyond the exponents of a double: with a half-life of an hour, today's are around 2^500,000. So a sum is a floating-point number of 62 bits
-//! of its own, a [code](HalfLife::code): sign, as many bits of exponent as the half-life needs until 2100, and the rest for the fraction. Codes
-//! compare as the numbers that they stand for, so they lie in a rank key as raw scores do.
+//! Such sums exceed the exponents of a double by far: with a half-life of an hour, today's are
+//! around 2^500,000. A sum is therefore a 62-bit floating-point number of our own, a
+//! [code](HalfLife::code): a sign, as many exponent bits as the half-life needs until 2100, and the
+//! rest for the fraction. Codes compare as the numbers that they stand for, so a rank key holds
+//! them as it holds raw scores.
 //!
-//! Rounding depends on the order of additions. Everybody folds a member's events in the order in which they were accepted, and `exp2` is taken from
-//! one library on all machines, so live standings and those made anew are equal to the last bit. What a sum of n events is worth is within
-//! n · (2^−[bits](HalfLife::fraction_bits) + 2^−50) of the sum of their magnitudes: an event and its addition are rounded to half of the last bit each, and the doubles
-//! on the way to four units of theirs.
+//! Rounding depends on the order of additions. Every path folds a member's events in the order of
+//! their acceptance, and `exp2` comes from one library on all machines, so live and rebuilt
+//! standings are equal to the last bit. The error of a sum of n events is at most n ·
+//! (2^−[bits](HalfLife::fraction_bits) + 2^−50) times the sum of their magnitudes: an event and its
+//! addition are each rounded to half of the last bit, and the intermediate doubles to four units in
+//! theirs.
 
 use crate::window::{HalfLife, REACH_MS};
 
 /// The largest code: 61 bits and a sign.
 pub const CODE_MAX: i64 = (1 << 61) - 1;
 
-/// How many doublings of the largest raw score a sum may have: more than there can be events.
+/// The doublings of the largest raw score that a sum has room for: more than there can be events.
 const HEADROOM: i64 = 128;
 
 /// A number as m · 2^e, where 1 ≤ |m| < 2, or 0 and 0.
@@ -40,14 +45,15 @@ impl Scaled {
         Self { m: f64::from_bits((bits & !EXPONENT) | (1023 << 52)), e: e + own }
     }
 
-    /// m times 2^(its exponent less `e`): 0 or infinite where no double has it.
+    /// m · 2^(its exponent − `e`); 0 or infinite if no double holds it.
     fn relative_to(self, e: i64) -> f64 {
         self.m * libm::exp2((self.e - e) as f64)
     }
 }
 
 impl HalfLife {
-    /// How many bits the fraction of a sum has: 40 with a half-life of an hour, 48 with a week. Adding an event rounds to half of the last of them.
+    /// The bits of a sum's fraction: 40 with a half-life of an hour, 48 with a week. Adding an
+    /// event rounds to half of the last bit.
     #[must_use]
     pub fn fraction_bits(self) -> u32 {
         let exponents = REACH_MS / self.ms() + HEADROOM;
@@ -55,15 +61,15 @@ impl HalfLife {
         (61 - exponent_bits).min(f64::MANTISSA_DIGITS - 1)
     }
 
-    /// The code of a value (in units of the raw score) that is had at an instant (Unix milliseconds, not before 1970); more than [`CODE_MAX`] where
-    /// there is none for a time that late.
+    /// The code of a value (in units of the raw score) reached at an instant (Unix milliseconds,
+    /// not before 1970); more than [`CODE_MAX`] for a time too late to have a code.
     #[must_use]
     pub fn code(self, value: f64, at_ms: i64) -> i64 {
         let part = (at_ms % self.ms()) as f64 / self.ms() as f64;
         self.encode(Scaled::new(value * libm::exp2(part), at_ms / self.ms()))
     }
 
-    /// What two codes add up to.
+    /// The code of the sum of two codes.
     #[must_use]
     pub fn add(self, a: i64, b: i64) -> i64 {
         if a == 0 || b == 0 {
@@ -74,7 +80,8 @@ impl HalfLife {
         self.encode(Scaled::new(a.relative_to(e) + b.relative_to(e), e))
     }
 
-    /// What a code is worth at an instant, in units of the raw score; 0 for what has become too little for a double.
+    /// The value of a code at an instant, in units of the raw score; 0 once it is too small for a
+    /// double.
     #[must_use]
     pub fn value(self, code: i64, at_ms: i64) -> f64 {
         let part = (at_ms % self.ms()) as f64 / self.ms() as f64;
@@ -83,7 +90,8 @@ impl HalfLife {
 
     fn encode(self, number: Scaled) -> i64 {
         let bits = self.fraction_bits();
-        // What is left of sums that cancelled each other out before any event could be: nothing.
+        // The remainder of sums that cancelled out lies below the weight of any event: it counts as
+        // 0.
         if number.m == 0.0 || number.e < 0 {
             return 0;
         }
@@ -91,7 +99,7 @@ impl HalfLife {
             return (CODE_MAX + 1) * number.m.signum() as i64;
         }
         let fraction = (number.m.abs() - 1.0) * (1_u64 << bits) as f64;
-        // A fraction that is rounded up to 1 is the next exponent's 0.
+        // A fraction rounded up to 1 carries into the exponent.
         let magnitude = (number.e << bits) + fraction.round() as i64 + 1;
         magnitude * number.m.signum() as i64
     }
@@ -168,21 +176,22 @@ mod tests {
 
         #[test]
         fn sums_are_within_their_tolerance(half_life in half_lives(), events in proptest::collection::vec((scores(), 0_i64..200), 1..60), now_ms in 1_000_000_000_000..REACH_MS) {
-            // An event every so often in the last 40 half-lives, in any order.
+            // Events spread over the last 40 half-lives, in any order.
             let at_ms = |age: i64| now_ms - age * (half_life.ms() / 5).min(now_ms / 200);
             let mut sum = None;
             let (mut expected, mut gross) = (0.0, 0.0);
             for &(score, age) in &events {
                 let code = half_life.code(score as f64, at_ms(age));
                 sum = Some(sum.map_or(code, |sum| half_life.add(sum, code)));
-                // Apart, as a number of half-lives has lost what its whole part takes up.
+                // Whole and fractional half-lives are kept apart: in one double the whole part
+                // would take the fraction's bits.
                 let age_ms = now_ms - at_ms(age);
                 let part = (age_ms % half_life.ms()) as f64 / half_life.ms() as f64;
                 let weight = (-part).exp2() / 2_f64.powi((age_ms / half_life.ms()) as i32);
                 expected += score as f64 * weight;
                 gross += score.abs() as f64 * weight;
             }
-            // What is expected is rounded, too.
+            // The expected value is rounded, too.
             let rounding = 0.5_f64.powi(half_life.fraction_bits() as i32) + 2.0 * 0.5_f64.powi(50);
             let tolerance = events.len() as f64 * gross * rounding;
             let value = half_life.value(sum.unwrap(), now_ms);

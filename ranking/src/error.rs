@@ -1,4 +1,4 @@
-//! What can go wrong, split by what the caller should do about it.
+//! Errors, split by what the caller should do about them.
 
 use crate::id::BoardNo;
 
@@ -8,34 +8,37 @@ pub enum Error {
     /// The caller's fault: the message says what would be accepted.
     #[error("{0}")]
     Invalid(String),
-    /// The caller's fault: a score, or what it would add up to, leaves its range.
+    /// The caller's fault: a score, or the sum that it would lead to, leaves its range.
     #[error("{0}")]
     OutOfRange(String),
     /// The caller's fault: a limit was passed; the message names it.
     #[error("{0}")]
     LimitExceeded(String),
-    /// The caller's fault: the board was deleted, or laid out anew, since the caller learnt of it.
+    /// The caller's fault: the board was deleted or got a new layout after the caller read it.
     #[error("this board was deleted or changed a moment ago")]
     BoardGone,
     /// The board is moving to another number of shards: try again in a moment.
     #[error("this board is moving to another number of shards; try again in a few seconds")]
     BoardHeld,
-    /// The board has another number of shards than the reader knows, or is about to: read its row again, then the standings.
+    /// The board has, or is about to have, another number of shards than the reader knows: read the
+    /// board's row again, then the standings.
     #[error("board {0} moved to another number of shards a moment ago; read it again")]
     BoardMoved(BoardNo),
     /// Redis cannot be reached, is loading, or is out of memory: try again later.
     #[error("{0}")]
     Unavailable(String),
-    /// A rolling window of a board has not got to the period asked for: roll it, then try again.
-    #[error("a rolling window of board {0} waits to be rolled")]
+    /// A rolling window of a board has not reached the requested period: roll it, then try again.
+    #[error("a rolling window of board {0} has to be rolled first")]
     NotRolled(BoardNo),
-    /// A partition does not stand where SQL says it should (restart, flush, old backup): recover it, then try again.
+    /// The head of a partition is not where SQL says it should be (restart, flush, old backup):
+    /// recover the partition, then try again.
     #[error("partition {0} waits for recovery")]
     NotLevel(u16),
-    /// The period was sealed: the archive has it, and every other one that starts before this instant, in Unix milliseconds.
-    #[error("the period was sealed; the archive has it")]
+    /// The period is sealed, as is every other one that starts before this instant, in Unix
+    /// milliseconds: SQL holds their standings.
+    #[error("the period is sealed; SQL holds its standings")]
     Sealed(i64),
-    /// What is stored cannot be what this program wrote: somebody has to look.
+    /// Stored data that this program cannot have written: an operator has to look.
     #[error("{0}")]
     Corrupt(String),
 }

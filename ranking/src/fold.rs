@@ -1,4 +1,5 @@
-//! The fold: how an event meets the state that a member has in a standings. Used by the live path, by recovery and as an oracle.
+//! The fold: how an event changes a member's state in a window. Used by the live path and by
+//! recovery, and as an oracle.
 
 pub mod replay;
 
@@ -6,17 +7,18 @@ use crate::board::rules::Rules;
 use crate::board::{Direction, Policy};
 use crate::window::Window;
 
-/// What a member has in a standings.
+/// A member's state in the standings of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The raw score; where scores decay, the [code](crate::window::HalfLife::code) of their sum.
+    /// The raw score; in a decaying window, the [code](crate::window::HalfLife::code) of the sum.
     pub score: i64,
-    /// When it was reached, in ticks since 1970; meaningless where ties go by member.
+    /// The time at which it was reached, in ticks since 1970; meaningless if ties go by member.
     pub tick: i64,
 }
 
 impl Rules {
-    /// What a raw score earned at an instant (Unix milliseconds) gives in a window to whoever has nothing there yet.
+    /// The state of a member whose only score in a window was earned at an instant (Unix
+    /// milliseconds).
     #[must_use]
     pub fn first(&self, window: Window, score: i64, at_ms: i64) -> State {
         match window.half_life() {
@@ -25,9 +27,11 @@ impl Rules {
         }
     }
 
-    /// Folds two states in a window, one of which may be an event's. Between two removals the result does not depend on the order of events:
-    /// SUM has the total and the time of its latest event, BEST the best score and the earliest time it was had,
-    /// LATEST the latest event, the better one of those in the same tick; only sums of what decays are rounded, as their order is.
+    /// Folds two states in a window; either may be that of a single event. Between two removals the
+    /// result does not depend on the order of events. SUM has the total and the time of the latest
+    /// event. BEST has the best score and the earliest time it was reached. LATEST has the latest
+    /// event, and the better one of those in the same tick. Only sums of decaying scores depend on
+    /// the order, by their rounding.
     /// It never checks ranges: a replay must not fail.
     #[must_use]
     pub fn fold(&self, window: Window, state: Option<State>, event: State) -> State {
@@ -96,7 +100,7 @@ mod tests {
         )
     }
 
-    /// The words of the documentation, said without a fold.
+    /// The documented rules, computed without a fold.
     fn naive(rules: &Rules, events: &[State]) -> State {
         let best = |scores: &mut dyn Iterator<Item = i64>| match rules.direction {
             Direction::HighFirst => scores.max().unwrap(),

@@ -1,4 +1,4 @@
-//! The names of things: members, events, boards, partitions. Text is checked once, here.
+//! Identifiers: members, events, boards, partitions. Text is checked once, here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,26 +8,29 @@ use crate::error::{Error, Result};
 /// The longest member or event id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// Whoever is ranked: 1 to 128 bytes of UTF-8 without control characters. Cheap to clone; ordered by bytes.
+/// An entrant of a leaderboard: 1 to 128 bytes of UTF-8 without control characters. Cheap to clone;
+/// ordered by bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(Arc<str>);
 
-/// What a client calls an event so that sending it again counts once: 1 to 128 bytes without control characters.
+/// The client's name for an event, so that an event sent twice counts once: 1 to 128 bytes without
+/// control characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(Arc<str>);
 
-/// A board's number, never used again: a board deleted and made anew under the same slug is another one.
+/// A board's number, never reused: a board that is deleted and created again under the same slug
+/// gets another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BoardNo(pub i64);
 
-/// A place for data: a Redis hash tag, a log, a head, a unit of atomicity; 0-based.
+/// A unit of data and atomicity, with a Redis hash tag, a log and a head; 0-based.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Partition(pub u16);
 
 macro_rules! checked_text {
     ($name:ident, $what:literal) => {
         impl $name {
-            /// Checks the text.
+            /// Checks and stores the text.
             ///
             /// # Errors
             /// `Invalid` unless it has 1 to 128 bytes and no control characters.
@@ -69,7 +72,7 @@ impl fmt::Display for Partition {
 /// Checks a board's slug: `[a-z0-9][a-z0-9_-]{0,63}`.
 ///
 /// # Errors
-/// `Invalid` where it is anything else.
+/// `Invalid` for any other text.
 pub fn check_slug(slug: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = slug.as_bytes();
@@ -80,19 +83,21 @@ pub fn check_slug(slug: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(
-        "a board's slug has 1 to 64 characters from a-z, 0-9, _ and -, and starts with a letter or digit",
+        "invalid slug: expected 1 to 64 characters from a-z, 0-9, _ and -, the first a letter or digit",
     ))
 }
 
 fn check_id(what: &str, text: &str) -> Result<()> {
     if text.is_empty() || text.len() > ID_BYTES_MAX {
         return Err(Error::invalid(format!(
-            "{what} has {} bytes; 1 to {ID_BYTES_MAX} are accepted",
+            "invalid {what} of {} bytes: expected 1 to {ID_BYTES_MAX}",
             text.len()
         )));
     }
     if text.chars().any(char::is_control) {
-        return Err(Error::invalid(format!("{what} has a control character; none are accepted")));
+        return Err(Error::invalid(format!(
+            "invalid {what}: expected text without control characters"
+        )));
     }
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! The rules of Laurel's leaderboards, and where they live in Redis.
+//! The rules of Laurel's leaderboards, and the Redis store that holds them.
 //!
 //! | module | has |
 //! |---|---|
-//! | [`id`], [`error`] | names of things, and what can go wrong |
-//! | [`score`], [`decay`] | exact decimals as raw integers; the worth of a score that fades |
-//! | [`board`] | a board's rules, checked once at its creation; admission, layouts, and a partition's mark of a board |
+//! | [`id`], [`error`] | identifiers; errors, split by what the caller should do |
+//! | [`score`], [`decay`] | exact decimals as raw integers; scores that lose weight with age |
+//! | [`board`] | a board's rules, checked once; admission; layouts; a partition's mark of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone |
 //! | [`rank_key`] | score and tie-break as one 62-bit number that a Redis double carries exactly |
-//! | [`fold`] | how an event meets the state that is there, and histories replayed |
-//! | [`roll`], [`seal`] | what the next standings of a rolling window take over; which past periods have left Redis |
-//! | [`shard`] | the partition and the shard of a member |
+//! | [`fold`] | how an event changes a member's state; histories replayed |
+//! | [`roll`], [`seal`] | the step of a rolling window to its next period; periods moved to SQL |
+//! | [`shard`] | a member's shard and partition |
 //! | [`standings_id`] | the names of standings |
 //! | [`commit`] | commits and their form in the log |
-//! | [`submission`] | a batch of scores folded onto a snapshot of Redis, event ids included |
+//! | [`submission`] | a batch of scores, event ids included, folded onto a snapshot of Redis |
 //! | [`store`] | Redis: keys, commits, recovery, reads |
 //!
-//! Outside [`store`] nothing does I/O. Nothing here knows SQL, looks at a clock or reads the environment.
+//! Only [`store`] does I/O. Nothing here knows SQL, looks at a clock or reads the environment.
 
 pub mod board;
 pub mod commit;

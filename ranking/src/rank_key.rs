@@ -1,8 +1,9 @@
 //! The rank key: score and tie-break as one 62-bit number that a Redis double carries exactly.
 //!
-//! Positive finite doubles are ordered like their bit patterns, so the key K is stored as the double with the bits
-//! `0x3FF0_0000_0000_0000 + K`: from 1.0 for 0 up to `f64::MAX` for 2⁶² − 1. A smaller key ranks higher on every
-//! board; direction and tie-break exist only inside this file.
+//! Positive finite doubles are ordered like their bit patterns, so Redis stores the key K as the
+//! double with the bits `0x3FF0_0000_0000_0000 + K`: from 1.0 for 0 up to `f64::MAX` for 2⁶² − 1. A
+//! smaller key ranks higher on every board. Direction and tie-break are encoded here and, as polars
+//! expressions that a property test holds equal, in `analytics`.
 
 use crate::board::{Direction, TieBreak};
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ const DOUBLE_BITS_OF_ZERO: u64 = 0x3FF0_0000_0000_0000;
 pub struct RankKey(i64);
 
 impl RankKey {
-    /// A key from its number, as SQL holds it.
+    /// The key with this number, as SQL holds it.
     ///
     /// # Errors
     /// `Corrupt` unless it is from 0 to 2⁶² − 1.
@@ -26,7 +27,7 @@ impl RankKey {
         if (0..=KEY_MAX).contains(&key) {
             Ok(Self(key))
         } else {
-            Err(Error::corrupt(format!("{key} is no rank key")))
+            Err(Error::corrupt(format!("{key} is not a rank key")))
         }
     }
 
@@ -42,24 +43,25 @@ impl RankKey {
         f64::from_bits(DOUBLE_BITS_OF_ZERO + self.0.unsigned_abs())
     }
 
-    /// A key from Redis' double.
+    /// The key of a double read from Redis.
     ///
     /// # Errors
-    /// `Corrupt` where no key has that double: somebody else wrote it.
+    /// `Corrupt` if no key has that double: another program wrote it.
     pub fn from_f64(double: f64) -> Result<Self> {
-        let foreign = || Error::corrupt(format!("the sorted-set score {double:e} is no rank key"));
+        let foreign =
+            || Error::corrupt(format!("the sorted-set score {double:e} is not a rank key"));
         let key = double.to_bits().checked_sub(DOUBLE_BITS_OF_ZERO).ok_or_else(foreign)?;
         i64::try_from(key).ok().filter(|&key| key <= KEY_MAX).map(Self).ok_or_else(foreign)
     }
 
-    /// The text that carries it to Redis: the shortest that names this double, of at most 17 significant digits.
+    /// The text sent to Redis: the shortest that names this double, at most 17 significant digits.
     #[must_use]
     pub fn to_redis(self) -> String {
         ryu::Buffer::new().format_finite(self.to_f64()).to_owned()
     }
 }
 
-/// How a window's keys are laid out: `score field << T | time field`.
+/// The layout of a window's keys: `score field << T | time field`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyLayout {
     direction: Direction,
@@ -70,7 +72,8 @@ pub struct KeyLayout {
 }
 
 impl KeyLayout {
-    /// The layout for raw scores from `low` to `high`, less than 2⁶² apart: as few bits for the score as it needs, the rest for time.
+    /// The layout for raw scores from `low` to `high`, which differ by less than 2⁶². The score
+    /// gets as few bits as it needs, time the rest.
     #[must_use]
     pub fn new(direction: Direction, tie_break: TieBreak, low: i64, high: i64) -> Self {
         let score_bits = u64::BITS - high.abs_diff(low).leading_zeros();
@@ -85,8 +88,8 @@ impl KeyLayout {
         self.time_bits
     }
 
-    /// The key of a raw score reached `ticks` after the period's first tick; ticks do not count where ties go by member.
-    /// `None` where either has no place in it.
+    /// The key of a raw score reached `ticks` after the period's first tick; ticks do not count if
+    /// ties go by member. `None` if the score or the ticks do not fit.
     #[must_use]
     pub fn encode(self, score: i64, ticks: i64) -> Option<RankKey> {
         if !(self.low..=self.high).contains(&score) {
@@ -103,7 +106,8 @@ impl KeyLayout {
         Some(RankKey((self.score_field(score) << self.time_bits) | time_field))
     }
 
-    /// The raw score in a key, and its ticks after the period's first tick; `None` where ties go by member.
+    /// The raw score in a key, and its ticks after the period's first tick; `None` if ties go by
+    /// member.
     #[must_use]
     pub fn decode(self, key: RankKey) -> (i64, Option<i64>) {
         let (score_field, time_field) = (key.0 >> self.time_bits, key.0 & self.time_max());
@@ -119,13 +123,13 @@ impl KeyLayout {
         (score, ticks)
     }
 
-    /// The smallest key that the score of `key` can have: whoever has a smaller one has a better score.
+    /// The smallest key with the score of `key`: a smaller key has a better score.
     #[must_use]
     pub fn first_of_score(self, key: RankKey) -> RankKey {
         RankKey((key.0 >> self.time_bits) << self.time_bits)
     }
 
-    /// The smallest key that the next worse score can have; `None` after the last one.
+    /// The smallest key of the next worse score; `None` after the last one.
     #[must_use]
     pub fn next_score(self, key: RankKey) -> Option<RankKey> {
         let next = ((key.0 >> self.time_bits) + 1) << self.time_bits;
@@ -163,7 +167,7 @@ mod tests {
             })
     }
 
-    /// A layout with two places in it; few distinct ones, so that ties abound.
+    /// A layout and two entries in it, with few distinct ones, so that ties abound.
     fn places() -> impl Strategy<Value = (KeyLayout, [(i64, i64); 2])> {
         layouts().prop_flat_map(|layout| {
             let ticks_max = if layout.time_bits == 0 { 0 } else { layout.time_max() };

@@ -1,9 +1,11 @@
-//! Rolling windows: which of their standings there are, and what the next one takes over from the present one.
+//! Rolling windows: their periods, and the step from one period's standings to the next one's.
 //!
-//! Over N periods, R(i) is the period's own standings (those of the window's [base](crate::window::Rolling::base)) and S(i) the window's: the
-//! N periods that end with i. An event of period j goes to R(j) and to S(k) for every k from j to j + N − 1 that there is: up to the
-//! one after the last period begun, which is prepared ahead of time. So an event on time costs three writes, whatever N is.
-//! Who does not play is carried into S(i + 1) = S(i) without R(i − N + 1) by whoever rolls; absent from it means: carry first, then fold.
+//! For a window of N periods, R(i) is period i's own standings (those of the window's
+//! [base](crate::window::Rolling::base)) and S(i) is the window's: periods i − N + 1 to i. An event
+//! of period j goes to R(j), and to S(k) for every existing k from j to j + N − 1. The last S is
+//! that of the period after the last begun one, prepared ahead of time. So an event on time costs
+//! three writes, whatever N is. The roller carries idle members into S(i + 1) = S(i) without R(i −
+//! N + 1). A writer that finds a member absent from S(i + 1) carries the member first, then folds.
 
 use std::collections::HashMap;
 
@@ -16,20 +18,20 @@ use crate::fold::State;
 use crate::standings_id::StandingsId;
 use crate::window::{Period, Rolling, Window};
 
-/// How far one board, segment and rolling window has got in one partition.
+/// The progress of one board, segment and rolling window in one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RollMark {
-    /// Since when its last period begun is the present one, in Unix milliseconds.
+    /// The instant at which its last begun period became the present one, in Unix milliseconds.
     pub begun_ms: i64,
-    /// Whether everybody is carried into the standings of the period after it.
+    /// True once every member is carried into the standings of the period after it.
     pub is_ready: bool,
 }
 
 impl RollMark {
-    /// Reads what a partition holds.
+    /// Reads the text in a partition.
     ///
     /// # Errors
-    /// `Corrupt` where it is no such mark.
+    /// `Corrupt` for any other text.
     pub fn parse(text: &str) -> Result<Self> {
         let mark = text.split_once(' ').and_then(|(begun_ms, state)| {
             Some(Self {
@@ -41,7 +43,7 @@ impl RollMark {
                 },
             })
         });
-        mark.ok_or_else(|| Error::corrupt(format!("{text:?} is no mark of a rolling window")))
+        mark.ok_or_else(|| Error::corrupt(format!("{text:?} is not a mark of a rolling window")))
     }
 
     /// The text that [`Self::parse`] reads.
@@ -52,8 +54,8 @@ impl RollMark {
     }
 }
 
-/// How far rolling windows have got: marks by [series](StandingsId::series). One without a mark has no entries yet: it begins with the
-/// period that is present at an instant.
+/// The progress of rolling windows: marks by [series](StandingsId::series). A series without a mark
+/// has no entries yet: it begins with the period that is present at an instant.
 #[derive(Debug, Clone, Default)]
 pub struct Rolls {
     /// The marks.
@@ -63,63 +65,66 @@ pub struct Rolls {
 }
 
 impl Rolls {
-    /// No marks: every window has got to an instant.
+    /// No marks: every window has reached an instant.
     #[must_use]
     pub fn to(now_ms: i64) -> Self {
         Self { marks: HashMap::new(), now_ms }
     }
 
-    /// An instant in the last period begun of a standings' series.
+    /// An instant in the last begun period of the series of these standings.
     #[must_use]
     pub fn begun_ms(&self, id: &StandingsId) -> i64 {
         let mark = self.marks.get(&id.series());
         mark.map_or(self.now_ms, |mark| mark.begun_ms)
     }
 
-    /// Whether the entries of a rolling window's period are all there, all or in part not there yet, or not there.
-    pub fn reach(&self, id: &StandingsId, period: &Period, zone: &TimeZone) -> Result<Reach> {
+    /// The part of the standings of a rolling window's period that exists.
+    pub fn reach(&self, id: &StandingsId, period: &Period, zone: &TimeZone) -> Result<Coverage> {
         let begun = id.window.period_at(self.begun_ms(id), zone)?;
         let is_ready = self.marks.get(&id.series()).is_none_or(|mark| mark.is_ready);
         Ok(if period.present_from_ms <= begun.present_from_ms {
-            Reach::There
+            Coverage::Complete
         } else if begun.end_ms != Some(period.present_from_ms) {
-            Reach::NotThere
+            Coverage::None
         } else if is_ready {
-            Reach::There
+            Coverage::Complete
         } else {
-            Reach::InPart
+            Coverage::Partial
         })
     }
 }
 
-/// How much of a rolling window's period there is.
+/// The part of a rolling window's standings that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// All of it.
-    There,
-    /// Whoever is carried already.
-    InPart,
-    /// Nothing yet.
-    NotThere,
+pub enum Coverage {
+    /// Every entry.
+    Complete,
+    /// The entries of the members carried so far.
+    Partial,
+    /// No entry yet.
+    None,
 }
 
-/// What a member has in the next standings.
+/// A member's state in the next standings, or the states still needed to compute it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carried {
-    /// This; nothing where all it had has left.
+    /// The state; `None` if all of the member's events have left the window.
     Known(Option<State>),
-    /// What it has in these periods of the base window has to be known for that.
+    /// The member's states in these periods of the base window are needed first.
     Wants(Vec<Period>),
 }
 
-/// What a member who has `state` in the period `from` of a rolling window has in `next`, the period after it, without new events.
-/// `part` is what it has in a period of the base window: `None` where that is not known.
+/// The state, without new events, that a member with `state` in the period `from` of a rolling
+/// window has in `next`, the period after it. `part` gives the member's state in a period of the
+/// base window: `None` if that has not been read.
 ///
-/// SUM subtracts what leaves; BEST and LATEST stay as they are unless what they show leaves. Who leaves is told by the time in the key. Where there is none
-/// (ties by member), or the tick around the boundary is in both periods, and for a BEST that leaves, the periods still inside are folded.
+/// SUM subtracts the leaving period. BEST and LATEST keep their state unless the event that it
+/// shows leaves, which the time in the key tells. The periods still inside are folded where the key
+/// cannot tell (ties by member, or a tick that straddles the boundary), and for a BEST whose event
+/// leaves.
 ///
 /// # Errors
-/// As [`Window::period_at`]; what `part` says.
+/// As [`Window::period_at`], and the errors of `part`.
 pub fn carry(
     rules: &Rules,
     window: Rolling,
@@ -188,7 +193,8 @@ mod tests {
     use crate::window::parse_zone;
     use proptest::prelude::*;
 
-    /// Rules with one rolling window, and an instant. Monrovia's days began at 00:44:30 UTC, in the middle of a tick of 100 s.
+    /// Rules with one rolling window, and an instant. Monrovia's days began at 00:44:30 UTC, in the
+    /// middle of a tick of 100 s.
     fn cases() -> impl Strategy<Value = (Rules, Rolling, i64)> {
         let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
         let ties =
@@ -222,7 +228,7 @@ mod tests {
         )
     }
 
-    /// What events give, as a key holds it.
+    /// The folded state of events, as a key holds it.
     fn held<'a>(rules: &Rules, events: impl Iterator<Item = &'a (i64, i64)>) -> Option<State> {
         let folded = events.fold(None, |state, &(score, at_ms)| {
             let tick = rules.tick(at_ms);
@@ -260,7 +266,7 @@ mod tests {
                 let part = |period: &Period| Ok(Some(within(period.start_ms, period.end_ms.unwrap())));
                 let carried = carry(&rules, rolling, &from, &next, state, part).unwrap();
                 prop_assert_eq!(&carried, &Carried::Known(expected));
-                // What is not known is asked for, never guessed.
+                // An unknown state is requested, never guessed.
                 match carry(&rules, rolling, &from, &next, state, |_| Ok(None)).unwrap() {
                     Carried::Known(state) => prop_assert_eq!(state, expected),
                     Carried::Wants(periods) => prop_assert!(!periods.is_empty()),

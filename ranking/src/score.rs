@@ -1,29 +1,30 @@
-//! Scores: exact decimals, held as a raw `i64` at a board's number of decimals. Nothing here rounds.
+//! Scores: exact decimals, held as raw `i64`s at a board's number of decimals. Nothing here rounds.
 
 use crate::error::{Error, Result};
 
 /// The most decimals a board may have.
 pub const DECIMALS_MAX: u8 = 9;
 
-/// The largest magnitude of a raw score: 53 bits, what every JSON reader and every double holds exactly.
+/// The largest magnitude of a raw score: 53 bits, which every JSON reader and every double holds
+/// exactly.
 pub const RAW_MAX: i64 = (1 << 53) - 1;
 
-/// How many decimals more than the board's are shown of what decays.
+/// The decimals that a decayed score is shown with, beyond the board's own.
 const DECAYED_DECIMALS: u8 = 6;
 
-/// The longest text that is read as a score, in bytes: sign, 16 digits, point and generous zeros.
+/// The longest text accepted as a score, in bytes: sign, 16 digits, point and generous zeros.
 const TEXT_BYTES_MAX: usize = 64;
 
 /// Reads a decimal such as `-12.50` as a raw score with `decimals` decimals.
 ///
 /// # Errors
-/// `Invalid` where the text is no decimal or has more decimals than the board (zeros at its end excepted);
-/// `OutOfRange` where the raw score has more than 53 bits. It is never rounded.
+/// `Invalid` if the text is not a decimal or has more decimals than the board (trailing zeros
+/// excepted); `OutOfRange` if the raw score has more than 53 bits. Nothing is rounded.
 pub fn parse(text: &str, decimals: u8) -> Result<i64> {
     let not_decimal = || {
         let shown: String = text.chars().take(TEXT_BYTES_MAX).collect();
         Error::invalid(format!(
-            "{shown:?} is not a decimal; digits with an optional sign and point are accepted, as in \"-12.5\""
+            "invalid score {shown:?}: expected digits with an optional sign and point, as in \"-12.5\""
         ))
     };
     if text.len() > TEXT_BYTES_MAX {
@@ -46,13 +47,13 @@ pub fn parse(text: &str, decimals: u8) -> Result<i64> {
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > usize::from(decimals) {
         return Err(Error::invalid(format!(
-            "{text} has {} decimals; this board keeps {decimals} and never rounds",
+            "invalid score {text} with {} decimals: expected at most {decimals}, as this board never rounds",
             fraction.len()
         )));
     }
     let too_large = || {
         Error::OutOfRange(format!(
-            "{text} is out of range: {} to {} can be held",
+            "score {text} is out of range: expected {} to {}",
             format(-RAW_MAX, decimals),
             format(RAW_MAX, decimals)
         ))
@@ -85,7 +86,8 @@ pub fn format(raw: i64, decimals: u8) -> String {
     )
 }
 
-/// Writes what is left of a score that decays, in units of the raw score, rounded to six decimals more than the board's.
+/// Writes a decayed score, given in units of the raw score, rounded to six decimals more than the
+/// board's.
 #[must_use]
 pub fn format_decayed(value: f64, decimals: u8) -> String {
     let places = usize::from(decimals + DECAYED_DECIMALS);

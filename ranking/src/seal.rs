@@ -1,7 +1,8 @@
-//! Seals: which past periods of a window have left Redis, and how a partition says so.
+//! Seals: the past periods of a window that have left Redis, and a partition's record of them.
 //!
-//! A period is sealed by since when it was the present one: all before one instant are. A partition holds a mark for each sealed window of a board,
-//! so that whoever writes or reads without knowing of it is told at the moment that counts.
+//! All periods that became the present one before one instant are sealed. A partition holds a mark
+//! for each sealed window of a board, so that a writer or reader unaware of the seal is refused in
+//! the same script or transaction.
 
 use jiff::tz::TimeZone;
 
@@ -10,21 +11,22 @@ use crate::id::BoardNo;
 use crate::standings_id::StandingsId;
 use crate::window::{Period, Window};
 
-/// The most past periods that a window can be told to keep: in effect all.
+/// The most past periods that a window can retain: in effect all.
 pub const RETAIN_MAX: u32 = 1_000_000;
 
-/// Before every period there is.
+/// An instant before every period.
 pub const NEVER_MS: i64 = i64::MIN;
 
-/// The shortest that an hour of a local clock lasts, in milliseconds: offsets change by half an hour at least.
+/// The shortest hour of a local clock, in milliseconds: offsets change by half an hour at least.
 const SHORTEST_MS: i64 = 1_800_000;
 
-/// How far the periods of a window are sealed.
+/// The progress of sealing in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed {
-    /// Periods that start before it are being sealed, or are: late events go to the history alone. In Unix milliseconds.
+    /// Periods that start before it are sealed or being sealed: late events go to the history
+    /// alone. In Unix milliseconds.
     pub sealing_before_ms: i64,
-    /// Periods that start before it are read from the archive. In Unix milliseconds.
+    /// Readers take periods that start before it from SQL. In Unix milliseconds.
     pub sealed_before_ms: i64,
 }
 
@@ -35,11 +37,12 @@ impl Default for Sealed {
     }
 }
 
-/// Since when the first period that a window keeps in Redis was the present one, in Unix milliseconds: the present one and `retain` before it stay. `None`
-/// where all do. O(retain).
+/// The instant at which the first period that a window keeps in Redis became the present one, in
+/// Unix milliseconds: the present period and `retain` before it stay. `None` if all periods stay.
+/// O(retain).
 ///
 /// # Errors
-/// `Invalid` where the instant is outside the calendar.
+/// `Invalid` if the instant is outside the calendar.
 pub fn kept_from_ms(
     window: Window,
     zone: &TimeZone,
@@ -62,7 +65,7 @@ pub fn kept_from_ms(
     Ok((from_ms > 0).then_some(from_ms))
 }
 
-/// The longest that one of a window's periods, or of what a rolling one is made of, lasts, in milliseconds.
+/// The longest duration of one period, or of one base period of a rolling window, in milliseconds.
 fn longest_of_one_ms(window: Window) -> i64 {
     let one = window.rolling().map_or(window, |rolling| rolling.base());
     one.longest_ms().unwrap_or(0)
@@ -80,7 +83,7 @@ pub struct SealName {
 }
 
 impl SealName {
-    /// That of a standings; `None` where its window is never sealed.
+    /// The seal name for these standings; `None` if their window is never sealed.
     #[must_use]
     pub fn of(id: &StandingsId) -> Option<Self> {
         id.window.has_periods().then_some(Self {
@@ -98,14 +101,15 @@ impl SealName {
     }
 }
 
-/// How far a window is sealed, as a partition holds it.
+/// The progress of sealing in a window, as a partition holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealMark {
-    /// Nobody writes to periods that start before it. In Unix milliseconds.
+    /// Writers leave out periods that start before it. In Unix milliseconds.
     pub sealing_before_ms: i64,
-    /// The entries of periods that start before it may be gone: the archive has them. In Unix milliseconds.
+    /// The entries of periods that start before it may be gone from Redis: SQL has them. In Unix
+    /// milliseconds.
     pub dropped_before_ms: i64,
-    /// The commit as of which the entries between the two are.
+    /// The seq of the commit that fixed the entries of the periods between the two.
     pub seq: u64,
 }
 
@@ -117,10 +121,10 @@ impl Default for SealMark {
 }
 
 impl SealMark {
-    /// Reads what a partition holds; nothing is that nothing is sealed.
+    /// Reads the text in a partition; none means that no period is sealed.
     ///
     /// # Errors
-    /// `Corrupt` where it is no mark.
+    /// `Corrupt` for any other text.
     pub fn parse(text: Option<&str>) -> Result<Self> {
         let Some(text) = text else {
             return Ok(Self::default());
@@ -134,7 +138,7 @@ impl SealMark {
             };
             words.next().is_none().then_some(mark)
         };
-        parse().ok_or_else(|| Error::corrupt(format!("{text:?} is no mark of a seal")))
+        parse().ok_or_else(|| Error::corrupt(format!("{text:?} is not a mark of a seal")))
     }
 
     /// The text that [`Self::parse`] reads.
@@ -144,7 +148,7 @@ impl SealMark {
         format!("{sealing_before_ms} {dropped_before_ms} {seq}")
     }
 
-    /// Whether nobody writes to a period any more.
+    /// True if writers leave this period out.
     #[must_use]
     pub fn closes(self, period: &Period) -> bool {
         period.present_from_ms < self.sealing_before_ms

@@ -1,4 +1,4 @@
-//! Where a member's entries are kept: shards of a standings, and the partitions they lie in.
+//! The location of a member's entries: the shard of a sorted set, and the partition that holds it.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub const PARTITIONS_MAX: u16 = 4096;
 pub struct Partitions(u16);
 
 impl Partitions {
-    /// Checks the number.
+    /// Checks that the number is a power of two within the limit.
     ///
     /// # Errors
     /// `Invalid` unless it is a power of two from 1 to 4096.
@@ -25,11 +25,11 @@ impl Partitions {
             return Ok(Self(count));
         }
         Err(Error::invalid(format!(
-            "{count} partitions: a power of two from 1 to {PARTITIONS_MAX} is accepted"
+            "invalid number of partitions {count}: expected a power of two from 1 to {PARTITIONS_MAX}"
         )))
     }
 
-    /// How many there are.
+    /// The number.
     #[must_use]
     pub fn count(self) -> u16 {
         self.0
@@ -52,7 +52,7 @@ impl Partitions {
         Partition((place % u64::from(self.0)) as u16)
     }
 
-    /// The partitions that a board's shards lie in, each once.
+    /// The partitions that hold a board's shards, each once.
     #[must_use]
     pub fn of_board(self, board: &Board) -> Vec<Partition> {
         let partitions = (0..board.rules.shards).map(|shard| self.of(board, shard));
@@ -60,23 +60,23 @@ impl Partitions {
         each_once.into_iter().collect()
     }
 
-    /// The partition that all of a member's entries on a board lie in.
+    /// The partition that holds all of a member's entries on a board.
     #[must_use]
     pub fn of_member(self, board: &Board, member: &MemberId) -> Partition {
         self.of(board, shard_of(member, board.rules.shards))
     }
 
-    /// Checks that a board's shards fit.
+    /// Checks a number of shards.
     ///
     /// # Errors
-    /// `Invalid` where there are more shards than partitions.
+    /// `Invalid` unless it is a power of two, at most the number of partitions.
     pub fn check_shards(self, shards: i64) -> Result<u16> {
         u16::try_from(shards)
             .ok()
             .filter(|shards| shards.is_power_of_two() && *shards <= self.0)
             .ok_or_else(|| {
                 Error::invalid(format!(
-                    "{shards} shards: a power of two from 1 to {} is accepted",
+                    "invalid number of shards {shards}: expected a power of two from 1 to {}",
                     self.0
                 ))
             })
@@ -100,7 +100,7 @@ pub(crate) mod tests {
     use crate::board::rules::{Rules, RulesInput};
     use std::sync::Arc;
 
-    /// A board of so many shards.
+    /// A board with this number of shards.
     pub(crate) fn board(no: i64, shards: u16) -> Board {
         Board {
             no: BoardNo(no),

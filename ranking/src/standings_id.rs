@@ -1,4 +1,4 @@
-//! The names of standings, and how a name stands between colons.
+//! The names of standings, and the escaping of a name's parts.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::board::Board;
 use crate::id::BoardNo;
 use crate::window::{Period, Window};
 
-/// One standings: all entries of a board, segment, window and period. Its shards share this name.
+/// The standings of one board, segment, window and period. All shards share this name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StandingsId {
     /// The board.
@@ -22,7 +22,7 @@ pub struct StandingsId {
 }
 
 impl StandingsId {
-    /// The standings of a board's segment in a window's period.
+    /// The standings of a board's segment in a period of a window.
     #[must_use]
     pub fn of(board: &Board, segment: &str, window: Window, period: &Period) -> Self {
         Self {
@@ -34,7 +34,8 @@ impl StandingsId {
         }
     }
 
-    /// What it has in common with the same window's standings of other periods: `1:region%3Aeu:7d`. The board is not in it.
+    /// The part of the name that all periods of the window share: `1:region%3Aeu:7d`. It leaves out
+    /// the board.
     #[must_use]
     pub fn series(&self) -> String {
         let (generation, segment) = (self.generation, escape(&self.segment));

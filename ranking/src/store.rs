@@ -1,9 +1,13 @@
-//! Redis: the servers, the scripts, and what an answer means.
+//! Redis: the servers, the scripts, and the interpretation of answers.
 //!
-//! Reads are in [`read`], commits in [`write`], recovery in [`recovery`], what batch jobs need in [`batch`], what changes of history need in [`history`], rolling in [`roll`],
-//! seals in [`seal`], the integrity diff's in [`integrity`], loads in [`stage`], a board's event ids in `ids`, the form that sorted sets are dumped in in [`payload`]; which server has a partition, and how a command gets there, in `cluster` and `route`. A partition is *level* while its head carries
-//! the run id of the server that answers. Every connection belongs to one run of a server, whose id is asked once when
-//! it is made; each read also reads the head, so a restart, a failover, a move to another server or a flush is noticed by the first read after it.
+//! Reads are in [`read`] and [`periods`], commits in [`write`], a partition's log in [`log`],
+//! recovery in [`recovery`], loads in [`stage`], scans for batch jobs, rolling, sealing and the
+//! integrity diff in [`scan`]. [`server`] knows which server has a partition and routes commands
+//! there.
+//! A partition is *level* while its head carries the run id of the server that answers. Every
+//! connection belongs to one run of a server and asks for the run id once, when it is made. Each
+//! read also reads the head, so the first read after a restart, a failover, a move to another
+//! server or a flush notices it.
 
 pub mod key;
 pub mod log;
@@ -31,7 +35,7 @@ use crate::id::Partition;
 use crate::shard::Partitions;
 use crate::store::key::KeySpace;
 
-/// Laurel's data in one Redis: a server, or a cluster of them. Cheap to clone; clones share the connections.
+/// Laurel's data in one Redis: a server or a cluster. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -90,10 +94,11 @@ impl Scripts {
 }
 
 impl Store {
-    /// A store at a Redis URL (`redis://`, `redis+unix://`; `redis://a,b?cluster=true` for a cluster, by some of its servers); connects when first used.
+    /// A store at a Redis URL (`redis://`, `redis+unix://`; for a cluster
+    /// `redis://a,b?cluster=true`, with some of its servers). It connects on first use.
     ///
     /// # Errors
-    /// `Invalid` where the URL is none.
+    /// `Invalid` for any other URL.
     pub fn new(
         url: &str,
         keys: KeySpace,
@@ -126,33 +131,36 @@ impl Store {
         self.inner.partitions
     }
 
-    /// How many writes of this process are through, so that what was read before one can be told from what was read after it. It counts
-    /// commits, also those that changed nothing or whose answer was lost, and what [`Self::note_own_write`] was told of.
+    /// The number of completed writes of this process: it orders a read before or after a write. It
+    /// counts commits, including those that changed nothing or lost their answer, and the calls of
+    /// [`Self::note_own_write`].
     #[must_use]
     pub fn own_writes(&self) -> u64 {
         self.inner.own_writes.load(Ordering::Acquire)
     }
 
-    /// Says that this process wrote something elsewhere that reads may show: in SQL.
+    /// Counts a write of this process to SQL that reads may show.
     pub fn note_own_write(&self) {
         self.inner.own_writes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The run id of the server that has a partition. One round trip where a connection has to be made, else none.
+    /// The run id of the server that has a partition. One round trip if it has to connect, else
+    /// none.
     ///
     /// # Errors
-    /// `Unavailable` where it cannot be reached.
+    /// `Unavailable` if the server cannot be reached.
     pub async fn run_id(&self, partition: Partition) -> Result<Arc<str>> {
         let map = self.inner.cluster.map().await?;
         let node = map.node(Some(partition));
         Ok(self.inner.cluster.link(&map, node).await?.run_id)
     }
 
-    /// Checks that all servers answer and will not evict what they hold: `CONFIG GET maxmemory-policy`, where it is allowed.
+    /// Checks that all servers answer and evict nothing: `CONFIG GET maxmemory-policy`, if the
+    /// server allows it.
     ///
     /// # Errors
-    /// `Unavailable` where one cannot be reached, or is a cluster's and the URL does not say so, or the other way round; `Invalid` under an
-    /// eviction policy other than noeviction.
+    /// `Unavailable` if a server cannot be reached, or the URL and the server disagree about being
+    /// a cluster; `Invalid` for an eviction policy other than noeviction.
     pub async fn check_server(&self) -> Result<()> {
         let map = self.inner.cluster.map().await?;
         for node in &map.nodes {
@@ -165,7 +173,7 @@ impl Store {
                 && policy != "noeviction"
             {
                 return Err(Error::invalid(format!(
-                    "Redis at {} has the eviction policy {policy} and would drop entries when memory is short; noeviction is accepted",
+                    "invalid eviction policy {policy} of Redis at {}, which would drop entries when memory is short: expected noeviction",
                     node.address
                 )));
             }
@@ -173,7 +181,8 @@ impl Store {
         Ok(())
     }
 
-    /// Sends a script that writes to one partition; again only where the server certainly did not run it.
+    /// Sends a script that writes to one partition; sends it again only if the server certainly did
+    /// not run it.
     async fn write<T: FromRedisValue>(
         &self,
         script: &Script,
@@ -185,20 +194,20 @@ impl Store {
         self.write_once(command).await
     }
 
-    /// Checks that a partition's head, as read, is level with the run that answered.
+    /// Checks that a partition's head is level with the run that answered.
     fn check_level(partition: Partition, head: Option<&str>, run_id: &str) -> Result<Head> {
-        // A head that nobody here wrote is none.
+        // A head in another form counts as none.
         let head = head.and_then(|head| Head::parse(head).ok());
         head.filter(|head| head.run_id == run_id).ok_or(Error::NotLevel(partition.0))
     }
 }
 
-/// Why a script that writes gave no answer.
+/// The reason why a writing script gave no answer.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// It was not sent, or the server refused it: nothing was written.
+    /// It was not sent, or the server refused it: it wrote nothing.
     Refused(Error),
-    /// The reply was lost: whether it was written is not known.
+    /// The reply was lost: the script may or may not have written.
     Lost(Error),
 }
 
@@ -210,14 +219,14 @@ impl From<Failed> for Error {
     }
 }
 
-/// Whether the server answered with an error of one of these codes, to any command of a pipeline.
+/// True if the server answered any command of the pipeline with one of these error codes.
 fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     let errors = error.clone().into_server_errors();
     errors.is_some_and(|errors| errors.iter().any(|(_, error)| codes.contains(&error.code())))
 }
 
-/// What a Redis error means to whoever called: that it is away or full for now, or that its data is not ours.
-fn what_it_means(error: &RedisError) -> Error {
+/// Classifies a Redis error for the caller: Redis is away or full for now, or its data is foreign.
+fn classify(error: &RedisError) -> Error {
     let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
     let for_now = [
         "LOADING",
@@ -232,14 +241,15 @@ fn what_it_means(error: &RedisError) -> Error {
         "TRYAGAIN",
     ];
     if away || has_code(error, &for_now) {
-        return Error::Unavailable(format!("Redis does not answer as it should for now: {error}"));
+        return Error::Unavailable(format!("Redis is unavailable for now: {error}"));
     }
     Error::corrupt(format!("Redis refused a command: {error}"))
 }
 
-/// Reads a value of an answer as what it should be.
+/// Converts a value of an answer.
 fn decode<T: FromRedisValue>(value: Option<redis::Value>) -> Result<T> {
-    let value = value.ok_or_else(|| Error::corrupt("Redis answered with too little"))?;
-    T::from_redis_value(value)
-        .map_err(|error| Error::corrupt(format!("an answer of an unknown form: {error}")))
+    let value = value.ok_or_else(|| Error::corrupt("Redis sent too few answers"))?;
+    T::from_redis_value(value).map_err(|error| {
+        Error::corrupt(format!("Redis sent an answer of an unexpected form: {error}"))
+    })
 }

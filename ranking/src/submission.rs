@@ -1,7 +1,7 @@
-//! Submissions: which standings an event belongs to, what has to be read before it is folded, and what comes of it.
+//! Submissions: the standings that an event counts in, the reads before its fold, and the outcome.
 //!
-//! All decisions of the write path are made here, in Rust, from a [`Snapshot`]; Redis only checks that the
-//! partition's head has not moved since and then writes.
+//! The write path makes all its decisions here, in Rust, from a [`Snapshot`]. Redis only checks
+//! that the partition's head has not moved since, and then writes.
 
 pub mod batch;
 pub mod event_ids;
@@ -21,134 +21,136 @@ use crate::submission::batch::Batch;
 use crate::submission::event_ids::{Seen, seen_field};
 use crate::window::{Period, Window};
 
-/// A score on its way in.
+/// A score to be accepted.
 #[derive(Debug, Clone)]
 pub struct Submission {
     /// The board.
     pub board: Board,
-    /// Who.
+    /// The member.
     pub member: MemberId,
     /// The raw score.
     pub score: i64,
-    /// When it was earned, in Unix milliseconds; `None` for when it is accepted. A time after that is taken as that.
+    /// The time of earning, in Unix milliseconds; `None` for the time of acceptance. A later time
+    /// counts as the time of acceptance.
     pub at_ms: Option<i64>,
     /// The client's name for it.
     pub event_id: Option<EventId>,
-    /// The segments it counts in besides everyone.
+    /// The segments in which it counts, besides everyone.
     pub segments: Vec<String>,
 }
 
-/// The one member attribute that a board can have standings by.
+/// The only member attribute that boards can be segmented by.
 pub const REGION: &str = "region";
 
-/// The segment of everyone with an attribute: `region:eu`.
+/// The segment of all members with an attribute: `region:eu`.
 #[must_use]
 pub fn segment_of(attribute: &str, value: &str) -> String {
     format!("{attribute}:{value}")
 }
 
-/// What became of a submission.
+/// The outcome of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is in the commit of that number, at this index.
+    /// Accepted, in this commit, at this index.
     Accepted {
         /// The commit's seq.
         seq: u64,
         /// 0-based.
         index: u32,
     },
-    /// Its event id was accepted before, in the commit of that number.
+    /// A duplicate: its event id was accepted before, in this commit.
     Duplicate {
-        /// The commit's seq; [`ELSEWHERE`](crate::submission::event_ids::ELSEWHERE) where it is in another partition, and in SQL.
+        /// The commit's seq; [`ELSEWHERE`](crate::submission::event_ids::ELSEWHERE) if SQL has the
+        /// event and another partition accepted it.
         seq: u64,
     },
-    /// It was refused; nothing of it is written.
+    /// Refused; nothing of it is written.
     Rejected(Error),
 }
 
-/// What has to be read before a batch can be folded.
+/// The reads that a batch needs before it can be folded.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// The boards; never none where there is a submission.
+    /// The boards; never empty if there is a submission.
     pub boards: Vec<BoardNo>,
-    /// The marks of rolling windows: a board, and its series.
+    /// The marks of rolling windows: boards and their series.
     pub rolls: Vec<(BoardNo, Vec<String>)>,
-    /// The windows whose seals count.
+    /// The windows whose seal marks are needed.
     pub seals: Vec<SealName>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
-    /// The keys, standings by standings; no member twice in one.
+    /// The members whose keys are needed, by standings; no member twice in one.
     pub standings: Vec<(StandingsId, Vec<MemberId>)>,
 }
 
-/// What a partition held at one moment, in the order of [`Wanted`].
+/// The state of a partition at one moment, in the order of [`Wanted`].
 #[derive(Debug)]
 pub struct Snapshot {
     /// The partition's head; level with the Redis that answered.
     pub head: Head,
-    /// How many commits wait for SQL.
+    /// The number of commits that wait for SQL.
     pub log_len: u64,
-    /// What became of each board.
+    /// The mark of each board.
     pub boards: Vec<BoardMark>,
-    /// How far each series has got.
+    /// The mark of each series.
     pub rolls: Vec<Vec<Option<RollMark>>>,
-    /// How far each window is sealed.
+    /// The mark of each window's seal.
     pub seals: Vec<SealMark>,
-    /// What each event id was accepted as, last.
+    /// The last record of each event id.
     pub seen: Vec<Option<String>>,
-    /// The keys; an error where an entry is none of ours.
+    /// The keys; an error for an entry that another program wrote.
     pub keys: Vec<Vec<Result<Option<RankKey>>>>,
 }
 
-/// What a folded batch writes, and what became of each submission.
+/// The writes of a folded batch, and the outcome of each submission.
 #[derive(Debug)]
-pub struct Folded {
+pub struct FoldedBatch {
     /// In the order of the submissions.
     pub verdicts: Vec<Verdict>,
-    /// The commit; `None` where nothing was accepted.
+    /// The commit; `None` if no submission was accepted.
     pub commit: Option<Commit>,
     /// The new keys, standings by standings.
     pub changes: Vec<StandingsChange>,
-    /// How far series have got from here on: board, series, mark.
+    /// The new marks of rolling windows: board, series, mark.
     pub rolls: Vec<(BoardNo, String, RollMark)>,
     /// Fields and values for the present seen hash.
     pub seen: Vec<(String, String)>,
 }
 
-/// What folding a batch onto a snapshot came to.
+/// The outcome of folding a batch onto a snapshot.
 #[derive(Debug)]
-pub enum Fold {
-    /// It is folded.
-    Folded(Folded),
-    /// More has to be read: this batch says what, and is to be folded instead.
+pub enum FoldOutcome {
+    /// The fold is complete.
+    FoldedBatch(FoldedBatch),
+    /// More has to be read: fold this batch instead, which names it.
     Again(Batch),
-    /// These boards' rolling windows have to be rolled up to the present first.
+    /// The roller has to bring the rolling windows of these boards to the present first.
     Roll(Vec<Board>),
 }
 
-/// What a commit changes in one standings.
+/// A commit's changes to the standings of one period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandingsChange {
-    /// Which.
+    /// The standings.
     pub id: StandingsId,
-    /// Since when its period is the present one, in Unix milliseconds.
+    /// The instant at which the period became the present one, in Unix milliseconds.
     pub present_from_ms: i64,
-    /// Members and their new keys; `None` for those who leave.
+    /// Members and their new keys; `None` for a member who leaves.
     pub entries: Vec<(MemberId, Option<RankKey>)>,
 }
 
-/// How many periods are remembered for each board and window.
+/// The most periods remembered for each board and window.
 const PERIODS_MAX: usize = 10_000;
 
-/// Periods found so far: zone arithmetic is not free.
+/// A cache of periods, as time zone arithmetic is slow.
 #[derive(Debug, Default)]
 pub struct Periods {
-    /// By board and window, then by the instant they begin to be the present one.
+    /// By board and window, then by the instant at which each became the present one.
     known: HashMap<(BoardNo, Window), BTreeMap<i64, Period>>,
 }
 
 impl Periods {
-    /// [`Window::period_at`] with a memory.
+    /// [`Window::period_at`], cached.
     pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
         let known = self.known.entry((board.no, window)).or_default();
         let last = known.range(..=at_ms).next_back();
@@ -163,8 +165,9 @@ impl Periods {
         Ok(period)
     }
 
-    /// Every standings that an event of that time counts in: for each window its period, for each segment besides everyone again. Of a rolling
-    /// window those that there are: up to the one after the last period begun.
+    /// All standings in which an event of that time counts: for each window its period, for
+    /// everyone and for each segment. Of a rolling window, the existing ones: up to the period
+    /// after the last begun one.
     pub fn standings(
         &mut self,
         board: &Board,

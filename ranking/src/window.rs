@@ -1,7 +1,9 @@
-//! Windows and their periods: which half-open span of time an instant belongs to, in a board's time zone.
+//! Windows and their periods: the half-open span that an instant belongs to, in a board's time
+//! zone.
 //!
-//! A period is defined by its boundaries, not by the local date of the instant: where clocks go back across
-//! midnight (America/St_Johns until 2011) a local date is left and entered again, and a period is still one span.
+//! A period is defined by its boundaries, not by local dates: where clocks went back across
+//! midnight (America/St_Johns until 2011), a local date ended and began again, yet a period is one
+//! span.
 
 pub mod calendar;
 mod hour;
@@ -15,10 +17,10 @@ const HOUR_S: i64 = 3600;
 
 const DAY_S: i64 = 24 * HOUR_S;
 
-/// Rank keys can hold times up to here at least: 2100-01-01, in Unix milliseconds.
+/// The latest time that every rank key holds: 2100-01-01, in Unix milliseconds.
 pub const REACH_MS: i64 = 4_102_444_800_000;
 
-/// How many periods a rolling window may have, and how many hours, days or weeks a half-life.
+/// The most periods of a rolling window, and the most hours, days or weeks of a half-life.
 pub const COUNT_MAX: u16 = 366;
 
 /// A rule about time that has standings of its own.
@@ -26,9 +28,9 @@ pub const COUNT_MAX: u16 = 366;
 pub enum Window {
     /// Everything since the board began; every board has it.
     All,
-    /// An hour of the local clock; it may have 30 minutes where an offset changes by half an hour.
+    /// An hour of the local clock; 30 minutes if an offset changes by half an hour.
     Hourly,
-    /// A local day: 23 to 25 hours where clocks change.
+    /// A local day: 23 to 25 hours when clocks change.
     Daily,
     /// An ISO week, from Monday.
     Weekly,
@@ -40,25 +42,27 @@ pub enum Window {
     Yearly,
     /// The present period and some before it: `7d`, `24h`, `12w`, `3mo`.
     Rolling(Rolling),
-    /// Everything since the board began, each score with half the weight after every half-life: `decay:7d`.
+    /// Everything since the board began; each score loses half its weight with every half-life:
+    /// `decay:7d`.
     Decay(HalfLife),
 }
 
-/// After how long a score has half its weight: hours, days of 24 hours, or weeks of seven such days.
+/// The time in which a score loses half its weight: hours, days of 24 hours, or weeks of seven such
+/// days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HalfLife {
     unit: Unit,
     count: u16,
 }
 
-/// A rolling window: so many periods of a kind, the present one the last of them.
+/// A rolling window: a number of periods, the present one last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rolling {
     unit: Unit,
     count: u16,
 }
 
-/// What a rolling window and a half-life count.
+/// The unit of a rolling window or a half-life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Unit {
     Hour,
@@ -68,7 +72,7 @@ enum Unit {
 }
 
 impl Rolling {
-    /// The window of its periods.
+    /// The window whose periods it consists of.
     #[must_use]
     pub fn base(self) -> Window {
         match self.unit {
@@ -79,7 +83,7 @@ impl Rolling {
         }
     }
 
-    /// N: how many periods, the present one among them.
+    /// N: the number of periods, the present one included.
     #[must_use]
     pub fn count(self) -> u16 {
         self.count
@@ -87,13 +91,13 @@ impl Rolling {
 }
 
 impl HalfLife {
-    /// How long it is, in milliseconds.
+    /// The length in milliseconds.
     #[must_use]
     pub fn ms(self) -> i64 {
         let each_s = match self.unit {
             Unit::Hour => HOUR_S,
             Unit::Day => DAY_S,
-            // A month has no one length: no name gives it.
+            // Months vary in length: the name of a half-life cannot use them.
             Unit::Week | Unit::Month => 7 * DAY_S,
         };
         i64::from(self.count) * each_s * 1000
@@ -112,7 +116,7 @@ impl Window {
         Self::Yearly,
     ];
 
-    /// What it is a rolling window of; `None` unless it is one.
+    /// The rolling window; `None` for another kind.
     #[must_use]
     pub fn rolling(self) -> Option<Rolling> {
         match self {
@@ -121,7 +125,7 @@ impl Window {
         }
     }
 
-    /// What it decays by; `None` unless it does.
+    /// The half-life; `None` for a window without decay.
     #[must_use]
     pub fn half_life(self) -> Option<HalfLife> {
         match self {
@@ -130,14 +134,15 @@ impl Window {
         }
     }
 
-    /// Whether time goes on in it from one period to the next: not in `all` nor where scores decay.
+    /// True if it has one period after another: not `all`, nor a decaying window.
     #[must_use]
     pub fn has_periods(self) -> bool {
         !matches!(self, Self::All | Self::Decay(_))
     }
 
-    /// The longest a period of this window lasts, in milliseconds; `None` where it has one without end. Offsets in the time zone
-    /// database change by at most a day (Pacific/Apia crossed the date line), which is allowed for.
+    /// The longest duration of a period, in milliseconds; `None` if its one period has no end. It
+    /// allows for the largest change of offset in the time zone database, a day (Pacific/Apia
+    /// crossed the date line).
     #[must_use]
     pub fn longest_ms(self) -> Option<i64> {
         let hours = match self {
@@ -199,7 +204,8 @@ mod tests {
         check("2024-02-29T00:00:00Z", "UTC", "2024-02-29", 24.0);
         check("2011-12-30T09:59:59Z", "Pacific/Apia", "2011-12-29", 24.0);
         check("2011-12-30T10:00:00Z", "Pacific/Apia", "2011-12-31", 24.0);
-        // St John's set its clocks from 00:01 back to 23:01: one day of 25 hours, entered at the first midnight.
+        // St John's set its clocks from 00:01 back to 23:01: one day of 25 hours, entered at the
+        // first midnight.
         check("2010-11-07T02:30:30Z", "America/St_Johns", "2010-11-07", 25.0);
         check("2010-11-07T03:00:00Z", "America/St_Johns", "2010-11-07", 25.0);
     }
@@ -322,7 +328,7 @@ mod tests {
             "2025-10-21T23:00:00Z",
             "2025-10-29T00:00:00Z",
         );
-        // Of the three hours one comes twice.
+        // One of the three hours comes twice.
         check(
             "3h",
             "2025-10-26T02:30:00Z",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::partition::recovery;
+use engine::partition::settle;
 use engine::partition::submit::{Prepared, Submitted, submit};
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
@@ -206,7 +206,7 @@ impl Stores {
     /// Puts all that the logs have into SQL.
     pub(crate) async fn settle(&self) {
         for partition in self.deployment.store.partitions().each() {
-            recovery::settle(&self.deployment, partition).await.unwrap();
+            settle::settle(&self.deployment, partition).await.unwrap();
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use engine::partition::recovery;
+use engine::partition::settle as settling;
 use engine::settings::SqlSettings;
 use engine::settings::stores::Missing;
 use redis::aio::MultiplexedConnection;
@@ -255,7 +255,7 @@ impl Deployment {
 /// Lets SQL catch up with Redis, as the background work does.
 pub async fn settle(stores: &engine::deployment::Deployment) {
     for partition in stores.store.partitions().each() {
-        recovery::settle(stores, partition).await.unwrap();
+        settling::settle(stores, partition).await.unwrap();
     }
 }
 

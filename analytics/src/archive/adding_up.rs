@@ -22,7 +22,7 @@ const MEMBERS_MAX: usize = 1000;
 const ROWS_MAX: usize = 5000;
 
 /// The members that have events in a span, with their states. Memory grows with the members.
-pub(crate) struct AddingUp<'a> {
+pub(crate) struct SpanTotals<'a> {
     board: &'a Board,
     span: &'a Span,
     mark: archive_mark::Model,
@@ -31,7 +31,7 @@ pub(crate) struct AddingUp<'a> {
     members: HashMap<String, (i64, HashSet<String>)>,
 }
 
-impl<'a> AddingUp<'a> {
+impl<'a> SpanTotals<'a> {
     /// Begins a span with no events.
     pub(crate) async fn begin(
         deployment: &Deployment,

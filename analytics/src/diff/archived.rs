@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use engine::integrity::look::Spot;
+use engine::integrity::look::Location;
 use entity::blocks::Columns;
 use futures::StreamExt;
 use polars::prelude::{
@@ -15,27 +15,30 @@ use ranking::board::Board;
 use tokio::task::spawn_blocking;
 
 use super::findings::Findings;
-use super::part::Part;
+use super::part::PartitionDiff;
 use super::second_look::Suspects;
 use super::sums::Sum;
 use crate::frame::counted::{Counted, in_parts};
-use crate::frame::expected_rows::Awaited;
+use crate::frame::expected_rows::ExpectedRows;
 use crate::frame::fold::states;
 use crate::frame::history::History;
-use crate::frame::multiset_hash::Balance;
+use crate::frame::multiset_hash::MultisetHash;
 
 /// Context of SQL errors.
 const UNREADABLE: &str = "archived_entry cannot be read";
 
 /// The totals of a partition's archived events: one row for each that `archived_entry` should have.
-pub(crate) struct Archived {
+pub(crate) struct ArchivedTotals {
     through_seq: i64,
     meant: DataFrame,
 }
 
-impl Archived {
+impl ArchivedTotals {
     /// Folds them; `None` if the partition has no archived events.
-    pub(crate) async fn of(part: &Part<'_>, history: &Arc<History>) -> Result<Option<Self>> {
+    pub(crate) async fn of(
+        part: &PartitionDiff<'_>,
+        history: &Arc<History>,
+    ) -> Result<Option<Self>> {
         let through_seq = history.marks[&part.partition].archived_seq;
         if through_seq == 0 {
             return Ok(None);
@@ -68,14 +71,14 @@ impl Archived {
 /// Compares `archived_entry` with the totals of a partition's archived events. Returns the sum of
 /// the rows that it read.
 pub(crate) async fn compare(
-    part: &Part<'_>,
-    archived: &Archived,
+    part: &PartitionDiff<'_>,
+    archived: &ArchivedTotals,
     suspects: &mut Suspects<'_>,
     findings: &mut Findings,
 ) -> Result<Sum> {
     let mut sum = Sum::default();
     part.job.stage(&format!("{}: comparing archived_entry", part.row.slug), 0);
-    let Archived { through_seq, meant } = archived;
+    let ArchivedTotals { through_seq, meant } = archived;
     let (members, segments) = (meant.column("member")?.str()?, meant.column("segment")?.str()?);
     let number = |name: &str| -> Result<_> { Ok(meant.column(name)?.i64()?.clone()) };
     let (scores, ticks, events) = (number("score")?, number("tick")?, number("events")?);
@@ -84,7 +87,7 @@ pub(crate) async fn compare(
     let member = |row: usize| members.get(row).unwrap_or_default();
     let segment = |row: usize| segments.get(row).unwrap_or_default();
     let rows = || Columns::of_archived(part.partition, part.board.no, *through_seq);
-    let mut balance = Balance::new();
+    let mut balance = MultisetHash::new();
     for row in 0..meant.height() {
         balance.add(segment(row), member(row), &expected(row));
     }
@@ -97,12 +100,12 @@ pub(crate) async fn compare(
         }
     }
     drop(there);
-    if balance.is_even() {
+    if balance.is_zero() {
         return Ok(sum);
     }
     sum = Sum::default();
     let of_segments = (0..meant.height()).map(|row| (segment(row), row..row + 1));
-    let mut awaited = Awaited::new(meant.height(), of_segments, member);
+    let mut awaited = ExpectedRows::new(meant.height(), of_segments, member);
     // If several rows share a segment and member, the one with the greatest through_seq counts:
     // that through_seq, and whether the row is right.
     let mut known = vec![(i64::MIN, false); meant.height()];
@@ -114,7 +117,7 @@ pub(crate) async fn compare(
         let rows = block.rows(["score", "tick", "events", "through_seq"])?;
         for (segment, member, [score, tick, events, through]) in rows.iter() {
             let said = [score, tick, events];
-            let (last, is_met) = match awaited.meet(segment, member) {
+            let (last, is_met) = match awaited.mark_found(segment, member) {
                 Some(row) => (&mut known[row], said == expected(row)),
                 None => {
                     let place = (segment.to_owned(), member.to_owned());
@@ -129,12 +132,12 @@ pub(crate) async fn compare(
         }
     }
     for (row, _) in known.iter().enumerate().filter(|(_, last)| !last.1) {
-        let spot = Spot::Archived(segment(row).to_owned());
+        let spot = Location::Archived(segment(row).to_owned());
         suspects.add(member(row).as_bytes(), spot);
         suspects.look_again_if_many(findings).await?;
     }
     for ((segment, member), _) in others.into_iter().filter(|(_, last)| !last.1) {
-        suspects.add(member.as_bytes(), Spot::Archived(segment));
+        suspects.add(member.as_bytes(), Location::Archived(segment));
         suspects.look_again_if_many(findings).await?;
     }
     Ok(sum)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::integrity::look::{Held, Seen, Spot};
+use engine::integrity::look::{Location, Seen, StoredValues};
 use engine::integrity::repair::ForeignKey;
 use entity::integrity::integrity_finding;
 use ranking::board::Board;
@@ -63,7 +63,7 @@ pub struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// An entry or a row of a member, who is named by bytes.
-    Place(Vec<u8>, Spot),
+    Place(Vec<u8>, Location),
     /// A key in Redis that Laurel does not write.
     Key(ForeignKey),
     /// The standings of a period that the list of periods does not name.
@@ -88,18 +88,21 @@ impl Kind {
     }
 
     /// The kind of a difference between history and one store; `None` if they agree.
-    pub fn between(history: Option<Held>, store: Option<Held>) -> Option<Self> {
+    pub fn between(history: Option<StoredValues>, store: Option<StoredValues>) -> Option<Self> {
         match (history, store) {
             (None, None) => None,
             (Some(_), None) => Some(Self::Missing),
             (None, Some(_)) => Some(Self::Phantom),
-            (Some(Held::Key(key, score)), Some(Held::Key(other_key, other_score))) => {
+            (
+                Some(StoredValues::Key(key, score)),
+                Some(StoredValues::Key(other_key, other_score)),
+            ) => {
                 if score != other_score {
                     return Some(Self::WrongScore);
                 }
                 (key != other_key).then_some(Self::WrongTieBreak)
             }
-            (Some(a @ Held::Archived { .. }), Some(b @ Held::Archived { .. })) => {
+            (Some(a @ StoredValues::Archived { .. }), Some(b @ StoredValues::Archived { .. })) => {
                 if a.score() != b.score() {
                     return Some(Self::WrongScore);
                 }
@@ -115,17 +118,17 @@ impl Finding {
     /// that decay are shown as of an instant, rounded.
     pub fn of(board: &Board, partition: Partition, seen: &Seen, now_ms: i64) -> Option<Self> {
         let Seen { member, spot, history, sql, redis } = seen;
-        let has_row = !matches!(spot, Spot::Entry(id) if id.window != Window::All);
-        let is_in_redis = matches!(spot, Spot::Entry(_));
+        let has_row = !matches!(spot, Location::Entry(id) if id.window != Window::All);
+        let is_in_redis = matches!(spot, Location::Entry(_));
         let by_redis = is_in_redis.then(|| Kind::between(*history, *redis)).flatten();
         let by_sql = || has_row.then(|| Kind::between(*history, *sql)).flatten();
         let kind = by_redis.or_else(by_sql)?;
         let id = match spot {
-            Spot::Entry(id) | Spot::Sealed(id) => id.clone(),
-            Spot::Archived(segment) => StandingsId::all_time(board, segment.clone()),
+            Location::Entry(id) | Location::Sealed(id) => id.clone(),
+            Location::Archived(segment) => StandingsId::all_time(board, segment.clone()),
         };
-        let score = |held: Option<Held>| {
-            let score = held.and_then(Held::score)?;
+        let score = |held: Option<StoredValues>| {
+            let score = held.and_then(StoredValues::score)?;
             let half_life = id.window.half_life();
             let left = half_life.map(|half_life| half_life.value(score, now_ms).round() as i64);
             Some(left.unwrap_or(score))
@@ -225,9 +228,9 @@ impl What {
     /// The name that SQL uses.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Place(_, Spot::Entry(_)) => "ENTRY",
-            Self::Place(_, Spot::Sealed(_)) => "SEALED",
-            Self::Place(_, Spot::Archived(_)) => "ARCHIVED",
+            Self::Place(_, Location::Entry(_)) => "ENTRY",
+            Self::Place(_, Location::Sealed(_)) => "SEALED",
+            Self::Place(_, Location::Archived(_)) => "ARCHIVED",
             Self::Key(_) => "KEY",
             Self::Unlisted(_) => "PERIODS",
             Self::File(_) => "FILE",
@@ -247,7 +250,7 @@ pub fn name_wrong_windows(findings: &mut [Finding]) {
             score,
         )
     };
-    let is_entry = |finding: &Finding| matches!(finding.what, What::Place(_, Spot::Entry(_)));
+    let is_entry = |finding: &Finding| matches!(finding.what, What::Place(_, Location::Entry(_)));
     let missing: BTreeSet<_> = findings
         .iter()
         .filter(|finding| finding.kind == Kind::Missing && is_entry(finding))
@@ -267,8 +270,8 @@ mod tests {
     use super::*;
     use ranking::rank_key::RankKey;
 
-    fn held(key: i64, score: i64) -> Option<Held> {
-        Some(Held::Key(RankKey::from_i64(key).unwrap(), score))
+    fn held(key: i64, score: i64) -> Option<StoredValues> {
+        Some(StoredValues::Key(RankKey::from_i64(key).unwrap(), score))
     }
 
     #[test]
@@ -279,6 +282,6 @@ mod tests {
         assert_eq!(Kind::between(None, held(1, 1)), Some(Kind::Phantom));
         assert_eq!(Kind::between(held(1, 1), held(2, 2)), Some(Kind::WrongScore));
         assert_eq!(Kind::between(held(1, 1), held(2, 1)), Some(Kind::WrongTieBreak));
-        assert_eq!(Kind::between(held(1, 1), Some(Held::Foreign)), Some(Kind::WrongScore));
+        assert_eq!(Kind::between(held(1, 1), Some(StoredValues::Foreign)), Some(Kind::WrongScore));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::integrity::look::{Places, Spot};
+use engine::integrity::look::{Location, Locations};
 use engine::integrity::repair::{
     ForeignKey, Truth, drop_foreign, list_periods, mend_redis, mend_sql,
 };
@@ -89,7 +89,7 @@ async fn mend_part(
     };
     let board = row.to_ranking()?;
     let (mut in_redis, mut in_sql, mut unlisted) =
-        (Places::new(), Places::new(), BTreeSet::<StandingsId>::new());
+        (Locations::new(), Locations::new(), BTreeSet::<StandingsId>::new());
     for finding in findings {
         if finding.is_against_both && against.is_none() {
             continue;
@@ -103,11 +103,11 @@ async fn mend_part(
             What::Key(_) | What::File(_) => continue,
         };
         let has_row = match spot {
-            Spot::Entry(id) => {
+            Location::Entry(id) => {
                 in_redis.entry(member.clone()).or_default().insert(spot.clone());
                 id.window == Window::All
             }
-            Spot::Sealed(_) | Spot::Archived(_) => true,
+            Location::Sealed(_) | Location::Archived(_) => true,
         };
         if has_row {
             in_sql.entry(member.clone()).or_default().insert(spot.clone());

@@ -8,24 +8,24 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use engine::deployment::Deployment;
-use engine::integrity::look::{Spot, is_sealing};
+use engine::integrity::look::{Location, is_sealing};
 use engine::integrity::repair::ForeignKey;
 use entity::board;
 use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::rank_key::RankKey;
-use ranking::roll::{Reach, Rolls};
+use ranking::roll::{Coverage, Rolls};
 use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::EntityTrait;
 use tokio::task::spawn_blocking;
 
-use super::archived::{self, Archived};
+use super::archived::{self, ArchivedTotals};
 use super::findings::Findings;
 use super::rows::{Rows, Walk};
 use super::second_look::Suspects;
-use super::sets::{Digest, Part as SetPart, Sets};
+use super::sets::{Digest, SetChunk, Sets};
 use super::sums::{Hashed, Sum};
 use crate::diff::finding::{Finding, Kind, What};
 use crate::frame::fold::{Which, folded};
@@ -48,7 +48,7 @@ async fn history_of(
 }
 
 /// A board's part in one partition.
-pub(crate) struct Part<'a> {
+pub(crate) struct PartitionDiff<'a> {
     /// The stores.
     pub(crate) deployment: &'a Deployment,
     /// The board's row.
@@ -73,7 +73,7 @@ pub(crate) struct Compared {
     pub(crate) seen: Option<(String, Hashed)>,
 }
 
-impl Part<'_> {
+impl PartitionDiff<'_> {
     /// Compares the part in full.
     pub(crate) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
         let (deployment, board, partition) = (self.deployment, self.board, self.partition);
@@ -85,7 +85,7 @@ impl Part<'_> {
         let (mut ids, mut standing) = (BTreeSet::new(), Sum::default());
         let found_before = findings.count;
         let mut left: BTreeSet<&String> = self.keys.iter().collect();
-        let archived = Archived::of(self, &history).await?;
+        let archived = ArchivedTotals::of(self, &history).await?;
         let of_all = archived.as_ref().map(|archived| archived.and_later(board, &history.counted));
         let of_all = of_all.transpose()?.flatten();
         let is_whole = |window: &&Window| board.is_whole(**window);
@@ -152,12 +152,12 @@ impl Part<'_> {
         let mut sets = Sets::begin(self.deployment, self.keys, self.is_exclusive).await?;
         while let Some((place, part)) = sets.next().await? {
             match part {
-                SetPart::Entries(entries) => {
+                SetChunk::Entries(entries) => {
                     self.job.advance(entries.len());
                     digest.add(&self.keys[place], &entries);
                 }
-                SetPart::End => {}
-                SetPart::Foreign => return Ok(None),
+                SetChunk::End => {}
+                SetChunk::Foreign => return Ok(None),
             }
         }
         let no_ids = BTreeSet::new();
@@ -213,11 +213,11 @@ impl Part<'_> {
             let counts = missing.contains(id);
             let mut lost = |member: &str| {
                 if counts {
-                    suspects.add(member.as_bytes(), Spot::Entry(id.clone()));
+                    suspects.add(member.as_bytes(), Location::Entry(id.clone()));
                 }
             };
             match part {
-                SetPart::Entries(entries) => {
+                SetChunk::Entries(entries) => {
                     self.job.advance(entries.len());
                     digest.add(&keys[place], &entries);
                     let mut wrong = vec![];
@@ -229,11 +229,11 @@ impl Part<'_> {
                         }
                     }
                     for member in wrong {
-                        suspects.add(member, Spot::Entry(id.clone()));
+                        suspects.add(member, Location::Entry(id.clone()));
                     }
                 }
-                SetPart::End | SetPart::Foreign => {
-                    if matches!(part, SetPart::Foreign) {
+                SetChunk::End | SetChunk::Foreign => {
+                    if matches!(part, SetChunk::Foreign) {
                         let foreign = ForeignKey { key: keys[place].clone(), is_gone: false };
                         let found = Finding::of_no_member(
                             Kind::Phantom,
@@ -247,7 +247,7 @@ impl Part<'_> {
                         let counts = missing.remove(&id);
                         walk.end(|member| {
                             if counts {
-                                suspects.add(member.as_bytes(), Spot::Entry(id.clone()));
+                                suspects.add(member.as_bytes(), Location::Entry(id.clone()));
                             }
                         });
                     }
@@ -256,7 +256,8 @@ impl Part<'_> {
             suspects.look_again_if_many(findings).await?;
         }
         for id in missing {
-            rows.walk(id).end(|member| suspects.add(member.as_bytes(), Spot::Entry(id.clone())));
+            rows.walk(id)
+                .end(|member| suspects.add(member.as_bytes(), Location::Entry(id.clone())));
             suspects.look_again_if_many(findings).await?;
         }
         Ok(())
@@ -273,7 +274,7 @@ impl Part<'_> {
         }
         let zone = &self.board.rules.zone;
         let period = id.window.period_named(&id.period, zone)?;
-        Ok(rolls.reach(id, &period, zone)? == Reach::There)
+        Ok(rolls.reach(id, &period, zone)? == Coverage::Complete)
     }
 
     /// Finds standings of `by_history` whose period the list of periods does not name. Returns what

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use entity::archive::archive_mark;
 use entity::board;
 use entity::history::{commit, score_event};
@@ -15,7 +15,7 @@ use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
 use super::files;
 use super::findings::Findings;
-use super::part::Part;
+use super::part::PartitionDiff;
 use super::sets::digest;
 use super::sums::{Hashed, Sums, sums};
 
@@ -75,7 +75,7 @@ impl Proving {
     /// compares it in full, and stores a proof if all agreed. Returns the number of entries.
     pub(crate) async fn look_at(
         &self,
-        part: &Part<'_>,
+        part: &PartitionDiff<'_>,
         may_be_proven: bool,
         findings: &mut Findings,
         proven: &mut Proven,
@@ -123,7 +123,7 @@ impl Proving {
     }
 
     /// The number of entries that the stored proof counted, if it still holds; `None` otherwise.
-    async fn prove(&self, part: &Part<'_>, files: &str) -> Result<Option<u64>> {
+    async fn prove(&self, part: &PartitionDiff<'_>, files: &str) -> Result<Option<u64>> {
         let (board, partition) = (part.board, part.partition);
         let key = (board.no.0, i32::from(partition.0));
         let proof = integrity_proof::Entity::find_by_id(key).one(&part.deployment.db).await?;
@@ -154,14 +154,14 @@ impl Proving {
 
 /// True if history still has the commit that a proof names: SQL may have been restored from a
 /// backup.
-async fn leads_on(part: &Part<'_>, proof: &integrity_proof::Model) -> Result<bool> {
+async fn leads_on(part: &PartitionDiff<'_>, proof: &integrity_proof::Model) -> Result<bool> {
     let key = (proof.partition, proof.seq);
     let row = commit::Entity::find_by_id(key).one(&part.deployment.db).await?;
     Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
 }
 
 /// True if the partition has no event of the board after `seq`.
-async fn is_unchanged(part: &Part<'_>, seq: i64) -> Result<bool> {
+async fn is_unchanged(part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
     use score_event::Column::{BoardNo, Partition as In, Seq};
     settle(part.deployment, part.partition).await?;
     let later = score_event::Entity::find()

@@ -10,7 +10,7 @@ use ranking::board::Board;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 
-use crate::frame::expected_rows::Awaited;
+use crate::frame::expected_rows::ExpectedRows;
 use crate::frame::fold::Folded;
 
 /// Entries in order, each as member, key and score.
@@ -84,10 +84,10 @@ impl Rows {
     }
 
     /// The rows that are expected, by segment and member, of one window without periods.
-    pub(crate) fn awaited(&self) -> Awaited<'_> {
+    pub(crate) fn awaited(&self) -> ExpectedRows<'_> {
         let segments = self.lists.iter();
         let segments = segments.map(|(id, rows)| (id.segment.as_str(), rows.clone()));
-        Awaited::new(self.len(), segments, |row| self.members.get(row).unwrap_or_default())
+        ExpectedRows::new(self.len(), segments, |row| self.members.get(row).unwrap_or_default())
     }
 
     /// The key and the score of a row.

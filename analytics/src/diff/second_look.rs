@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::integrity::look::{Archived, Places, Spot, look};
+use engine::integrity::look::{ArchivedHistory, Location, Locations, look};
 use engine::integrity::repair::PLACES_MAX;
 use entity::archive::archive_mark;
 use ranking::board::Board;
@@ -25,7 +25,7 @@ pub(crate) struct Suspects<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     partition: Partition,
-    places: Places,
+    places: Locations,
     count: usize,
     /// True if there has been a suspect.
     pub(crate) has_had_some: bool,
@@ -40,7 +40,7 @@ impl<'a> Suspects<'a> {
             deployment,
             board,
             partition,
-            places: Places::new(),
+            places: Locations::new(),
             count: 0,
             has_had_some: false,
             doubted: BTreeSet::new(),
@@ -48,7 +48,7 @@ impl<'a> Suspects<'a> {
     }
 
     /// Adds a suspect.
-    pub(crate) fn add(&mut self, member: &[u8], spot: Spot) {
+    pub(crate) fn add(&mut self, member: &[u8], spot: Location) {
         let spots = self.places.entry(member.to_vec()).or_default();
         self.count += usize::from(spots.insert(spot));
         self.has_had_some = true;
@@ -92,12 +92,12 @@ impl<'a> Suspects<'a> {
 }
 
 /// Splits locations into groups of at most [`PLACES_MAX`].
-pub(crate) fn chunks(places: Places) -> Vec<Places> {
+pub(crate) fn chunks(places: Locations) -> Vec<Locations> {
     let (mut chunks, mut count) = (vec![], PLACES_MAX);
     for (member, spots) in places {
         for spot in spots {
             if count >= PLACES_MAX {
-                chunks.push(Places::new());
+                chunks.push(Locations::new());
                 count = 0;
             }
             if let Some(chunk) = chunks.last_mut() {
@@ -114,8 +114,8 @@ pub(crate) async fn archived_events(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,
-    places: &Places,
-) -> Result<Archived> {
+    places: &Locations,
+) -> Result<ArchivedHistory> {
     let db: &DatabaseConnection = &deployment.db;
     let mark = archive_mark::of(db, board.no, partition).await?;
     let mut events: BTreeMap<String, Vec<_>> = BTreeMap::new();
@@ -136,5 +136,5 @@ pub(crate) async fn archived_events(
             events.sort_unstable_by_key(|(place, _)| (place.seq, place.index));
         }
     }
-    Ok(Archived { mark, events })
+    Ok(ArchivedHistory { mark, events })
 }

@@ -25,7 +25,7 @@ const SMALL_KEYS_MAX: usize = 100;
 const SIZES_MAX: usize = 1000;
 
 /// A part of a sorted set.
-pub(crate) enum Part {
+pub(crate) enum SetChunk {
     /// Some of its entries, in order.
     Entries(RawEntries),
     /// The end of the set.
@@ -43,7 +43,7 @@ pub(crate) struct Sets<'a> {
     is_exclusive: bool,
     at: usize,
     start: usize,
-    ready: VecDeque<(usize, Part)>,
+    ready: VecDeque<(usize, SetChunk)>,
 }
 
 impl<'a> Sets<'a> {
@@ -61,12 +61,12 @@ impl<'a> Sets<'a> {
     }
 
     /// The next part, and the index of its key; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<(usize, Part)>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(usize, SetChunk)>> {
         while self.ready.is_empty() {
             match self.sizes.get(self.at).copied() {
                 None => return Ok(None),
                 Some(None) => {
-                    self.ready.push_back((self.at, Part::Foreign));
+                    self.ready.push_back((self.at, SetChunk::Foreign));
                     self.at += 1;
                 }
                 Some(Some(size)) if size <= SMALL_MAX => self.read_small().await?,
@@ -85,10 +85,10 @@ impl<'a> Sets<'a> {
         for (place, set) in (self.at..).zip(sets) {
             match set {
                 Some(entries) => {
-                    self.ready.push_back((place, Part::Entries(entries)));
-                    self.ready.push_back((place, Part::End));
+                    self.ready.push_back((place, SetChunk::Entries(entries)));
+                    self.ready.push_back((place, SetChunk::End));
                 }
-                None => self.ready.push_back((place, Part::Foreign)),
+                None => self.ready.push_back((place, SetChunk::Foreign)),
             }
         }
         self.at = end;
@@ -101,23 +101,23 @@ impl<'a> Sets<'a> {
             let dumped = self.deployment.store.dump(key).await?.pop().flatten();
             let entries = dumped.map(|dumped| payload::decode(&dumped)).transpose()?;
             if let Some(entries) = entries.flatten() {
-                self.ready.push_back((self.at, Part::Entries(entries)));
-                self.ready.push_back((self.at, Part::End));
+                self.ready.push_back((self.at, SetChunk::Entries(entries)));
+                self.ready.push_back((self.at, SetChunk::End));
                 self.at += 1;
                 return Ok(());
             }
         }
         let part = self.deployment.store.raw_entries(key, self.start, ENTRIES_MAX).await?;
         match part.into_iter().next().context("Redis returned too few replies")? {
-            None => self.ready.push_back((self.at, Part::Foreign)),
+            None => self.ready.push_back((self.at, SetChunk::Foreign)),
             Some(entries) if entries.len() == ENTRIES_MAX => {
                 self.start += ENTRIES_MAX;
-                self.ready.push_back((self.at, Part::Entries(entries)));
+                self.ready.push_back((self.at, SetChunk::Entries(entries)));
                 return Ok(());
             }
             Some(entries) => {
-                self.ready.push_back((self.at, Part::Entries(entries)));
-                self.ready.push_back((self.at, Part::End));
+                self.ready.push_back((self.at, SetChunk::Entries(entries)));
+                self.ready.push_back((self.at, SetChunk::End));
             }
         }
         self.at += 1;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use engine::integrity::look::{Held, Places, Spot, look_at_standings};
+use engine::integrity::look::{Location, Locations, StoredValues, look_at_standings};
 use entity::blocks::Columns;
 use futures::StreamExt;
 use ranking::rank_key::RankKey;
@@ -11,23 +11,23 @@ use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 
 use super::findings::Findings;
-use super::part::Part;
+use super::part::PartitionDiff;
 use super::rows::{List, Rows};
 use super::second_look::chunks;
-use super::sets::{Part as SetPart, Sets};
+use super::sets::{SetChunk, Sets};
 use crate::diff::finding::{Finding, Kind, What};
 use engine::integrity::repair::ForeignKey;
 
 /// Compares a part. Returns the number of rows that SQL has.
-pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<u64> {
+pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -> Result<u64> {
     let (deployment, board, partition) = (part.deployment, part.board, part.partition);
     part.job
         .stage(&format!("{}: reading SQL's standings of partition {partition}", part.row.slug), 0);
     let mut lists: BTreeMap<StandingsId, List> = BTreeMap::new();
-    let mut suspects = Places::new();
+    let mut suspects = Locations::new();
     let mut suspect = |member: &[u8], id: &StandingsId| {
         let spots = suspects.entry(member.to_vec()).or_default();
-        spots.insert(Spot::Entry(id.clone()));
+        spots.insert(Location::Entry(id.clone()));
     };
     let mut there = Columns::of_standing(partition, Some(board.no))
         .with(&["score", "rank_key"])
@@ -37,7 +37,7 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
         for (segment, member, [score, key]) in block.rows(["score", "rank_key"])?.iter() {
             let (score, key) = score.zip(key).context("a column is null")?;
             let id = StandingsId::all_time(board, segment.to_owned());
-            if !matches!(Held::of_row(board, score, key), Held::Key(..)) {
+            if !matches!(StoredValues::of_row(board, score, key), StoredValues::Key(..)) {
                 suspect(member.as_bytes(), &id);
             }
             lists.entry(id).or_default().push((member.to_owned(), key, score));
@@ -59,7 +59,7 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
         let (_, mut walk) = present.take().unwrap_or_else(|| (place, rows.walk(&id)));
         missing.remove(&id);
         match set {
-            SetPart::Entries(entries) => {
+            SetChunk::Entries(entries) => {
                 for (member, double) in &entries {
                     let key = RankKey::from_f64(*double).map(RankKey::to_i64);
                     let mut lost = |member: &str| suspect(member.as_bytes(), &id);
@@ -69,8 +69,8 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
                 }
                 present = Some((place, walk));
             }
-            SetPart::End => walk.end(|member| suspect(member.as_bytes(), &id)),
-            SetPart::Foreign => {
+            SetChunk::End => walk.end(|member| suspect(member.as_bytes(), &id)),
+            SetChunk::Foreign => {
                 let what = What::Key(ForeignKey { key: keys[place].clone(), is_gone: false });
                 findings.add(
                     Finding::of_no_member(Kind::Phantom, board.no.0, partition, what)
@@ -91,7 +91,11 @@ pub(crate) async fn compare(part: &Part<'_>, findings: &mut Findings) -> Result<
     Ok(rows.len() as u64)
 }
 
-fn findings_of(part: &Part<'_>, findings: &mut Findings, seen: &engine::integrity::look::Seen) {
+fn findings_of(
+    part: &PartitionDiff<'_>,
+    findings: &mut Findings,
+    seen: &engine::integrity::look::Seen,
+) {
     let now_ms = part.deployment.clock.now_ms();
     if let Some(mut finding) = Finding::of(part.board, part.partition, seen, now_ms) {
         // The history was not read.

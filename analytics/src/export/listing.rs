@@ -12,7 +12,7 @@ use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
 use ranking::standings_id::StandingsId;
 use ranking::store::read::merge::Start;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 use ranking::window::{Period, Window};
 use tokio::time::{Instant, sleep};
 
@@ -50,7 +50,7 @@ impl<'a> Listing<'a> {
 
     /// The entries after `last`, or the first ones; none after the end. A member that moves from
     /// one page to the next may be in both, or in neither.
-    pub async fn page_after(&mut self, last: Option<&Placed>) -> Result<Vec<Placed>> {
+    pub async fn page_after(&mut self, last: Option<&RankedEntry>) -> Result<Vec<RankedEntry>> {
         let deadline = Instant::now() + LEVEL_TIMEOUT;
         loop {
             if self.standings.is_sealed() {
@@ -81,7 +81,7 @@ impl<'a> Listing<'a> {
                 error => return Err(error.into()),
             };
             match brought_level {
-                Err(error) if !error.is_for_now() => return Err(error.into()),
+                Err(error) if !error.is_transient() => return Err(error.into()),
                 Err(_) => sleep(Duration::from_millis(50)).await,
                 Ok(()) => {}
             }
@@ -102,7 +102,10 @@ impl<'a> Listing<'a> {
         Ok(())
     }
 
-    async fn live_page_after(&self, last: Option<&Placed>) -> ranking::Result<Vec<Placed>> {
+    async fn live_page_after(
+        &self,
+        last: Option<&RankedEntry>,
+    ) -> ranking::Result<Vec<RankedEntry>> {
         let (store, standings) = (&self.deployment.store, &self.standings);
         let Some(last) = last else {
             let first = store.split_at_position(standings, 0).await?;

@@ -6,12 +6,12 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 
 /// The expected rows of standings without periods, by segment and member.
-pub struct Awaited<'a> {
+pub struct ExpectedRows<'a> {
     rows: HashMap<(&'a str, &'a str), usize>,
     is_met: Vec<bool>,
 }
 
-impl<'a> Awaited<'a> {
+impl<'a> ExpectedRows<'a> {
     /// Expects `count` rows: the range of rows of each segment, and the member of each row.
     pub fn new(
         count: usize,
@@ -27,7 +27,7 @@ impl<'a> Awaited<'a> {
 
     /// The expected row of a member, which counts as found from here on; `None` if no row is
     /// expected.
-    pub fn meet(&mut self, segment: &str, member: &str) -> Option<usize> {
+    pub fn mark_found(&mut self, segment: &str, member: &str) -> Option<usize> {
         let row = self.rows.get(&(segment, member)).copied();
         if let Some(row) = row {
             self.is_met[row] = true;
@@ -36,7 +36,7 @@ impl<'a> Awaited<'a> {
     }
 
     /// The segments and members of the rows that were not found.
-    pub fn left(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn missing(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let Self { rows, is_met } = self;
         rows.into_iter().filter(move |(_, row)| !is_met[*row]).map(|(place, _)| place)
     }

@@ -2,13 +2,17 @@
 //! as `ranking`'s fold; a property test at the foot of this file holds the two equal. Period
 //! boundaries come from `ranking`: there is no zone arithmetic here.
 
+mod keys;
+mod periods;
+
+use self::keys::{column, key, nearest_key, of_each, same_type};
+use self::periods::{in_periods, periods, rolling_periods};
 use anyhow::{Context, Result};
 use polars::prelude::{
-    Column, DataFrame, DataType, Expr, Field, IdxCa, IdxSize, Int64Chunked, IntoColumn, IntoLazy,
-    LazyFrame, NamedFrom, PolarsResult, Schema, Series, SortMultipleOptions, UnionArgs, col,
-    concat, len, lit, when,
+    DataFrame, DataType, Expr, IdxCa, IdxSize, IntoLazy, LazyFrame, NamedFrom, SortMultipleOptions,
+    UnionArgs, col, concat, len, lit,
 };
-use ranking::board::{Board, Direction, Policy, TieBreak};
+use ranking::board::{Board, Direction, Policy};
 use ranking::window::{HalfLife, Period, Window};
 
 use crate::frame::counted::{Counted, in_parts};
@@ -157,72 +161,6 @@ fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
     events.with_column(tick.alias("tick"))
 }
 
-/// Every period from the first event to the last, in order.
-fn periods(board: &Board, window: Window, span_ms: Option<(i64, i64)>) -> Result<Vec<Period>> {
-    let Some((first, last)) = span_ms else {
-        return Ok(vec![]);
-    };
-    let mut periods = vec![window.period_at(first, &board.rules.zone)?];
-    while let Some(end_ms) =
-        periods.last().and_then(|period| period.end_ms).filter(|&end_ms| end_ms <= last)
-    {
-        periods.push(window.period_at(end_ms, &board.rules.zone)?);
-    }
-    Ok(periods)
-}
-
-/// The periods of a rolling window: for each period of the base window the one that ends with it,
-/// up to the one after that of `through_ms`.
-fn rolling_periods(
-    board: &Board,
-    window: Window,
-    bases: &[Period],
-    through_ms: i64,
-) -> Result<Vec<Period>> {
-    let zone = &board.rules.zone;
-    let through = window.period_at(through_ms, zone)?.end_ms;
-    let mut periods = vec![];
-    let mut next_ms = bases.first().map(|period| period.start_ms);
-    while let Some(at_ms) = next_ms.filter(|&at_ms| Some(at_ms) <= through) {
-        let period = window.period_at(at_ms, zone)?;
-        next_ms = period.end_ms;
-        periods.push(period);
-    }
-    Ok(periods)
-}
-
-fn column(name: &str, values: Vec<i64>) -> Column {
-    Series::new(name.into(), values).into()
-}
-
-/// Maps each number of a column.
-fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> PolarsResult<Column> {
-    move |numbers: Column| {
-        let found = numbers.i64()?.iter();
-        let found: Int64Chunked = found.map(|number| of(number?)).collect();
-        Ok(found.with_name(numbers.name().clone()).into_column())
-    }
-}
-
-fn same_type(_: &Schema, field: &Field) -> PolarsResult<Field> {
-    Ok(field.clone())
-}
-
-/// Adds each event's period, as an index. It bisects, since a join would have to sort all events.
-fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
-    let starts: Vec<i64> = periods.iter().map(|period| period.start_ms).collect();
-    let place = match starts.len() {
-        0 | 1 => first_place(),
-        _ => {
-            let place = of_each(move |at_ms| {
-                Some(starts.partition_point(|&start_ms| start_ms <= at_ms) as i64 - 1)
-            });
-            col("at_ms").map(place, same_type)
-        }
-    };
-    events.with_column(place.alias("period"))
-}
-
 /// The index of the only period; polars would give a small literal 32 bits.
 fn first_place() -> Expr {
     lit(0_i64).cast(DataType::Int64)
@@ -287,38 +225,6 @@ fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
         lit(0_i64).alias("tick"),
         col("seq").max(),
     ]))
-}
-
-/// The rank key of a score and its ticks since the period's first: `score field << T | time field`.
-fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Expr {
-    let rules = &board.rules;
-    let (low, high) = rules.range(window);
-    let unit = 1_i64 << rules.layout(window).time_bits();
-    let score_field = match rules.direction {
-        Direction::HighFirst => lit(high) - score,
-        Direction::LowFirst => score - lit(low),
-    };
-    let time_field = match rules.ties(window) {
-        TieBreak::Member => lit(0_i64),
-        TieBreak::Earliest => ticks,
-        TieBreak::Latest => lit(unit - 1) - ticks,
-    };
-    score_field * lit(unit) + time_field
-}
-
-/// As [`key`], for the nearest score and time that have a key in the window.
-fn nearest_key(board: &Board, window: Window) -> Expr {
-    let (low, high) = board.rules.range(window);
-    let ticks_max = (1_i64 << board.rules.layout(window).time_bits()) - 1;
-    let within = |value: Expr, low: i64, high: i64| {
-        when(value.clone().lt(lit(low)))
-            .then(lit(low))
-            .when(value.clone().gt(lit(high)))
-            .then(lit(high))
-            .otherwise(value)
-    };
-    let ticks = within(col("tick") - col("first_tick"), 0, ticks_max);
-    key(board, window, within(col("score"), low, high), ticks)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::deployment::Deployment;
-use engine::partition::recovery::{settle, settle_to};
+use engine::partition::settle::{settle, settle_to};
 use entity::archive::{archive_file, archive_mark};
 use entity::history::score_event;
 use entity::{Error, board};

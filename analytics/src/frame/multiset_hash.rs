@@ -8,14 +8,14 @@ use entity::blocks::hash_of_row;
 /// The rows of one side minus those of the other, in any order: a sum of 128-bit hashes (XXH3). The
 /// seed is random, so that no client can make up rows that cancel each other out. By chance that
 /// happens once in some 2¹²⁸ times.
-pub struct Balance {
+pub struct MultisetHash {
     seed: u64,
     sum: u128,
     /// A buffer for one row.
     row: Vec<u8>,
 }
 
-impl Balance {
+impl MultisetHash {
     /// The sum of no rows.
     pub fn new() -> Self {
         Self { seed: RandomState::new().build_hasher().finish(), sum: 0, row: vec![] }
@@ -34,7 +34,7 @@ impl Balance {
     }
 
     /// True if both sides have the same rows, each equally often.
-    pub fn is_even(&self) -> bool {
+    pub fn is_zero(&self) -> bool {
         self.sum == 0
     }
 
@@ -64,7 +64,7 @@ mod tests {
                 (Just(one), prop_oneof![shuffled, Just(other)])
             })
         ) {
-            let mut balance = Balance::new();
+            let mut balance = MultisetHash::new();
             for (segment, member, number) in &one {
                 balance.add(segment, member, &[*number]);
             }
@@ -75,7 +75,7 @@ mod tests {
                 rows.sort();
                 rows
             };
-            prop_assert_eq!(balance.is_even(), sorted(one) == sorted(other));
+            prop_assert_eq!(balance.is_zero(), sorted(one) == sorted(other));
         }
     }
 }

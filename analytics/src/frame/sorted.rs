@@ -11,7 +11,7 @@ use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 
-use crate::frame::expected_rows::Awaited;
+use crate::frame::expected_rows::ExpectedRows;
 use crate::frame::fold::Folded;
 
 /// An entry that history folds to.
@@ -134,10 +134,10 @@ impl Sorted {
     }
 
     /// The rows that are expected, by segment and member, of a window without periods.
-    pub fn awaited(&self) -> Awaited<'_> {
+    pub fn awaited(&self) -> ExpectedRows<'_> {
         let segments = self.runs.iter();
         let segments = segments.map(|run| (run.id.segment.as_str(), run.rows.clone()));
-        Awaited::new(self.members.len(), segments, |row| self.member(row))
+        ExpectedRows::new(self.members.len(), segments, |row| self.member(row))
     }
 
     /// The member of a row.

@@ -151,8 +151,8 @@ mod tests {
         Column, DataFrame, DataType, Int64Chunked, IntoSeries, NamedFrom, NewChunkedArray,
         ParquetWriter, Series,
     };
-    use ranking::board::{Board, Direction, Policy, TieBreak};
     use ranking::board::rules::{Rules, RulesInput};
+    use ranking::board::{Board, Direction, Policy, TieBreak};
     use ranking::id::BoardNo;
     use std::collections::HashMap;
     use std::sync::Arc;

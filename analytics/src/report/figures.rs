@@ -42,7 +42,7 @@ pub(crate) struct Figures {
     pub(crate) members: usize,
     /// The number of events that count: those neither voided nor before a removal.
     pub(crate) events: usize,
-    pub(crate) top: Vec<Placed>,
+    pub(crate) top: Vec<MemberMove>,
     pub(crate) scores: Scores,
     pub(crate) ties: Ties,
     pub(crate) share: Share,
@@ -53,7 +53,7 @@ pub(crate) struct Figures {
 /// A member at the top.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Placed {
+pub(crate) struct MemberMove {
     pub(crate) rank: usize,
     pub(crate) member: String,
     pub(crate) score: String,
@@ -134,7 +134,7 @@ impl Figures {
         let members: Vec<&str> = entries.iter().map(|entry| entry.member.as_str()).collect();
         let timeline = Timeline::new(board, events, &members[..TOP.min(members.len())])?;
         let top = entries.iter().zip(1..).take(TOP);
-        let top = top.map(|(entry, rank)| Placed {
+        let top = top.map(|(entry, rank)| MemberMove {
             rank,
             member: entry.member.to_string(),
             score: format(entry.score),

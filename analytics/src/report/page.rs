@@ -182,7 +182,7 @@ fn section(title: &str, text: &str, picture: &str) -> String {
 }
 
 fn leaders(figures: &Figures) -> String {
-    let row = |placed: &super::figures::Placed| {
+    let row = |placed: &super::figures::MemberMove| {
         format!(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             placed.rank,

@@ -1,7 +1,9 @@
-//! The daily diff: once a day in the whole deployment, the program `analytics` compares history, SQL and Redis of all boards.
+//! The daily diff: once a day in the whole deployment, `laurel-analytics` compares history, SQL and
+//! Redis of all boards.
 //!
-//! It is another program, as this one has no polars. Whoever moves the row of `schedule` on starts it as a child, niced, with the same stores.
-//! A time that was missed is made up for; what failed is tried again some minutes later, a few times a day.
+//! It is another program, as this one lacks polars. The process that claims the row of `schedule`
+//! starts it as a child, niced, with the same stores. A missed time is made up for; after a failure
+//! the next attempt follows some minutes later, a few times a day.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,29 +24,29 @@ use tokio::time::{sleep, timeout};
 use crate::command::batch;
 use crate::metrics::{METRICS, Schedule};
 
-/// How often it is looked whether a diff is due.
+/// The interval at which a process checks whether a diff is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a diff may take.
+/// The longest run of a diff.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
 
-/// How long the program may take to stop when it is told to; then it is killed.
+/// The longest time for the program to stop by itself; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much is kept of what the program prints, in bytes.
+/// The most bytes kept of the program's output.
 const PRINTED_BYTES_MAX: usize = 4096;
 
-/// The diff's name in the table.
+/// The diff's name in the table `schedule`.
 const NAME: &str = "DIFF";
 
-/// The exit status that says that there are differences.
+/// The exit status for differences found.
 const DIFFERENCES: i32 = 3;
 
-/// What background work does daily.
+/// The daily part of the background work.
 #[derive(Debug, Default)]
 pub struct Daily(Option<DailyDiff>);
 
-/// The daily diff of a process that sees to it.
+/// The daily diff, in a process that runs it.
 #[derive(Debug)]
 struct DailyDiff {
     minute_of_day: u16,
@@ -53,10 +55,11 @@ struct DailyDiff {
 }
 
 impl Daily {
-    /// The work of this process: none if it is told so, or has no program to do it with. The log and the metrics say which.
+    /// The daily work of this process: none if the settings switch it off or the program is
+    /// missing. The log and the metrics tell which.
     ///
     /// # Errors
-    /// If a program is named that is not there.
+    /// If the settings name a program that does not exist.
     pub fn new(settings: &DailyDiffSettings, environment: Vec<(String, OsString)>) -> Result<Self> {
         let DiffAt::Minute(minute_of_day) = settings.diff_at else {
             METRICS.set_schedule(Schedule::Off);
@@ -82,7 +85,7 @@ impl Daily {
         Ok(Self(Some(DailyDiff { minute_of_day, program, environment })))
     }
 
-    /// Sees to it until it is told to stop.
+    /// Runs the daily diff until the process stops.
     pub async fn work(self, deployment: &Deployment, stop: watch::Receiver<bool>) {
         if let Some(diff) = self.0 {
             diff.work(deployment, stop).await;
@@ -108,12 +111,12 @@ impl DailyDiff {
         }
     }
 
-    /// Compares, where that is due and nobody else is at it.
+    /// Runs the diff if it is due and no other process runs one.
     async fn look(&self, deployment: &Deployment, stop: &mut watch::Receiver<bool>) -> Result<()> {
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let due_at_ms = schedule::last_due_ms(self.minute_of_day, now_ms);
         let born = deployment::Entity::find_by_id(1).one(db).await?;
-        // What was due before there was anything is not made up for.
+        // A diff that was due before the deployment existed is not made up for.
         if born.is_none_or(|born| due_at_ms < born.created_at_ms)
             || job::running(db, NAME, None).await?.is_some()
             || !schedule::take(db, NAME, due_at_ms, now_ms).await?
@@ -122,7 +125,7 @@ impl DailyDiff {
         }
         tracing::info!("the daily diff begins");
         let Some((status, said)) = self.run(stop).await? else {
-            tracing::info!("the daily diff is cut short; the next start makes up for it");
+            tracing::info!("the daily diff is interrupted; the next start makes up for it");
             return Ok(schedule::give_back(db, NAME, due_at_ms).await?);
         };
         match status.code() {
@@ -136,9 +139,10 @@ impl DailyDiff {
         Ok(())
     }
 
-    /// Runs the program to its end: how that was, and what it complained of. Nothing where it was told to stop first.
+    /// Runs the program to its end, and returns its exit status and its complaint; `None` if this
+    /// process stops first.
     async fn run(&self, stop: &mut watch::Receiver<bool>) -> Result<Option<(ExitStatus, String)>> {
-        // As `nice` becomes what it starts, the child's id stays the same.
+        // `nice` replaces itself with the program, so the child's id stays the same.
         let mut niced = Command::new("nice");
         niced.args(["-n", "10"]).arg(&self.program);
         let mut child = match self.settle(&mut niced).spawn() {
@@ -164,13 +168,14 @@ impl DailyDiff {
             }
             _ = stop.changed() => {}
         }
-        // It stops by itself, and takes its temporary files along; dropped, it is killed.
+        // At the end of its standard input the program stops by itself and removes its temporary
+        // files; after the timeout, dropping the child kills it.
         drop(stdin);
         let _ = timeout(STOP_TIMEOUT, ending).await;
         Ok(None)
     }
 
-    /// A command with what the program is to do, and where.
+    /// Adds the program's arguments and environment to a command.
     fn settle<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("LAUREL_") {
@@ -187,7 +192,7 @@ impl DailyDiff {
     }
 }
 
-/// Reads all there is, and keeps the start of it.
+/// Reads to the end, and keeps the start.
 async fn start_of(stream: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut stream) = stream else {
         return String::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -156,7 +156,7 @@ async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
     if let Err(error) = seal(deployment).await {
         failed = Some(error);
     }
-    job::bury_dead(&deployment.db).await?;
+    job::end_dead(&deployment.db).await?;
     let before_ms = entity::now_ms() - PURGE_AFTER_MS;
     for board in engine::board::delete::left_over(deployment).await? {
         if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)

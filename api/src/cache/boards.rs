@@ -7,7 +7,7 @@ use ranking::board::Board;
 use sea_orm::{ColumnTrait, DatabaseConnection, QueryFilter};
 use tokio::time::Instant;
 
-use crate::cache::sql::{FRESH, Known};
+use crate::cache::sql::{FRESH, SqlCache};
 use crate::error::Result;
 
 /// The most boards kept in memory.
@@ -15,7 +15,7 @@ const BOARDS_MAX: u64 = 10_000;
 
 /// A board: its row, and its rules as `ranking` has them.
 #[derive(Debug)]
-pub struct KnownBoard {
+pub struct CachedBoard {
     /// The row in SQL.
     pub row: board::Model,
     /// The rules.
@@ -25,9 +25,9 @@ pub struct KnownBoard {
 }
 
 /// The cache of boards by slug.
-pub struct Boards(Known<String, Option<Arc<KnownBoard>>>);
+pub struct Boards(SqlCache<String, Option<Arc<CachedBoard>>>);
 
-impl KnownBoard {
+impl CachedBoard {
     /// Parses the rules of a row.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Boards {
     /// Starts empty.
     #[must_use]
     pub fn new() -> Self {
-        Self(Known::new(BOARDS_MAX, |_| 1))
+        Self(SqlCache::new(BOARDS_MAX, |_| 1))
     }
 
     /// Finds the board of a slug, `None` if there is none; and the instant until which that is
@@ -54,7 +54,7 @@ impl Boards {
         &self,
         db: &DatabaseConnection,
         slug: &str,
-    ) -> Result<(Option<Arc<KnownBoard>>, Instant)> {
+    ) -> Result<(Option<Arc<CachedBoard>>, Instant)> {
         if ranking::id::check_slug(slug).is_err() {
             return Ok((None, Instant::now() + FRESH));
         }
@@ -62,7 +62,7 @@ impl Boards {
         let read = || async {
             let of_slug = board::living().filter(board::Column::Slug.eq(&slug));
             let row = of_slug.one(db).await?;
-            row.map(KnownBoard::new).transpose()
+            row.map(CachedBoard::new).transpose()
         };
         self.0.find(&slug, read).await
     }

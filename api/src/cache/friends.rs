@@ -11,7 +11,7 @@ use sea_orm::{
 };
 use tokio::time::Instant;
 
-use crate::cache::sql::Known;
+use crate::cache::sql::SqlCache;
 use crate::error::{Error, ErrorCode, Result};
 
 /// The most friends of one member.
@@ -21,7 +21,7 @@ pub const FRIENDS_MAX: usize = 10_000;
 const BYTES_MAX: u64 = 256 << 20;
 
 /// The cache of lists of friends, by member.
-pub struct Friends(Known<MemberId, Arc<[MemberId]>>);
+pub struct Friends(SqlCache<MemberId, Arc<[MemberId]>>);
 
 impl Friends {
     /// Starts empty.
@@ -31,7 +31,7 @@ impl Friends {
             let bytes: usize = friends.iter().map(|friend| friend.as_str().len() + 40).sum();
             u32::try_from(bytes + 100).unwrap_or(u32::MAX)
         };
-        Self(Known::new(BYTES_MAX, bytes))
+        Self(SqlCache::new(BYTES_MAX, bytes))
     }
 
     /// Finds a member's friends, ordered by key; and the instant until which the list is good.

@@ -16,15 +16,15 @@ use ranking::store::Store;
 use tokio::time::Instant;
 
 /// A cache of values, each kept for a moment.
-pub struct Hot<K, V> {
+pub struct SharedCache<K, V> {
     /// `None` if the cache is switched off.
-    values: Option<Cache<K, Fetched<V>>>,
+    values: Option<Cache<K, CachedValue<V>>>,
     store: Store,
 }
 
 /// A value, and what decides which requests it is good for.
 #[derive(Debug, Clone)]
-pub struct Fetched<V> {
+pub struct CachedValue<V> {
     /// The value.
     pub value: V,
     /// True if this request fetched it, false if another one did.
@@ -37,7 +37,7 @@ pub struct Fetched<V> {
 
 /// The arrival of a request: the instant, and the number of writes that this process had made.
 #[derive(Clone, Copy)]
-struct Asked {
+struct Arrival {
     at: Instant,
     own_writes: u64,
 }
@@ -66,7 +66,7 @@ impl GoodUntil {
     }
 }
 
-impl<K, V> Hot<K, V>
+impl<K, V> SharedCache<K, V>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -76,7 +76,7 @@ where
     /// nothing.
     #[must_use]
     pub fn new(store: &Store, age: Duration, bytes_max: u64, bytes: fn(&K, &V) -> usize) -> Self {
-        let weigh = move |key: &K, fetched: &Fetched<V>| {
+        let weigh = move |key: &K, fetched: &CachedValue<V>| {
             u32::try_from(bytes(key, &fetched.value)).unwrap_or(u32::MAX)
         };
         let values = (bytes_max > 0).then(|| {
@@ -90,7 +90,7 @@ where
     }
 
     /// The cached value, if it is good for a request that comes now.
-    pub async fn get(&self, key: &K) -> Option<Fetched<V>> {
+    pub async fn get(&self, key: &K) -> Option<CachedValue<V>> {
         let values = self.values.as_ref()?;
         let asked = self.asked();
         let fetched = values.get(key).await;
@@ -104,18 +104,18 @@ where
         &self,
         key: &K,
         fetch: impl Future<Output = (V, Instant)> + Send,
-    ) -> Fetched<V> {
+    ) -> CachedValue<V> {
         let mut fetch = pin!(fetch);
         let asked = self.asked();
         loop {
             let fetching = async {
                 // The fetch may miss writes made after this point.
-                let Asked { at, own_writes } = self.asked();
+                let Arrival { at, own_writes } = self.asked();
                 let (value, good_until) = fetch.as_mut().await;
-                Fetched { value, is_own: false, good_until, began: at, own_writes }
+                CachedValue { value, is_own: false, good_until, began: at, own_writes }
             };
             let Some(values) = &self.values else {
-                return Fetched { is_own: true, ..fetching.await };
+                return CachedValue { is_own: true, ..fetching.await };
             };
             let entry = values.entry_by_ref(key);
             let entry = entry.or_insert_with_if(fetching, |old| !old.is_good_for(asked));
@@ -125,18 +125,18 @@ where
             // Another request's fetch may have begun before a write of this process, or too long
             // ago.
             if is_own || fetched.is_good_for(asked) {
-                return Fetched { is_own, ..fetched };
+                return CachedValue { is_own, ..fetched };
             }
         }
     }
 
-    fn asked(&self) -> Asked {
-        Asked { at: Instant::now(), own_writes: self.store.own_writes() }
+    fn asked(&self) -> Arrival {
+        Arrival { at: Instant::now(), own_writes: self.store.own_writes() }
     }
 }
 
-impl<V> Fetched<V> {
-    fn is_good_for(&self, asked: Asked) -> bool {
+impl<V> CachedValue<V> {
+    fn is_good_for(&self, asked: Arrival) -> bool {
         let is_young = self.began >= asked.at || self.good_until > asked.at;
         is_young && self.own_writes >= asked.own_writes
     }

@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const COUNTERS: usize = 1024;
 
 /// A cache of values from SQL, by key.
-pub struct Known<K, V> {
+pub struct SqlCache<K, V> {
     values: Cache<K, Value<V>>,
     hasher: RandomState,
     changes: Vec<AtomicU64>,
@@ -47,7 +47,7 @@ struct Value<V> {
     changes: u64,
 }
 
-impl<K, V> Known<K, V>
+impl<K, V> SqlCache<K, V>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 /// The name of the program that does batch jobs.
 pub const PROGRAM: &str = "laurel-analytics";
 
-/// The batch jobs. Their arguments are the other program's to read.
+/// The batch jobs. `laurel-analytics` reads their arguments.
 #[derive(Debug, Subcommand)]
 pub enum BatchCommand {
     /// Takes events from a CSV, NDJSON or Parquet file.
@@ -55,7 +55,7 @@ pub struct Passed {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the other program.
+/// Replaces this process with the other program.
 pub fn run(command: BatchCommand) -> Result<()> {
     let (name, passed) = match command {
         BatchCommand::Import(passed) => ("import", passed),
@@ -74,7 +74,7 @@ pub fn run(command: BatchCommand) -> Result<()> {
     let program = program(named)?;
     if !program.is_file() {
         bail!(
-            "{} is not there: build it with `make analytics`, or name it by LAUREL_ANALYTICS",
+            "{} is missing: build it with `make analytics`, or name it by LAUREL_ANALYTICS",
             program.display()
         );
     }

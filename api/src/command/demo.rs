@@ -1,7 +1,8 @@
 //! `laurel demo`: boards of real commits, loaded through the ordinary path.
 //!
-//! The commits end on a day of the past. All of them are moved by the same span, so that the last one lies at the instant at
-//! which the first demo board was made: today, this week and 7d then have entries. An interrupted load goes on with that span.
+//! The commits end on a day of the past. All of them are moved by the same span, so that the last
+//! one lies at the instant at which the first demo board was made: today, this week and 7d then
+//! have entries. An interrupted load goes on with the same span.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
@@ -9,15 +10,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
-use engine::partition::recovery::settle;
+use engine::partition::settle::settle;
 use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use entity::board;
 use entity::history::score_event;
 use flate2::read::GzDecoder;
 use futures::StreamExt;
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::board::rules::{Rules, RulesInput};
+use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, EventId, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
@@ -43,7 +44,7 @@ const LARGEST: &str = "largest-commit";
 const RECENT: &str = "recent";
 const RECENT_DAYS: i64 = 60;
 
-/// How many batches are under way at once.
+/// The number of batches in flight at once.
 const IN_FLIGHT: usize = 32;
 
 #[derive(Deserialize)]
@@ -89,7 +90,7 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     Ok(())
 }
 
-/// What a load did.
+/// The outcome of a load.
 struct Loaded {
     events: usize,
     /// The span that the events were moved by, in milliseconds.
@@ -176,10 +177,10 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
     Ok(Loaded { events: loaded, moved_ms })
 }
 
-/// Whether all of the demo is there: its loading may have been cut short.
+/// True if all of the demo is loaded: a load may have been interrupted.
 ///
 /// # Errors
-/// Where SQL does not answer.
+/// If SQL does not answer.
 async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
     let rows = rows()?;
     let mut slugs: BTreeSet<&str> = rows.iter().map(|row| row.board.as_str()).collect();
@@ -188,7 +189,7 @@ async fn is_loaded(db: &DatabaseConnection) -> Result<bool> {
     if boards.len() < slugs.len() {
         return Ok(false);
     }
-    // What is archived was there.
+    // Archived events were loaded before.
     if boards.iter().any(|board| board.archived_before_ms.is_some()) {
         return Ok(true);
     }

@@ -21,7 +21,7 @@ pub enum MigrateCommand {
     Status(SqlArguments),
 }
 
-/// Does what a command says.
+/// Runs a command.
 pub async fn run(command: MigrateCommand) -> Result<()> {
     match command {
         MigrateCommand::Up(sql) => migration::up(&connect(&sql).await?).await?,

@@ -26,7 +26,8 @@ use crate::{graphql, http};
 /// The time that requests may take to end when the process stops.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves until a signal comes, then drains: requests, commits, the log. Leaves the background work to others where it is told to.
+/// Serves until a signal comes, then drains requests, commits and the log. With `--no-workers` it
+/// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
     let ServeArguments { http: settings, caches, daily_diff, stores } = arguments;
@@ -56,7 +57,7 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
             tracing::warn!("stopping: some requests did not end in time");
         }
     }
-    tracing::info!("stopping: commits and the log follow the requests");
+    tracing::info!("stopping: waiting for commits and the log");
     drain(app).await;
     if let Some(working) = working {
         working.stop().await;
@@ -65,7 +66,8 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     Ok(())
 }
 
-/// Waits for requests whose clients have gone, then for what the committers have queued.
+/// Waits for requests whose clients have gone, then for the submissions that the committers have
+/// queued.
 async fn drain(app: SharedApp) {
     let deadline = Instant::now() + REQUESTS_TIMEOUT;
     while Arc::strong_count(&app) > 1 && Instant::now() < deadline {
@@ -74,12 +76,12 @@ async fn drain(app: SharedApp) {
     match Arc::into_inner(app) {
         Some(app) => app.committers.drain().await,
         None => tracing::warn!(
-            "a request is still running; whether its scores count its client learns by sending them again"
+            "a request is still running; its client has to send its scores again to learn if they count"
         ),
     }
 }
 
-/// Prints the addresses, and an admin token where there is no token at all yet.
+/// Prints the addresses, and an admin token if there is no token yet.
 async fn announce(db: &DatabaseConnection, address: SocketAddr) -> Result<()> {
     println!("Laurel is on http://{address}");
     println!("  GraphQL   http://{address}/graphql");

@@ -40,7 +40,7 @@ pub enum TokenCommand {
     List(SqlArguments),
 }
 
-/// Does what a command says.
+/// Runs a command.
 pub async fn run(command: TokenCommand) -> Result<()> {
     match command {
         TokenCommand::Create { scope, member, expires, sql } => {

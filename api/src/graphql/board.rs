@@ -2,17 +2,17 @@
 
 pub mod input;
 pub(crate) mod segments;
+pub mod window;
 
 use std::sync::Arc;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
-use entity::board::{WindowRow, WindowState};
-use ranking::seal::RETAIN_MAX;
 use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, Select};
 
 use super::board::input::no_board;
+use super::board::window::Window;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
 use super::standings::{Choice, Standings};
@@ -20,7 +20,7 @@ use super::types::connection::{Connection, Page, PageCursor, first_rows};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 
 /// The order of scores.
@@ -66,29 +66,6 @@ pub enum Visibility {
     Private,
 }
 
-/// The kind of a window.
-#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowKind {
-    /// All time.
-    AllTime,
-    /// Local hours.
-    Hourly,
-    /// Local days.
-    Daily,
-    /// ISO weeks, from Monday.
-    Weekly,
-    /// Calendar months.
-    Monthly,
-    /// Calendar quarters.
-    Quarterly,
-    /// Calendar years.
-    Yearly,
-    /// The present hour, day, week or month, and a number of earlier ones.
-    Rolling,
-    /// All time, with scores that lose half their weight in every half-life.
-    Decay,
-}
-
 impl Visibility {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -108,7 +85,7 @@ pub(crate) async fn find(
     app: &App,
     state: &RequestState,
     slug: &str,
-) -> crate::error::Result<Option<Arc<KnownBoard>>> {
+) -> crate::error::Result<Option<Arc<CachedBoard>>> {
     let _reading = state.loaders.reading();
     let (board, good_until) = app.boards.find(&app.deployment.db, slug).await?;
     state.good_until.limit(good_until);
@@ -121,7 +98,7 @@ pub(crate) async fn find(
 ///
 /// # Errors
 /// `NOT_FOUND` if there is no such board that the client may see.
-pub(crate) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<KnownBoard>> {
+pub(crate) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<CachedBoard>> {
     let board = find(app(ctx), state(ctx), slug).await?;
     board.ok_or_else(|| no_board(slug))
 }
@@ -184,7 +161,7 @@ pub(crate) async fn list(
     for row in rows {
         connection
             .edges
-            .push(Edge::new(PageCursor(row.slug.clone()), Board(KnownBoard::new(row)?)));
+            .push(Edge::new(PageCursor(row.slug.clone()), Board(CachedBoard::new(row)?)));
     }
     Ok(connection)
 }
@@ -213,7 +190,7 @@ impl BoardTotal {
 
 /// A ranking with fixed rules.
 #[derive(Clone)]
-pub struct Board(pub(crate) Arc<KnownBoard>);
+pub struct Board(pub(crate) Arc<CachedBoard>);
 
 /// A ranking with fixed rules.
 #[Object]
@@ -356,69 +333,5 @@ impl Board {
         let choice =
             Choice { window: window_or_all(window), at_ms: at.map(|at| at.0), period, segment };
         Ok(Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?)
-    }
-}
-
-/// A rule about time, with standings of its own.
-pub struct Window {
-    board: Arc<KnownBoard>,
-    window: ranking::window::Window,
-}
-
-impl Window {
-    pub(crate) fn new(board: &Arc<KnownBoard>, window: ranking::window::Window) -> Self {
-        Self { board: board.clone(), window }
-    }
-}
-
-/// A rule about time, with standings of its own.
-#[Object]
-impl Window {
-    /// The name: "all", "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; of a
-    /// rolling window "24h", "7d" (today and the six days before), "12w" or "3mo"; of a window in
-    /// which scores decay "decay:7d".
-    async fn name(&self) -> String {
-        self.window.to_string()
-    }
-
-    /// The kind of the window.
-    async fn kind(&self) -> WindowKind {
-        use ranking::window::Window as Rule;
-        match self.window {
-            Rule::All => WindowKind::AllTime,
-            Rule::Hourly => WindowKind::Hourly,
-            Rule::Daily => WindowKind::Daily,
-            Rule::Weekly => WindowKind::Weekly,
-            Rule::Monthly => WindowKind::Monthly,
-            Rule::Quarterly => WindowKind::Quarterly,
-            Rule::Yearly => WindowKind::Yearly,
-            Rule::Rolling(_) => WindowKind::Rolling,
-            Rule::Decay(_) => WindowKind::Decay,
-        }
-    }
-
-    /// The number of past periods kept in Redis; older ones are sealed and read from SQL. 1,000,000
-    /// is in effect all. It is also the number of "all", which has a single period.
-    async fn retain(&self) -> Result<i32> {
-        let rows = self.board.row.window_rows().map_err(Error::from)?;
-        let named = self.window.to_string();
-        let row = rows.iter().find(|row| row.name == named && row.state != WindowState::Dropped);
-        let retain = row.map_or(RETAIN_MAX, WindowRow::retained);
-        Ok(int(retain.into())?)
-    }
-
-    /// True if the window has everything that came before it. While a new window is being filled
-    /// from the history, its standings are UNAVAILABLE.
-    async fn ready(&self) -> bool {
-        self.board.board.is_whole(self.window)
-    }
-
-    /// The present period.
-    async fn current(&self, ctx: &Context<'_>) -> Result<Period> {
-        let period = self
-            .window
-            .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
-            .map_err(Error::from)?;
-        Ok(Period::new(&self.board, self.window, &period, state(ctx).now_ms))
     }
 }

@@ -27,7 +27,7 @@ use super::standings::{Choice, Standings};
 use super::types::connection::{Connection, Page, PageCursor, first_rows};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal};
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 
 pub use total::EventTotal;
@@ -50,7 +50,7 @@ pub enum EventKind {
 /// An accepted event in a member's history on a board, kept for good.
 #[derive(Clone)]
 pub struct ScoreEvent {
-    board: Arc<KnownBoard>,
+    board: Arc<CachedBoard>,
     row: score_event::Model,
     accepted_at_ms: i64,
     voided: bool,
@@ -221,7 +221,7 @@ pub(crate) async fn find(
 /// voided.
 async fn complete(
     ctx: &Context<'_>,
-    board: &Arc<KnownBoard>,
+    board: &Arc<CachedBoard>,
     rows: Vec<score_event::Model>,
 ) -> crate::error::Result<Vec<ScoreEvent>> {
     let Some(first) = rows.first() else {
@@ -361,7 +361,7 @@ async fn not_there(ctx: &Context<'_>, place: EventPlace) -> crate::error::Result
 
 async fn amend_now(
     ctx: &Context<'_>,
-    board: &KnownBoard,
+    board: &CachedBoard,
     member: &MemberId,
     amendment: Amendment,
 ) -> crate::error::Result<Amended> {

@@ -15,7 +15,7 @@ use super::types::connection::{Connection, PageCursor, first_rows, limit_or, num
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::access::Scope;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 
 /// The default length of a page of findings.
@@ -113,7 +113,7 @@ impl IntegrityRun {
 pub struct Finding {
     row: finding_row::Model,
     /// The board, even if it was deleted since; `None` if the finding belongs to no board.
-    known: Option<Arc<KnownBoard>>,
+    known: Option<Arc<CachedBoard>>,
 }
 
 /// A difference between history, SQL and Redis.

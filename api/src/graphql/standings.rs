@@ -11,10 +11,11 @@ use std::sync::Arc;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
-use ranking::store::read::{Placed, Standings as Read};
+use ranking::store::read::{RankedEntry, Standings as Read};
 use ranking::window::Window as RankingWindow;
 
-use super::board::{Board, Window};
+use super::board::Board;
+use super::board::window::Window;
 use super::member::friend::{FriendEntryConnection, FriendsPage, friends_page};
 use super::request::{app, state};
 use super::standings::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
@@ -25,7 +26,7 @@ use super::types::connection::{EntryCursor, PAGE_MAX, Page, limit};
 use super::types::global_id::{GlobalId, StandingsName};
 use super::types::scalar::{Decimal, int};
 use crate::app::App;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::loader::{Bound, Found, Place};
 
@@ -57,7 +58,7 @@ pub struct Choice {
 /// All entries of a board in one segment and one period of one window.
 #[derive(Clone)]
 pub struct Standings {
-    pub(crate) board: Arc<KnownBoard>,
+    pub(crate) board: Arc<CachedBoard>,
     pub(crate) read: Arc<Read>,
     /// True if the request chose the period. Otherwise it is the present one, and a page cursor of
     /// an earlier period continues in that period.
@@ -68,7 +69,7 @@ impl Standings {
     /// The standings that a choice names.
     pub(crate) fn choose(
         app: &App,
-        board: &Arc<KnownBoard>,
+        board: &Arc<CachedBoard>,
         choice: Choice,
         now_ms: i64,
     ) -> crate::error::Result<Self> {
@@ -112,7 +113,7 @@ impl Standings {
 
     fn of_period(
         app: &App,
-        board: &Arc<KnownBoard>,
+        board: &Arc<CachedBoard>,
         window: RankingWindow,
         segment: String,
         period: ranking::window::Period,
@@ -176,7 +177,11 @@ impl Standings {
     }
 
     /// The place of a page cursor, and the standings in which it continues.
-    pub(crate) fn resume(&self, app: &App, cursor: &str) -> crate::error::Result<(Self, Placed)> {
+    pub(crate) fn resume(
+        &self,
+        app: &App,
+        cursor: &str,
+    ) -> crate::error::Result<(Self, RankedEntry)> {
         let (list, cursor) = self.list_of(app, cursor)?;
         Ok((list, cursor.place()?))
     }

@@ -20,7 +20,7 @@ use super::standings::{Choice, Standings};
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::access::{Principal, Scope};
 use crate::app::App;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
 
@@ -104,7 +104,7 @@ pub struct SubmitError {
 
 /// The result for one score.
 pub struct SubmitResult {
-    board: Arc<KnownBoard>,
+    board: Arc<CachedBoard>,
     member: String,
     status: SubmitStatus,
     error: Option<SubmitError>,
@@ -222,7 +222,7 @@ pub(crate) async fn submit(
         }
         let other = super::board::find(app, state, &input.board).await;
         let is_allowed =
-            |other: &Arc<KnownBoard>| check_member_token(principal, other, &input.scores).is_ok();
+            |other: &Arc<CachedBoard>| check_member_token(principal, other, &input.scores).is_ok();
         let Some(other) = other.ok().flatten().filter(is_allowed) else {
             break;
         };
@@ -269,7 +269,7 @@ type Outcome = crate::error::Result<Verdict>;
 /// it.
 fn check_member_token(
     principal: &Principal,
-    board: &KnownBoard,
+    board: &CachedBoard,
     scores: &[ScoreInput],
 ) -> crate::error::Result<()> {
     let Some(member) = &principal.member else {
@@ -295,7 +295,7 @@ fn check_member_token(
 async fn submit_by_partition(
     app: &App,
     state: &RequestState,
-    board: &KnownBoard,
+    board: &CachedBoard,
     input: &SubmitScoresInput,
     indices: impl IntoIterator<Item = usize>,
 ) -> Vec<(usize, Outcome)> {
@@ -325,7 +325,7 @@ async fn submit_by_partition(
 }
 
 fn read(
-    board: &KnownBoard,
+    board: &CachedBoard,
     score: &ScoreInput,
     segments: &Segments,
     now_ms: i64,
@@ -370,7 +370,7 @@ async fn submit_to(
 }
 
 impl SubmitResult {
-    fn new(board: &Arc<KnownBoard>, member: &str, outcome: crate::error::Result<Verdict>) -> Self {
+    fn new(board: &Arc<CachedBoard>, member: &str, outcome: crate::error::Result<Verdict>) -> Self {
         let refused = |error: Error| {
             let status = if error.code == ErrorCode::Timeout {
                 SubmitStatus::Unknown

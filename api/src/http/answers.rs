@@ -12,21 +12,21 @@ use ranking::store::Store;
 use tokio::time::Instant;
 
 use super::response::Answer;
-use crate::cache::shared::{GoodUntil, Hot};
+use crate::cache::shared::{GoodUntil, SharedCache};
 use engine::settings::CacheSettings;
 
 /// The cache of answers.
-pub struct Answers(Hot<Question, Answer>);
+pub struct AnswerCache(SharedCache<AnswerKey, Answer>);
 
 /// Everything that an answer to a request without a token depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Question {
+pub struct AnswerKey {
     query: String,
     operation_name: Option<String>,
     variables: String,
 }
 
-impl Question {
+impl AnswerKey {
     /// The question of a request.
     pub fn of(request: &Request) -> Self {
         let variables = serde_json::to_string(&request.variables);
@@ -43,16 +43,16 @@ impl Question {
     }
 }
 
-impl Answers {
+impl AnswerCache {
     /// Starts empty.
     pub fn new(store: &Store, caches: &CacheSettings) -> Self {
-        let bytes = |question: &Question, answer: &Answer| question.bytes() + answer.bytes() + 256;
+        let bytes = |question: &AnswerKey, answer: &Answer| question.bytes() + answer.bytes() + 256;
         let age = Duration::from_millis(caches.cache_age_ms);
-        Self(Hot::new(store, age, caches.answer_cache_bytes, bytes))
+        Self(SharedCache::new(store, age, caches.answer_cache_bytes, bytes))
     }
 
     /// The cached answer, if there is a good one.
-    pub async fn get(&self, question: &Question) -> Option<Answer> {
+    pub async fn get(&self, question: &AnswerKey) -> Option<Answer> {
         let fetched = self.0.get(question).await?;
         Some(fetched.value).filter(Answer::is_for_all)
     }
@@ -61,7 +61,7 @@ impl Answers {
     /// how long it is good.
     pub async fn find(
         &self,
-        question: &Question,
+        question: &AnswerKey,
         good_until: &GoodUntil,
         execution: impl Future<Output = Answer> + Send,
     ) -> Answer {

@@ -8,13 +8,13 @@ use entity::board;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::app::SharedApp;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::{Error, Result};
 
 use super::ROWS_MAX;
 
 /// A board, even if it was deleted; `None` if there never was one of that number.
-pub(crate) type Numbered = Result<Option<Arc<KnownBoard>>>;
+pub(crate) type Numbered = Result<Option<Arc<CachedBoard>>>;
 
 /// Loads boards by their numbers.
 pub(crate) struct BoardBatch(pub(crate) SharedApp);
@@ -31,7 +31,7 @@ impl BatchFn<i64, Numbered> for BoardBatch {
                 Ok(rows) => {
                     found.extend(chunk.iter().map(|no| (*no, Ok(None))));
                     found.extend(
-                        rows.into_iter().map(|row| (row.no, KnownBoard::new(row).map(Some))),
+                        rows.into_iter().map(|row| (row.no, CachedBoard::new(row).map(Some))),
                     );
                 }
                 Err(error) => {

@@ -2,7 +2,7 @@
 
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 
 use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
@@ -34,7 +34,7 @@ impl App {
         let mut found: Vec<Result<u64>> = vec![Err(too_many()); keys.len()];
         let mut left = asked.into_iter().peekable();
         // The first place of all, as no member sorts before a space.
-        let mut from = Placed { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
+        let mut from = RankedEntry { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
             let (_, entries) = self.forward(standings, &from, step).await?;

@@ -13,13 +13,13 @@ use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::Store;
-use ranking::store::periods::{Began, Range};
+use ranking::store::periods::{ListedPeriod, Range};
 use ranking::store::read::merge::Start;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::app::{App, Unread};
-use crate::cache::shared::Hot;
+use crate::app::{App, ReadError};
+use crate::cache::shared::SharedCache;
 use crate::error::Result;
 use crate::metrics::METRICS;
 
@@ -35,7 +35,7 @@ const MOVE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The cache of first pages of standings. Only requests that wait for a read that fails get its
 /// error.
-pub type HotPages = Hot<PageName, Result<Arc<[Placed]>>>;
+pub type PageCache = SharedCache<PageName, Result<Arc<[RankedEntry]>>>;
 
 /// The name of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -46,8 +46,8 @@ pub struct PageName {
 }
 
 /// The approximate memory that a page takes, in bytes.
-pub fn page_bytes(name: &PageName, page: &Result<Arc<[Placed]>>) -> usize {
-    let entry = |placed: &Placed| size_of::<Placed>() + placed.member.as_str().len() + 32;
+pub fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
+    let entry = |placed: &RankedEntry| size_of::<RankedEntry>() + placed.member.as_str().len() + 32;
     let entries = page.iter().flat_map(|page| page.iter());
     let name = name.standings.segment.len() + name.standings.period.len();
     entries.map(entry).sum::<usize>() + name + 256
@@ -90,7 +90,7 @@ impl App {
     pub async fn positions(
         &self,
         standings: &Standings,
-        entries: &[Placed],
+        entries: &[RankedEntry],
     ) -> Result<Vec<Option<u64>>> {
         let live = self.live(standings, |store, standings| {
             async move { store.positions(&standings, entries).await }.boxed()
@@ -113,7 +113,7 @@ impl App {
         &self,
         standings: &Standings,
         members: &[MemberId],
-    ) -> Result<Vec<Option<(Placed, u64)>>> {
+    ) -> Result<Vec<Option<(RankedEntry, u64)>>> {
         let live = self.live(standings, |store, standings| {
             async move { store.find(&standings, members).await }.boxed()
         });
@@ -124,13 +124,13 @@ impl App {
             return Ok(vec![None; members.len()]);
         };
         let keys = archived.rank_keys(members).await?.into_iter().zip(members);
-        let entries: Vec<Option<Placed>> = keys
+        let entries: Vec<Option<RankedEntry>> = keys
             .map(|(key, member)| {
                 let member = member.clone();
-                key.map(|key| Placed { key, member })
+                key.map(|key| RankedEntry { key, member })
             })
             .collect();
-        let there: Vec<Placed> = entries.iter().flatten().cloned().collect();
+        let there: Vec<RankedEntry> = entries.iter().flatten().cloned().collect();
         let mut positions = archived.positions(&there).await?.into_iter();
         let found = entries.into_iter().map(|entry| {
             let entry = entry?;
@@ -158,9 +158,9 @@ impl App {
     pub async fn forward(
         &self,
         standings: &Standings,
-        from: &Placed,
+        from: &RankedEntry,
         limit: usize,
-    ) -> Result<(u64, Vec<Placed>)> {
+    ) -> Result<(u64, Vec<RankedEntry>)> {
         let live = self.live(standings, |store, standings| {
             async move {
                 let start = Start::Place(from.clone());
@@ -183,7 +183,7 @@ impl App {
         standings: &Standings,
         position: u64,
         limit: usize,
-    ) -> Result<Vec<Placed>> {
+    ) -> Result<Vec<RankedEntry>> {
         let live = self.live(standings, |store, standings| {
             async move {
                 let split = store.split_at_position(&standings, position).await?;
@@ -208,7 +208,7 @@ impl App {
         standings: &Standings,
         position: u64,
         limit: usize,
-    ) -> Result<(Arc<[Placed]>, Instant)> {
+    ) -> Result<(Arc<[RankedEntry]>, Instant)> {
         let read = async {
             let began = Instant::now();
             match self.forward_from(standings, position, limit).await {
@@ -231,9 +231,9 @@ impl App {
     pub async fn backward(
         &self,
         standings: &Standings,
-        before: Option<&Placed>,
+        before: Option<&RankedEntry>,
         limit: usize,
-    ) -> Result<(u64, Vec<Placed>)> {
+    ) -> Result<(u64, Vec<RankedEntry>)> {
         let live = self.live(standings, |store, standings| {
             async move {
                 let start = match before {
@@ -261,7 +261,7 @@ impl App {
         member: &MemberId,
         above: usize,
         below: usize,
-    ) -> Result<Option<(u64, Vec<Placed>)>> {
+    ) -> Result<Option<(u64, Vec<RankedEntry>)>> {
         let live = self.live(standings, |store, standings| {
             async move { store.neighbors(&standings, member, above, below).await }.boxed()
         });
@@ -281,7 +281,7 @@ impl App {
         standings: &Standings,
         range: Range,
         limit: usize,
-    ) -> Result<Vec<Began>> {
+    ) -> Result<Vec<ListedPeriod>> {
         let mut standings = standings.clone();
         loop {
             match self.merged_periods(&standings, range, limit).await? {
@@ -299,14 +299,14 @@ impl App {
         standings: &Standings,
         range: Range,
         limit: usize,
-    ) -> Result<Result<Vec<Began>, i64>> {
+    ) -> Result<Result<Vec<ListedPeriod>, i64>> {
         let db = &self.deployment.db;
         let sealed_before_ms = standings.sealed_before_ms;
         let live = async |range: Range, limit: usize| {
             if limit == 0 {
                 return Ok(Ok(vec![]));
             }
-            self.read_where_it_is(standings, |store, standings| {
+            self.read_redis_or_sealed(standings, |store, standings| {
                 async move { store.periods(&standings, range, limit).await }.boxed()
             })
             .await
@@ -349,13 +349,13 @@ impl App {
         if standings.is_sealed() {
             return Ok(None);
         }
-        Ok(self.read_where_it_is(standings, read).await?.ok())
+        Ok(self.read_redis_or_sealed(standings, read).await?.ok())
     }
 
     /// Reads from Redis. If the period has left Redis, the inner error is the instant before which
     /// periods have. If the board has moved to another number of shards since its row was read, or
     /// is about to, reads the row again.
-    async fn read_where_it_is<'a, T>(
+    async fn read_redis_or_sealed<'a, T>(
         &'a self,
         standings: &'a Standings,
         read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
@@ -363,11 +363,11 @@ impl App {
         let deadline = Instant::now() + MOVE_TIMEOUT;
         let mut now = Cow::Borrowed(standings);
         loop {
-            let error = match self.read_level(|store| read(store, now.clone())).await {
+            let error = match self.read_with_recovery(|store| read(store, now.clone())).await {
                 Ok(value) => return Ok(Ok(value)),
-                Err(Unread::Sealed(before_ms)) => return Ok(Err(before_ms)),
-                Err(Unread::Failed(error)) => return Err(error),
-                Err(Unread::Moved(error)) => error,
+                Err(ReadError::Sealed(before_ms)) => return Ok(Err(before_ms)),
+                Err(ReadError::Failed(error)) => return Err(error),
+                Err(ReadError::Moved(error)) => error,
             };
             if Instant::now() >= deadline {
                 return Err(error.into());

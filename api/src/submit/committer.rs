@@ -23,16 +23,16 @@ use crate::submit::queue::{FairQueue, REQUESTS_OF_BOARD_MAX};
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The submissions of one request to one partition, in the queue.
-struct Order {
+struct QueuedRequest {
     submissions: Vec<Submission>,
     /// The number of submissions, which stays when they are taken out.
     count: usize,
-    reply: oneshot::Sender<Result<Placed>>,
+    reply: oneshot::Sender<Result<Submitted>>,
 }
 
 /// The outcome of the submissions of one request to one partition.
 #[derive(Debug, Clone)]
-pub struct Placed {
+pub struct Submitted {
     /// The verdicts, in the order of the submissions.
     pub verdicts: Vec<Verdict>,
     /// The seq and id of the commit that has the accepted ones; `None` if none was accepted.
@@ -41,7 +41,7 @@ pub struct Placed {
 
 /// The queues of all partitions.
 pub struct Committers {
-    queues: Vec<Arc<FairQueue<Order>>>,
+    queues: Vec<Arc<FairQueue<QueuedRequest>>>,
     tasks: Vec<JoinHandle<()>>,
     signals: Arc<Signals>,
 }
@@ -68,12 +68,12 @@ impl Committers {
         &self,
         partition: Partition,
         submissions: Vec<Submission>,
-    ) -> Result<Placed> {
+    ) -> Result<Submitted> {
         let (reply, answer) = oneshot::channel();
         let queue = &self.queues[usize::from(partition.0)];
         let board = submissions.first().map_or(BoardNo(0), |first| first.board.no);
         let count = submissions.len();
-        let order = Order { submissions, count, reply };
+        let order = QueuedRequest { submissions, count, reply };
         queue.push(board, count, order).map_err(|_| {
             Error::new(ErrorCode::Unavailable, format!("{REQUESTS_OF_BOARD_MAX} requests already wait for this board; try again in a second"))
         })?;
@@ -106,7 +106,7 @@ impl Committers {
 async fn run(
     deployment: Deployment,
     partition: Partition,
-    queue: Arc<FairQueue<Order>>,
+    queue: Arc<FairQueue<QueuedRequest>>,
     signals: Arc<Signals>,
 ) {
     let mut next: Option<Taken> = None;
@@ -126,12 +126,12 @@ async fn run(
 
 /// The requests of one commit.
 struct Taken {
-    orders: Vec<Order>,
+    orders: Vec<QueuedRequest>,
     prepared: Prepared,
 }
 
 impl Taken {
-    fn of(mut orders: Vec<Order>) -> Option<Self> {
+    fn of(mut orders: Vec<QueuedRequest>) -> Option<Self> {
         if orders.is_empty() {
             return None;
         }
@@ -164,7 +164,7 @@ async fn commit(
         result.as_ref().map_or_else(|_| [].iter(), |submitted| submitted.verdicts.iter());
     for order in taken.orders {
         let answer = match &result {
-            Ok(submitted) => Ok(Placed {
+            Ok(submitted) => Ok(Submitted {
                 verdicts: verdicts.by_ref().take(order.count).cloned().collect(),
                 commit: submitted.commit.clone(),
             }),

@@ -16,7 +16,7 @@ use entity::error::Result;
 use entity::history::{commit, dead_letter, log_cursor, score_event};
 
 /// A member's history on a board, up to a commit.
-pub(super) struct Known {
+pub(super) struct MemberHistory {
     pub(super) cursor: log_cursor::Model,
     /// The archive mark of the partition's history.
     pub(super) mark: archive_mark::Model,
@@ -37,9 +37,9 @@ impl Amending {
         &self,
         deployment: &Deployment,
         partition: Partition,
-    ) -> Result<Known> {
+    ) -> Result<MemberHistory> {
         let db = &deployment.db;
-        let cursor = follow::present(deployment, partition).await?;
+        let cursor = follow::settled_cursor(deployment, partition).await?;
         let mark = archive_mark::of(db, self.board.no, partition).await?;
         let archived = archived_entry::of_members(db, &mark, [self.member.as_str()]).await?;
         use score_event::Column::{Partition as In, Seq};
@@ -79,7 +79,7 @@ impl Amending {
             let field = seen_field(self.board.no, &self.member, event_id);
             seen = row.map(|row| (row.accepted_at_ms, field));
         }
-        Ok(Known {
+        Ok(MemberHistory {
             cursor,
             mark,
             archived: archived.into_values().collect(),
@@ -90,7 +90,7 @@ impl Amending {
     }
 }
 
-impl Known {
+impl MemberHistory {
     /// True if the event id that a partition remembers is that of the event to be voided.
     pub(super) fn is_seen_as(
         &self,

@@ -8,7 +8,7 @@ use ranking::submission::Periods;
 use ranking::window::Period;
 
 use super::Amending;
-use super::known::Known;
+use super::known::MemberHistory;
 
 impl Amending {
     /// Checks that every entry in which an event counts can be folded again without archived
@@ -16,7 +16,7 @@ impl Amending {
     /// can only if they begin after the last archived score.
     pub(super) fn check_unarchived(
         &self,
-        known: &Known,
+        known: &MemberHistory,
         target: EventPlace,
     ) -> ranking::Result<()> {
         let Some(archived_before_ms) = self.archived_before_ms else {

@@ -8,7 +8,7 @@ use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{Plan, Span};
 use crate::deployment::Deployment;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::archive::archive_mark;
 use entity::board;
 use entity::board::WindowState;

@@ -15,7 +15,7 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use crate::partition::barrier;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use crate::{reshard, seal};
 use entity::archive::archive_file;
 use entity::error::Result;

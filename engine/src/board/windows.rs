@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ranking::board::rules::bases;
 use ranking::board::mark::BoardMark;
+use ranking::board::rules::bases;
 use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 
@@ -17,7 +17,7 @@ use crate::board::fill::fill;
 use crate::deployment::Deployment;
 use crate::job::{self, Begun};
 use crate::partition::barrier;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use crate::seal;
 use entity::board::{self, WindowRow, WindowState, windows_text};
 use entity::error::{Error, Result};

@@ -1,10 +1,10 @@
-//! A redis-server of one's own in a directory: started as a child, adopted again by whoever finds it running,
-//! started anew when it dies, and stopped by the last process that uses it.
+//! A private redis-server in a directory: started as a child, adopted by every process that finds
+//! it running, restarted when it dies, and stopped by the last process that uses it.
 //!
 //! ```text
-//! <dir>/redis.sock   the Unix socket; in a directory under the system's temporary one where the path would be too long
-//! <dir>/users.lock   every user of the server holds it shared
-//! <dir>/start.lock   held while a server is being started
+//! <dir>/redis.sock   the Unix socket; if this path is too long, in a directory under the temporary one
+//! <dir>/users.lock   every process that uses the server holds it shared
+//! <dir>/start.lock   held by the process that starts a server
 //! <dir>/…            the append-only file
 //! ```
 
@@ -20,10 +20,10 @@ use ranking::{Error, Result};
 /// The longest path of a Unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// How long a server may take to answer after it was started, loading included.
+/// The longest time until a started server answers, loading included.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A private redis-server. While this value lives the server counts as used.
+/// A private redis-server. It counts as used while this value lives.
 #[derive(Debug)]
 pub struct PrivateRedis {
     dir: PathBuf,
@@ -32,10 +32,10 @@ pub struct PrivateRedis {
 }
 
 impl PrivateRedis {
-    /// Starts the server of a directory, or adopts it where it runs.
+    /// Starts the server of a directory, or adopts a running one.
     ///
     /// # Errors
-    /// `Unavailable` where redis-server is not installed or does not start.
+    /// `Unavailable` if redis-server is not installed or does not start.
     pub async fn start(dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
         let dir = dir.canonicalize().map_err(|error| failed(dir, &error))?;
@@ -53,10 +53,10 @@ impl PrivateRedis {
         format!("redis+unix://{}", self.socket.display())
     }
 
-    /// Starts the server again if it does not run. Safe to call from many processes at once.
+    /// Starts the server again unless it runs. Safe to call from many processes at once.
     ///
     /// # Errors
-    /// `Unavailable` where it does not start.
+    /// `Unavailable` if it does not start.
     pub async fn ensure_running(&self) -> Result<()> {
         if server::ping(&self.url()).await.is_ok() {
             return Ok(());
@@ -66,7 +66,8 @@ impl PrivateRedis {
         while start.try_lock().is_err() {
             self.wait_until(deadline).await?;
         }
-        // A socket that refuses connections has nobody behind it; one that answers LOADING has.
+        // A socket that refuses connections has no server; a server that answers LOADING is
+        // starting.
         if !self.listens().await {
             self.spawn()?;
         }
@@ -76,7 +77,7 @@ impl PrivateRedis {
         Ok(())
     }
 
-    /// Stops the server, saving what it holds, unless another process uses it.
+    /// Makes the server save its data and stop, unless another process uses it.
     pub async fn stop(self) {
         if self.users.unlock().is_err() || self.users.try_lock().is_err() {
             return;
@@ -109,7 +110,7 @@ impl PrivateRedis {
     }
 
     fn spawn(&self) -> Result<()> {
-        // A dead server's socket file would stay and answer nobody.
+        // A dead server's socket file stays behind and would block the new one.
         let _ = std::fs::remove_file(&self.socket);
         let mut command = Command::new("redis-server");
         command.args([
@@ -134,12 +135,13 @@ impl PrivateRedis {
         ]);
         command.arg("--unixsocket").arg(&self.socket).arg("--dir").arg(&self.dir);
         command.arg("--logfile").arg(self.dir.join("redis.log"));
-        // Its own process group: a Ctrl-C in the terminal is for its users, who stop it when they are done with it.
+        // Its own process group: a Ctrl-C in the terminal reaches its users only, and the last one
+        // stops it.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| {
             Error::Unavailable(format!("redis-server cannot be started ({error}); install it, or name a running one in LAUREL_REDIS_URL"))
         })?;
-        // Somebody has to collect the exit status, or a dead server stays as a zombie.
+        // Without a thread that collects the exit status, a dead server stays a zombie.
         std::thread::spawn(move || child.wait());
         Ok(())
     }

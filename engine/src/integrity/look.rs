@@ -9,7 +9,7 @@ use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;
-use ranking::roll::{Reach, Rolls};
+use ranking::roll::{Coverage, Rolls};
 use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
 use ranking::store::scan::integrity::Asked;
@@ -17,7 +17,7 @@ use ranking::window::Window;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
 
 use crate::deployment::Deployment;
-use crate::partition::recovery::{settle, settle_to};
+use crate::partition::settle::{settle, settle_to};
 use entity::archive::archive_mark;
 use entity::board;
 use entity::error::{Error, Result};
@@ -27,7 +27,7 @@ pub(crate) use in_sql::{InSql, fold};
 
 /// A location where a member's data may differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Spot {
+pub enum Location {
     /// The member's entry in standings in Redis; for `all` also its row of `standing`.
     Entry(StandingsId),
     /// The member's row of sealed standings.
@@ -37,11 +37,11 @@ pub enum Spot {
 }
 
 /// The locations to compare, by member; members are bytes.
-pub type Places = BTreeMap<Vec<u8>, BTreeSet<Spot>>;
+pub type Locations = BTreeMap<Vec<u8>, BTreeSet<Location>>;
 
 /// The value that history or a store has at a location.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Held {
+pub enum StoredValues {
     /// A key and the raw score in it; in sealed standings the score of the row.
     Key(RankKey, i64),
     /// The sums of archived events, and their number.
@@ -63,25 +63,25 @@ pub struct Seen {
     /// The member, as bytes.
     pub member: Vec<u8>,
     /// The location.
-    pub spot: Spot,
+    pub spot: Location,
     /// The value by the history.
-    pub history: Option<Held>,
+    pub history: Option<StoredValues>,
     /// The value in SQL; that of the history where SQL stores none.
-    pub sql: Option<Held>,
+    pub sql: Option<StoredValues>,
     /// The value in Redis.
-    pub redis: Option<Held>,
+    pub redis: Option<StoredValues>,
 }
 
 /// The archived events of members, and a partition's archive mark.
 #[derive(Debug, Clone)]
-pub struct Archived {
+pub struct ArchivedHistory {
     /// The mark when the events were read.
     pub mark: archive_mark::Model,
     /// The events of each member in question, in order.
     pub events: BTreeMap<String, Vec<(EventPlace, Event)>>,
 }
 
-impl Archived {
+impl ArchivedHistory {
     /// The present mark.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Archived {
     }
 }
 
-impl Held {
+impl StoredValues {
     /// The value of a double in Redis.
     #[must_use]
     pub fn of_double(board: &Board, window: Window, double: f64) -> Self {
@@ -166,19 +166,19 @@ pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> b
     let zone = &board.rules.zone;
     let period = id.window.period_named(&id.period, zone);
     let reach = period.and_then(|period| rolls.reach(id, &period, zone));
-    id.window.rolling().is_some() && reach == Ok(Reach::InPart)
+    id.window.rolling().is_some() && reach == Ok(Coverage::Partial)
 }
 
 /// The sorted sets of entries in Redis, with the members to look up.
 pub(crate) fn asked(
     deployment: &Deployment,
     partition: Partition,
-    places: &Places,
+    places: &Locations,
 ) -> Vec<(StandingsId, Asked)> {
     let mut by_standings: BTreeMap<&StandingsId, Vec<Vec<u8>>> = BTreeMap::new();
     for (member, spots) in places {
         for spot in spots {
-            if let Spot::Entry(id) = spot {
+            if let Location::Entry(id) = spot {
                 by_standings.entry(id).or_default().push(member.clone());
             }
         }
@@ -201,8 +201,8 @@ pub async fn look(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,
-    archived: &Archived,
-    places: &Places,
+    archived: &ArchivedHistory,
+    places: &Locations,
 ) -> Result<Vec<Seen>> {
     settle(deployment, partition).await?;
     let asked = asked(deployment, partition, places);
@@ -239,10 +239,11 @@ pub async fn look(
             let now = folded.held(board, spot)?;
             let sql = in_sql.row(board, member, spot);
             let seen_here = match spot {
-                Spot::Entry(id) if is_sealing(&later, id) => continue,
-                Spot::Entry(id) => {
+                Location::Entry(id) if is_sealing(&later, id) => continue,
+                Location::Entry(id) => {
                     let redis = doubles.get(&(id, member.as_slice()));
-                    let redis = redis.map(|&double| Held::of_double(board, id.window, double));
+                    let redis =
+                        redis.map(|&double| StoredValues::of_double(board, id.window, double));
                     let mut history = then.held(board, spot)?;
                     if redis.is_none() && is_on_its_way(board, id, &rolls) {
                         history = None;
@@ -252,12 +253,12 @@ pub async fn look(
                     let sql = if is_right { history } else { sql };
                     (history, sql, redis)
                 }
-                Spot::Sealed(_) | Spot::Archived(_) => (now, sql, now),
+                Location::Sealed(_) | Location::Archived(_) => (now, sql, now),
             };
             let (history, sql, redis) = seen_here;
             if history != sql || history != redis {
                 let (member, spot) = (member.clone(), spot.clone());
-                let redis = redis.filter(|_| matches!(spot, Spot::Entry(_)));
+                let redis = redis.filter(|_| matches!(spot, Location::Entry(_)));
                 seen.push(Seen { member, spot, history, sql, redis });
             }
         }
@@ -274,7 +275,7 @@ pub async fn look_at_standings(
     deployment: &Deployment,
     board: &Board,
     partition: Partition,
-    places: &Places,
+    places: &Locations,
 ) -> Result<Vec<Seen>> {
     let (mut seen, mut left) = (vec![], places.clone());
     for _ in 0..LOOKS_MAX {
@@ -307,21 +308,21 @@ pub async fn look_at_standings(
             later.into_iter().map(|row| row.member.into_bytes()).collect();
         let held = |row: standing::Model| {
             let held = match row.partition == i32::from(partition.0) {
-                true => Held::of_row(board, row.score, row.rank_key),
-                false => Held::Foreign,
+                true => StoredValues::of_row(board, row.score, row.rank_key),
+                false => StoredValues::Foreign,
             };
             ((row.segment, row.member.into_bytes()), held)
         };
-        let rows: BTreeMap<(String, Vec<u8>), Held> = rows.into_iter().map(held).collect();
+        let rows: BTreeMap<(String, Vec<u8>), StoredValues> = rows.into_iter().map(held).collect();
         for ((id, asked), doubles) in asked.iter().zip(probe.doubles) {
             let doubles = doubles.unwrap_or_else(|| vec![None; asked.members.len()]);
             for (member, double) in asked.members.iter().zip(doubles) {
                 let sql = rows.get(&(id.segment.clone(), member.clone())).copied();
-                let redis = double.map(|double| Held::of_double(board, id.window, double));
+                let redis = double.map(|double| StoredValues::of_double(board, id.window, double));
                 if sql != redis && !later.contains(member) {
                     seen.push(Seen {
                         member: member.clone(),
-                        spot: Spot::Entry(id.clone()),
+                        spot: Location::Entry(id.clone()),
                         history: sql,
                         sql,
                         redis,

@@ -20,12 +20,12 @@ use tokio::time::{Duration, Instant};
 
 use crate::amend::seal_names;
 use crate::deployment::Deployment;
-use crate::integrity::look::{Archived, Places};
-use crate::partition::change::{Change, Proposal, carry_out};
+use crate::integrity::look::{ArchivedHistory, Locations};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use crate::reshard;
 use entity::board;
 use entity::error::Result;
-use entity::sql::{cursor_lock, set_windows};
+use entity::sql::{lock_cursor, set_windows};
 use entries::Mending;
 use rows::mend_in;
 
@@ -39,7 +39,7 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy)]
 pub enum Truth<'a> {
     /// The history, with the archived events of the members concerned.
-    History(&'a Archived),
+    History(&'a ArchivedHistory),
     /// The rows of `standing`; for entries of `all` only.
     Standings,
 }
@@ -64,7 +64,7 @@ pub async fn mend_redis(
     board: &Board,
     partition: Partition,
     truth: Truth<'_>,
-    places: &Places,
+    places: &Locations,
 ) -> Result<usize> {
     commit(deployment, partition, Mending::new(board, truth, places)).await
 }
@@ -99,7 +99,7 @@ async fn commit(
     mut change: impl Change<Outcome = usize> + Send,
 ) -> Result<usize> {
     let deadline = Instant::now() + COMMIT_TIMEOUT;
-    let done = carry_out(deployment, partition, &mut change, deadline).await?;
+    let done = commit_with_retry(deployment, partition, &mut change, deadline).await?;
     Ok(done.outcome)
 }
 
@@ -109,14 +109,14 @@ pub async fn mend_sql(
     deployment: &Deployment,
     row: &board::Model,
     partition: Partition,
-    archived: &Archived,
-    places: &Places,
+    archived: &ArchivedHistory,
+    places: &Locations,
 ) -> Result<Option<usize>> {
     let transaction = deployment.db.begin().await?;
     // The locks keep out changes of the windows, seals, archives and deletion of the board, then
     // persisters. All transactions take them in this order.
     let held = set_windows(row, &row.windows).exec(&transaction).await?;
-    let locked = cursor_lock(partition).exec(&transaction).await?;
+    let locked = lock_cursor(partition).exec(&transaction).await?;
     if held.rows_affected != 1 || locked.rows_affected != 1 {
         transaction.rollback().await?;
         return Ok(None);

@@ -8,7 +8,7 @@ use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use entity::error::Result;
 
 /// The most keys that one commit drops.
@@ -30,7 +30,7 @@ pub(crate) async fn mark(
 ) -> Result<()> {
     let mut marking = Marking { no, mark };
     let deadline = Instant::now() + COMMIT_TIMEOUT;
-    carry_out(deployment, partition, &mut marking, deadline).await?;
+    commit_with_retry(deployment, partition, &mut marking, deadline).await?;
     Ok(())
 }
 
@@ -57,17 +57,21 @@ pub(crate) async fn drop_listed(
     for keys in keys.chunks(KEYS_MAX) {
         let mut dropping = Dropping { no, keys };
         let deadline = Instant::now() + COMMIT_TIMEOUT;
-        carry_out(deployment, partition, &mut dropping, deadline).await?;
+        commit_with_retry(deployment, partition, &mut dropping, deadline).await?;
     }
     Ok(())
 }
 
 /// Makes a commit that changes nothing, so that every writer with an older snapshot must read
 /// again.
-pub(crate) async fn pass(deployment: &Deployment, partition: Partition, no: BoardNo) -> Result<()> {
+pub(crate) async fn commit_barrier(
+    deployment: &Deployment,
+    partition: Partition,
+    no: BoardNo,
+) -> Result<()> {
     let mut passing = Dropping { no, keys: &[] };
     let deadline = Instant::now() + COMMIT_TIMEOUT;
-    carry_out(deployment, partition, &mut passing, deadline).await?;
+    commit_with_retry(deployment, partition, &mut passing, deadline).await?;
     Ok(())
 }
 
@@ -84,7 +88,7 @@ impl Change for Marking {
         deployment: &Deployment,
         partition: Partition,
     ) -> Result<Proposal<()>> {
-        let (known, proposal) = look(deployment, partition, self.no).await?;
+        let (known, proposal) = read_mark(deployment, partition, self.no).await?;
         let is_later = match (known, self.mark) {
             (_, BoardMark::Deleted) => false,
             (BoardMark::Deleted, _) => true,
@@ -119,7 +123,7 @@ impl Change for Dropping<'_> {
         deployment: &Deployment,
         partition: Partition,
     ) -> Result<Proposal<()>> {
-        let (_, proposal) = look(deployment, partition, self.no).await?;
+        let (_, proposal) = read_mark(deployment, partition, self.no).await?;
         let mut writes = Writes::default();
         for key in self.keys {
             writes.drop_key(key);
@@ -129,7 +133,7 @@ impl Change for Dropping<'_> {
 }
 
 /// The mark of a board in a partition, and a proposal that changes nothing.
-pub(crate) async fn look(
+pub(crate) async fn read_mark(
     deployment: &Deployment,
     partition: Partition,
     no: BoardNo,

@@ -87,7 +87,7 @@ enum Tried<T> {
 /// # Errors
 /// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time; any error
 /// of the fold.
-pub(crate) async fn carry_out<C: Change + Send>(
+pub(crate) async fn commit_with_retry<C: Change + Send>(
     deployment: &Deployment,
     partition: Partition,
     change: &mut C,
@@ -101,7 +101,7 @@ pub(crate) async fn carry_out<C: Change + Send>(
             Ok(Tried::Refused(error)) if sent.is_empty() => return Err(error),
             Ok(Tried::Refused(error)) => Some(error),
             Ok(Tried::Beaten) => None,
-            Err(error) if error.is_for_now() => Some(error),
+            Err(error) if error.is_transient() => Some(error),
             Err(error) if sent.is_empty() => return Err(error),
             Err(error) => {
                 tracing::error!(%partition, %error, "a commit cannot be resolved");
@@ -110,7 +110,7 @@ pub(crate) async fn carry_out<C: Change + Send>(
         };
         if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
             match recovery::recover(deployment, partition).await {
-                Err(error) if !error.is_for_now() => {
+                Err(error) if !error.is_transient() => {
                     return Err(if sent.is_empty() { error } else { Error::Unknown });
                 }
                 _ => {}

@@ -8,7 +8,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
 use crate::deployment::Deployment;
 use crate::partition::persist::descends;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::error::Result;
 use entity::history::{commit, log_cursor, score_event};
 
@@ -16,7 +16,7 @@ use entity::history::{commit, log_cursor, score_event};
 const TAIL_MAX: usize = 500;
 
 /// SQL's cursor of a partition, after the log was persisted.
-pub(crate) async fn present(
+pub(crate) async fn settled_cursor(
     deployment: &Deployment,
     partition: Partition,
 ) -> Result<log_cursor::Model> {
@@ -29,7 +29,7 @@ pub(crate) async fn present(
 /// `seen` as [`ranking::store::Store::tail`] returns it.
 ///
 /// `None` if one read of the log does not lead from the cursor to the head.
-pub(crate) async fn tail(
+pub(crate) async fn tail_to_head(
     deployment: &Deployment,
     partition: Partition,
     cursor: &log_cursor::Model,
@@ -47,13 +47,13 @@ pub(crate) async fn tail(
 
 /// The selected events that SQL got since a cursor, in the order of the selection, and the cursor
 /// now. `None` if the history does not lead on from the old cursor.
-pub(crate) async fn since(
+pub(crate) async fn events_since(
     deployment: &Deployment,
     partition: Partition,
     cursor: &log_cursor::Model,
     events: Select<score_event::Entity>,
 ) -> Result<Option<(log_cursor::Model, Vec<score_event::Model>)>> {
-    let Some(now) = later(deployment, partition, cursor).await? else {
+    let Some(now) = advance_cursor(deployment, partition, cursor).await? else {
         return Ok(None);
     };
     let rows = events
@@ -67,12 +67,12 @@ pub(crate) async fn since(
 
 /// SQL's cursor now, after the log was persisted. `None` if the history does not lead on from an
 /// earlier cursor.
-pub(crate) async fn later(
+pub(crate) async fn advance_cursor(
     deployment: &Deployment,
     partition: Partition,
     cursor: &log_cursor::Model,
 ) -> Result<Option<log_cursor::Model>> {
-    let now = present(deployment, partition).await?;
+    let now = settled_cursor(deployment, partition).await?;
     if now.seq < cursor.seq {
         return Ok(None);
     }

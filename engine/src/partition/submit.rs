@@ -2,11 +2,11 @@
 
 use ranking::id::Partition;
 use ranking::submission::batch::Batch;
-use ranking::submission::{Fold, Snapshot, Submission, Verdict};
+use ranking::submission::{FoldOutcome, Snapshot, Submission, Verdict};
 use tokio::time::{Instant, timeout_at};
 
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use crate::roll;
 use entity::error::{Error, Result};
 
@@ -92,7 +92,7 @@ pub async fn submit(
             following: if left.is_empty() { following.take() } else { None },
             deadline,
         };
-        match carry_out(deployment, partition, &mut submitting, deadline).await {
+        match commit_with_retry(deployment, partition, &mut submitting, deadline).await {
             Ok(done) => {
                 submitted.verdicts.extend(done.outcome);
                 submitted.commit = done.commit.or(submitted.commit);
@@ -132,9 +132,9 @@ impl Change for Submitting<'_> {
             };
             let id = entity::random_id();
             match batch.fold(&snapshot, dedup.window_ms, &id)? {
-                Fold::Folded(folded) => break (snapshot, folded),
-                Fold::Again(again) => *batch = again,
-                Fold::Roll(boards) => {
+                FoldOutcome::FoldedBatch(folded) => break (snapshot, folded),
+                FoldOutcome::Again(again) => *batch = again,
+                FoldOutcome::Roll(boards) => {
                     for board in boards {
                         let rolling = roll::roll_in(deployment, partition, &board, now_ms);
                         let in_time = timeout_at(self.deadline, rolling).await;

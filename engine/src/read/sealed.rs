@@ -6,8 +6,8 @@
 
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
-use ranking::store::periods::{Began, Range};
-use ranking::store::read::{Placed, Standings};
+use ranking::store::periods::{ListedPeriod, Range};
+use ranking::store::read::{RankedEntry, Standings};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, EntityTrait, PaginatorTrait,
     QueryFilter, QueryOrder, QuerySelect, Statement, Value,
@@ -27,7 +27,7 @@ const MOVED_MAX: usize = 8;
 
 /// The sealed entries of one of the standings.
 #[derive(Debug, Clone, Copy)]
-pub struct Archived<'a> {
+pub struct SealedStandings<'a> {
     db: &'a DatabaseConnection,
     no: i64,
 }
@@ -37,14 +37,14 @@ enum Bound<'a> {
     /// Entries with a smaller key.
     Key(RankKey),
     /// Entries before an entry.
-    Place(&'a Placed),
+    Place(&'a RankedEntry),
 }
 
 /// Finds sealed standings; `None` if no member ever had an entry there.
 pub async fn find<'a>(
     db: &'a DatabaseConnection,
     standings: &Standings,
-) -> Result<Option<Archived<'a>>> {
+) -> Result<Option<SealedStandings<'a>>> {
     let no: Option<i64> = sealed_period::Entity::find()
         .select_only()
         .column(sealed_period::Column::No)
@@ -53,7 +53,7 @@ pub async fn find<'a>(
         .into_tuple()
         .one(db)
         .await?;
-    Ok(no.map(|no| Archived { db, no }))
+    Ok(no.map(|no| SealedStandings { db, no }))
 }
 
 /// Up to `limit` sealed periods that have entries and start before `before_ms`, of the same board,
@@ -64,7 +64,7 @@ pub async fn periods(
     range: Range,
     before_ms: i64,
     limit: usize,
-) -> Result<Vec<Began>> {
+) -> Result<Vec<ListedPeriod>> {
     use sealed_period::Column::StartMs;
     let of_list = sealed_period::of_list(&standings.id).add(StartMs.lt(before_ms));
     let select = match range {
@@ -83,12 +83,14 @@ pub async fn periods(
         .limit(limit as u64)
         .all(db)
         .await?;
-    let began =
-        |row: sealed_period::Model| Began { present_from_ms: row.start_ms, label: row.label };
+    let began = |row: sealed_period::Model| ListedPeriod {
+        present_from_ms: row.start_ms,
+        label: row.label,
+    };
     Ok(rows.into_iter().map(began).collect())
 }
 
-impl Archived<'_> {
+impl SealedStandings<'_> {
     /// The number of entries. O(size).
     pub async fn size(&self) -> Result<u64> {
         let all = sealed_entry::Entity::find()
@@ -122,7 +124,7 @@ impl Archived<'_> {
 
     /// The position of each of these entries: the number of entries before it. One statement for
     /// each 200; together they scan the entries before the last one once.
-    pub async fn positions(&self, entries: &[Placed]) -> Result<Vec<u64>> {
+    pub async fn positions(&self, entries: &[RankedEntry]) -> Result<Vec<u64>> {
         self.counts(entries.iter().map(Bound::Place).collect()).await
     }
 
@@ -133,7 +135,11 @@ impl Archived<'_> {
 
     /// Up to `limit` entries from `from` on, in order, and the position of the first. `from` is
     /// included if it is still there.
-    pub async fn forward(&self, from: &Placed, limit: usize) -> Result<(u64, Vec<Placed>)> {
+    pub async fn forward(
+        &self,
+        from: &RankedEntry,
+        limit: usize,
+    ) -> Result<(u64, Vec<RankedEntry>)> {
         let position = self.positions(std::slice::from_ref(from)).await?[0];
         let sql = r#"("rank_key", "member") >= ($2, $3) ORDER BY "rank_key", "member" LIMIT $4"#;
         let entries = self.list(sql, place_values(from), limit).await?;
@@ -141,7 +147,11 @@ impl Archived<'_> {
     }
 
     /// Up to `limit` entries after `last`, or the first ones, in order. Counts nothing.
-    pub async fn page_after(&self, last: Option<&Placed>, limit: usize) -> Result<Vec<Placed>> {
+    pub async fn page_after(
+        &self,
+        last: Option<&RankedEntry>,
+        limit: usize,
+    ) -> Result<Vec<RankedEntry>> {
         let Some(last) = last else {
             return self.forward_from(0, limit).await;
         };
@@ -150,7 +160,7 @@ impl Archived<'_> {
     }
 
     /// Up to `limit` entries from a position on, in order. O(position).
-    pub async fn forward_from(&self, position: u64, limit: usize) -> Result<Vec<Placed>> {
+    pub async fn forward_from(&self, position: u64, limit: usize) -> Result<Vec<RankedEntry>> {
         let sql = r#"TRUE ORDER BY "rank_key", "member" LIMIT $3 OFFSET $2"#;
         self.list(sql, vec![(position as i64).into()], limit).await
     }
@@ -159,9 +169,9 @@ impl Archived<'_> {
     /// `before`.
     pub async fn backward(
         &self,
-        before: Option<&Placed>,
+        before: Option<&RankedEntry>,
         limit: usize,
-    ) -> Result<(u64, Vec<Placed>)> {
+    ) -> Result<(u64, Vec<RankedEntry>)> {
         let (position, mut entries) = match before {
             Some(place) => {
                 let sql = r#"("rank_key", "member") < ($2, $3) ORDER BY "rank_key" DESC, "member" DESC LIMIT $4"#;
@@ -188,11 +198,11 @@ impl Archived<'_> {
         member: &MemberId,
         above: usize,
         below: usize,
-    ) -> Result<Option<(u64, Vec<Placed>)>> {
+    ) -> Result<Option<(u64, Vec<RankedEntry>)>> {
         for _ in 0..MOVED_MAX {
             let key = self.rank_keys(std::slice::from_ref(member)).await?[0];
             let Some(key) = key else { return Ok(None) };
-            let center = Placed { key, member: member.clone() };
+            let center = RankedEntry { key, member: member.clone() };
             let (position, mut entries) = self.backward(Some(&center), above).await?;
             let (_, mut rest) = self.forward(&center, below + 1).await?;
             if rest.first() == Some(&center) {
@@ -255,7 +265,7 @@ impl Archived<'_> {
         Ok(counts)
     }
 
-    async fn list(&self, sql: &str, values: Vec<Value>, limit: usize) -> Result<Vec<Placed>> {
+    async fn list(&self, sql: &str, values: Vec<Value>, limit: usize) -> Result<Vec<RankedEntry>> {
         let sql = format!(
             r#"SELECT "member", "rank_key" FROM "sealed_entry" WHERE "standings_no" = $1 AND {sql}"#
         );
@@ -267,12 +277,15 @@ impl Archived<'_> {
         for row in self.db.query_all_raw(statement).await? {
             let (member, key): (String, i64) =
                 (row.try_get("", "member")?, row.try_get("", "rank_key")?);
-            entries.push(Placed { key: RankKey::from_i64(key)?, member: MemberId::new(&member)? });
+            entries.push(RankedEntry {
+                key: RankKey::from_i64(key)?,
+                member: MemberId::new(&member)?,
+            });
         }
         Ok(entries)
     }
 }
 
-fn place_values(place: &Placed) -> Vec<Value> {
+fn place_values(place: &RankedEntry) -> Vec<Value> {
     vec![place.key.to_i64().into(), place.member.to_string().into()]
 }

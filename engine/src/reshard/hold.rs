@@ -11,8 +11,8 @@ use tokio::time::{Duration, Instant};
 use super::{Moving, at_once, taken_over};
 use crate::deployment::Deployment;
 use crate::partition::barrier;
-use crate::partition::change::{Change, Proposal, carry_out};
-use crate::partition::recovery::settle;
+use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::settle::settle;
 use entity::error::{Error, Result};
 use entity::history::commit;
 
@@ -60,7 +60,7 @@ impl Moving<'_> {
             for attempt in 0.. {
                 settle(self.deployment, partition).await?;
                 let (mark, proposal) =
-                    barrier::look(self.deployment, partition, self.board.no).await?;
+                    barrier::read_mark(self.deployment, partition, self.board.no).await?;
                 if mark == self.held() {
                     let keys = self.keys().await?.remove(&partition).unwrap_or_default();
                     self.release(partition, None, rolls, &keys).await?;
@@ -84,7 +84,8 @@ impl Moving<'_> {
     /// `Invalid` if another process took the move over; `BoardGone` if the partition has a later
     /// mark.
     pub(super) async fn look(&self, partition: Partition) -> Result<Proposal<()>> {
-        let (known, proposal) = barrier::look(self.deployment, partition, self.board.no).await?;
+        let (known, proposal) =
+            barrier::read_mark(self.deployment, partition, self.board.no).await?;
         // Read after the head: a process that takes a move over changes the row first, and then
         // moves each head.
         self.check_still().await?;
@@ -117,7 +118,7 @@ impl Moving<'_> {
     async fn mark(&self, partition: Partition, mark: BoardMark) -> Result<(u64, String)> {
         let mut marking = Marking { moving: self, mark };
         let deadline = Instant::now() + COMMIT_TIMEOUT;
-        let done = carry_out(self.deployment, partition, &mut marking, deadline).await?;
+        let done = commit_with_retry(self.deployment, partition, &mut marking, deadline).await?;
         Ok(done.commit.ok_or(ranking::Error::BoardGone)?)
     }
 }

@@ -15,7 +15,7 @@ use ranking::window::Period;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::Moving;
-use super::stage::{Part, Staging, ends, replay};
+use super::stage::{StagedPartition, Staging, ends, replay};
 use crate::deployment::Deployment;
 use crate::partition::home;
 use entity::error::Result;
@@ -172,7 +172,7 @@ impl Staging {
     }
 }
 
-impl Part {
+impl StagedPartition {
     /// Folds scores onto the staged entries of their members.
     async fn folded(&self, target: &Board, later: Later) -> Result<Changes> {
         let (mut known, mut lists) = (vec![], vec![]);

@@ -13,9 +13,9 @@ use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 
 use super::Moving;
-use super::stage::Part;
+use super::stage::StagedPartition;
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use crate::roll::mark_rolled;
 use entity::error::Result;
 use entity::history::score_event;
@@ -58,7 +58,7 @@ impl Moving<'_> {
     pub(super) async fn release(
         &self,
         partition: Partition,
-        staged: Option<Part>,
+        staged: Option<StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
     ) -> Result<()> {
@@ -69,7 +69,8 @@ impl Moving<'_> {
             if staged.is_none() && is_new {
                 let (deployment, target) = (self.deployment, &self.target);
                 let voided = score_event::voided_on(&deployment.db, target.no).await?;
-                let part = Part::make(deployment, target, partition, rolls, &voided, None);
+                let part =
+                    StagedPartition::make(deployment, target, partition, rolls, &voided, None);
                 staged = Some(part.await?);
             }
             let released = self.release_part(partition, staged.as_ref(), rolls, keys);
@@ -96,13 +97,13 @@ impl Moving<'_> {
     async fn release_part(
         &self,
         partition: Partition,
-        part: Option<&Part>,
+        part: Option<&StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
     ) -> Result<Released> {
         let mut chunks: Vec<Chunk> =
             keys.chunks(KEYS_MAX).map(|keys| Chunk::Drop(keys.to_vec())).collect();
-        let standings = part.into_iter().flat_map(Part::standings);
+        let standings = part.into_iter().flat_map(StagedPartition::standings);
         let standings: Vec<(StandingsId, i64, String)> =
             standings.map(|(id, from_ms, stage)| (id.clone(), from_ms, stage.to_owned())).collect();
         chunks.extend(standings.chunks(KEYS_MAX).map(|standings| Chunk::Put(standings.to_vec())));
@@ -110,7 +111,8 @@ impl Moving<'_> {
         for chunk in chunks {
             let mut releasing = Releasing { moving: self, part, rolls, chunk };
             let deadline = Instant::now() + COMMIT_TIMEOUT;
-            let done = carry_out(self.deployment, partition, &mut releasing, deadline).await?;
+            let done =
+                commit_with_retry(self.deployment, partition, &mut releasing, deadline).await?;
             if done.outcome != Released::Done {
                 return Ok(done.outcome);
             }
@@ -125,7 +127,7 @@ impl Moving<'_> {
 
 struct Releasing<'a> {
     moving: &'a Moving<'a>,
-    part: Option<&'a Part>,
+    part: Option<&'a StagedPartition>,
     rolls: &'a Rolls,
     chunk: Chunk,
 }
@@ -192,7 +194,7 @@ impl Releasing<'_> {
             }
             Chunk::End => {
                 // In one commit: a series with a mark must have all of its standings.
-                let standings = self.part.into_iter().flat_map(Part::standings);
+                let standings = self.part.into_iter().flat_map(StagedPartition::standings);
                 let standings = standings.map(|(id, _, _)| id);
                 let mut series = std::collections::HashSet::new();
                 for id in standings {

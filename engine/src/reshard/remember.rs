@@ -16,7 +16,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{Moving, at_once};
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use crate::partition::home::{SeenPages, first_seq_since, seq_there};
 use entity::error::Result;
 use entity::history::{commit, score_event};
@@ -237,7 +237,7 @@ impl Moving<'_> {
         for (set, forgotten) in set.chain(forgotten.map(|forgotten| (&[][..], forgotten))) {
             let mut remembering = Remembering { moving: self, set, forgotten };
             let deadline = Instant::now() + COMMIT_TIMEOUT;
-            carry_out(self.deployment, partition, &mut remembering, deadline).await?;
+            commit_with_retry(self.deployment, partition, &mut remembering, deadline).await?;
         }
         Ok(())
     }

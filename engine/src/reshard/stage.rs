@@ -18,14 +18,14 @@ use ranking::window::Window;
 use super::Moving;
 use crate::deployment::Deployment;
 use crate::partition::home;
-use crate::partition::recovery::settle;
+use crate::partition::settle::settle;
 use entity::error::Result;
 use entity::history::score_event;
 
 /// The stages of all partitions, and the seqs that they reach.
 #[derive(Debug)]
 pub(super) struct Staging {
-    pub(super) parts: BTreeMap<Partition, Part>,
+    pub(super) parts: BTreeMap<Partition, StagedPartition>,
     /// How far rolling windows are staged.
     pub(super) rolls: Rolls,
     /// The seqs up to which the present partitions' history is staged.
@@ -34,7 +34,7 @@ pub(super) struct Staging {
 
 /// The stage of one partition.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct StagedPartition {
     pub(super) stages: Stages,
     /// The Redis run in which it was staged.
     pub(super) run_id: String,
@@ -52,8 +52,14 @@ impl Staging {
         let voided = score_event::voided_on(&deployment.db, moving.board.no).await?;
         let mut parts = BTreeMap::new();
         for partition in deployment.store.partitions().of_board(&moving.target) {
-            let part =
-                Part::make(deployment, &moving.target, partition, &rolls, &voided, Some(&through));
+            let part = StagedPartition::make(
+                deployment,
+                &moving.target,
+                partition,
+                &rolls,
+                &voided,
+                Some(&through),
+            );
             let part = part.await?;
             parts.insert(partition, part);
         }
@@ -99,7 +105,7 @@ impl Staging {
     }
 }
 
-impl Part {
+impl StagedPartition {
     /// Folds the history of a partition's future members: that of the last layout up to the seqs in
     /// `through`, all of earlier ones. Holds a state for each of their entries in memory.
     pub(super) async fn make(

@@ -6,7 +6,7 @@ use ranking::commit::EventKind;
 use ranking::id::{BoardNo, Partition};
 use ranking::seal::SealMark;
 use ranking::standings_id::StandingsId;
-use ranking::store::read::Placed;
+use ranking::store::read::RankedEntry;
 use ranking::store::scan::sealing::FinalPage;
 use ranking::window::Period;
 use sea_orm::{
@@ -14,14 +14,14 @@ use sea_orm::{
     QueryFilter, QuerySelect, TransactionTrait,
 };
 
-use super::{Part, Sealing};
-use crate::partition::recovery::settle;
+use super::{Sealing, WindowSeal};
+use crate::partition::settle::settle;
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result};
 use entity::history::{dead_letter, log_cursor, score_event};
 use entity::sql::insert_chunked;
-use entity::sql::{cursor_lock, set_windows};
+use entity::sql::{lock_cursor, set_windows};
 use entity::standings::{sealed_entry, sealed_period};
 
 /// The most entries in one transaction.
@@ -30,7 +30,7 @@ const ENTRIES_MAX: usize = 1000;
 /// The number of attempts to copy a partition that recovery keeps reloading.
 const COPIES_MAX: usize = 5;
 
-impl Part<'_> {
+impl WindowSeal<'_> {
     /// Copies the entries of the periods that start in a span.
     pub(super) async fn copy(
         &self,
@@ -118,7 +118,7 @@ impl Part<'_> {
         let transaction = self.deployment.db.begin().await?;
         // The locks keep out persisters, changes of the windows, and the deletion of the board.
         let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
-        let locked = cursor_lock(partition).exec(&transaction).await?;
+        let locked = lock_cursor(partition).exec(&transaction).await?;
         if held.rows_affected != 1 || locked.rows_affected != 1 {
             transaction.rollback().await?;
             return Err(changed(&self.row.slug));
@@ -161,7 +161,7 @@ impl Part<'_> {
         late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
         late.sort_unstable();
         let rules = &self.board.rules;
-        let row = |entry: &&Placed| sealed_entry::Model {
+        let row = |entry: &&RankedEntry| sealed_entry::Model {
             standings_no: no,
             member: entry.member.to_string(),
             score: rules.state(id.window, period, entry.key).score,
@@ -198,7 +198,7 @@ impl Part<'_> {
             .into_iter()
             .map(|row| (row.member.clone(), row))
             .collect();
-        let is_there = |entry: &&Placed| {
+        let is_there = |entry: &&RankedEntry| {
             let row = stored.get(entry.member.as_str());
             row.is_some_and(|row| row.seq > 0 || row.rank_key == entry.key.to_i64())
         };

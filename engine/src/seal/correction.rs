@@ -38,7 +38,7 @@ const ROWS_MAX: usize = 1000;
 
 /// The sealed entries of one member that need correction.
 #[derive(Debug, Default)]
-struct Concerned<'a> {
+struct AffectedEntries<'a> {
     /// True if all of them do, because something was taken back.
     all: bool,
     /// The instants of its scores in sealed periods.
@@ -51,7 +51,7 @@ struct Concerned<'a> {
     archived_before_ms: Option<i64>,
 }
 
-impl Concerned<'_> {
+impl AffectedEntries<'_> {
     /// True if a period may have archived events, so that it cannot be folded again.
     fn is_archived(&self, period: &Period) -> bool {
         let before_ms = self.archived_before_ms;
@@ -76,7 +76,7 @@ pub(crate) async fn correct(
     source: Source,
     boards: &HashMap<BoardNo, Board>,
 ) -> Result<(), DbErr> {
-    let mut by_member: BTreeMap<(BoardNo, &MemberId), Concerned<'_>> = BTreeMap::new();
+    let mut by_member: BTreeMap<(BoardNo, &MemberId), AffectedEntries<'_>> = BTreeMap::new();
     for &(seq, event) in events {
         let Some(board) = boards.get(&event.board) else {
             continue;
@@ -136,7 +136,7 @@ async fn correct_member(
     partition: Partition,
     board: &Board,
     member: &MemberId,
-    concerned: &Concerned<'_>,
+    concerned: &AffectedEntries<'_>,
 ) -> Result<Vec<i64>, DbErr> {
     let folded = match affected(board, concerned) {
         Ok(affected) => {
@@ -189,7 +189,7 @@ async fn correct_member(
 /// The sealed periods that the scores belong to, by window and start.
 fn affected(
     board: &Board,
-    concerned: &Concerned<'_>,
+    concerned: &AffectedEntries<'_>,
 ) -> ranking::Result<BTreeMap<(Window, i64), Period>> {
     let mut periods = Periods::default();
     let mut affected = BTreeMap::new();
@@ -210,7 +210,7 @@ fn affected(
 fn history(
     board: &Board,
     member: &MemberId,
-    concerned: &Concerned<'_>,
+    concerned: &AffectedEntries<'_>,
     affected: &BTreeMap<(Window, i64), Period>,
 ) -> Select<score_event::Entity> {
     use score_event::Column::{AtMs, Kind};
@@ -232,7 +232,7 @@ fn history(
 fn fold(
     board: &Board,
     rows: &[score_event::Model],
-    concerned: &Concerned<'_>,
+    concerned: &AffectedEntries<'_>,
     affected: &BTreeMap<(Window, i64), Period>,
 ) -> ranking::Result<(Replay, BTreeMap<StandingsId, Period>)> {
     let sealing = |window: Window| board.sealed(window).sealing_before_ms;

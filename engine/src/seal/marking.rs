@@ -7,10 +7,10 @@ use ranking::seal::{NEVER_MS, SealName};
 use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 
-use super::Part;
+use super::WindowSeal;
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, carry_out};
-use crate::partition::recovery::settle;
+use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::settle::settle;
 use entity::error::Result;
 
 /// The most keys, or periods of a list, that one commit drops.
@@ -19,14 +19,14 @@ const KEYS_MAX: usize = 500;
 /// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Part<'_> {
+impl WindowSeal<'_> {
     /// Marks every partition, and waits until SQL has the marks' commits.
     pub(super) async fn mark(&self, before_ms: i64) -> Result<()> {
         for partition in self.partitions() {
             let mut marking =
                 Marking { board: self.board, name: self.name, before_ms, dropping: None };
             let deadline = Instant::now() + COMMIT_TIMEOUT;
-            carry_out(self.deployment, partition, &mut marking, deadline).await?;
+            commit_with_retry(self.deployment, partition, &mut marking, deadline).await?;
             settle(self.deployment, partition).await?;
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Part<'_> {
                     dropping: Some(dropping),
                 };
                 let deadline = Instant::now() + COMMIT_TIMEOUT;
-                carry_out(self.deployment, partition, &mut marking, deadline).await?;
+                commit_with_retry(self.deployment, partition, &mut marking, deadline).await?;
             }
         }
         Ok(())

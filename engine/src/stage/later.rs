@@ -40,7 +40,7 @@ struct Source<'e> {
 }
 
 /// One step of a fold.
-enum Fold<'e> {
+enum FoldOutcome<'e> {
     /// Folds an event onto a member's entry.
     Onto(usize, &'e MemberId, State),
     /// Removes a member from all standings.
@@ -82,7 +82,8 @@ impl Staged<'_> {
             let tail = match self.last == (self.cursor.seq, i32::MAX) {
                 true => {
                     let seals = &self.seals;
-                    follow::tail(deployment, partition, &self.cursor, no, seals, None).await?
+                    follow::tail_to_head(deployment, partition, &self.cursor, no, seals, None)
+                        .await?
                 }
                 // An earlier call took part of SQL's events before a store failed.
                 false => None,
@@ -127,7 +128,7 @@ impl Staged<'_> {
     /// Folds what SQL got since. Returns false if the stage is stale.
     async fn take_from_sql(&mut self) -> Result<bool> {
         let (deployment, partition, no) = (self.deployment, self.partition, self.board.no);
-        let Some(now) = follow::later(deployment, partition, &self.cursor).await? else {
+        let Some(now) = follow::advance_cursor(deployment, partition, &self.cursor).await? else {
             self.is_stale = true;
             return Ok(false);
         };
@@ -214,7 +215,7 @@ impl Staged<'_> {
                 EventKind::Score { score, at_ms, .. } => (score, at_ms),
                 EventKind::Removal => {
                     amended.insert(event.member.clone());
-                    folds.push(Fold::Removal(&event.member));
+                    folds.push(FoldOutcome::Removal(&event.member));
                     continue;
                 }
                 EventKind::Void { .. } => {
@@ -232,7 +233,7 @@ impl Staged<'_> {
                 let state = self.board.rules.first(id.window, score, at_ms);
                 let number = self.number(&id, &period);
                 if number >= self.put {
-                    folds.push(Fold::Onto(number, &event.member, state));
+                    folds.push(FoldOutcome::Onto(number, &event.member, state));
                     let members = wanted.entry(number).or_default();
                     members.insert(event.member.clone());
                 }
@@ -255,14 +256,14 @@ impl Staged<'_> {
         self.later += taken;
         for fold in folds {
             match fold {
-                Fold::Onto(number, member, state) => {
+                FoldOutcome::Onto(number, member, state) => {
                     let place = (number, member.clone());
                     let known = self.changed.get(&place).or_else(|| states.get(&place));
                     let window = self.standings[number].id.window;
                     let state = self.board.rules.fold(window, known.copied().flatten(), state);
                     self.changed.insert(place, Some(state));
                 }
-                Fold::Removal(member) => self.remove(member, &mut states),
+                FoldOutcome::Removal(member) => self.remove(member, &mut states),
             }
         }
         for (folded, member) in refolds {
@@ -320,7 +321,7 @@ impl Staged<'_> {
     /// Waits until SQL has the history up to a seq, as events taken from the log may not be there
     /// yet.
     async fn check_in_sql(&self, seq: i64) -> Result<()> {
-        let now = follow::present(self.deployment, self.partition).await?;
+        let now = follow::settled_cursor(self.deployment, self.partition).await?;
         if now.seq < seq {
             return Err(ranking::Error::Unavailable(
                 "Redis lost commits while standings were rebuilt; try again".into(),

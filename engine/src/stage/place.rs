@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant};
 use super::{Staged, Standing};
 use crate::deployment::Deployment;
 use crate::partition::barrier;
-use crate::partition::change::{Change, Proposal, carry_out};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use crate::roll::mark_rolled;
 use entity::error::Result;
 
@@ -58,7 +58,7 @@ impl Staged<'_> {
         let (deployment, partition) = (self.deployment, self.partition);
         let deadline = Instant::now() + COMMIT_TIMEOUT;
         let mut putting = Putting { staged: self, count };
-        let end = match carry_out(deployment, partition, &mut putting, deadline).await {
+        let end = match commit_with_retry(deployment, partition, &mut putting, deadline).await {
             Ok(done) => done.outcome,
             // Redis may have been emptied, or this process was suspended and its stage expired.
             Err(_) if !self.stages.is_whole().await? => None,
@@ -140,7 +140,7 @@ impl Staged<'_> {
             let deadline = Instant::now() + COMMIT_TIMEOUT;
             let some = strays.split_off(strays.len().saturating_sub(KEYS_MAX));
             let mut dropping = Dropping { staged: self, strays: &some };
-            let done = carry_out(deployment, partition, &mut dropping, deadline).await?;
+            let done = commit_with_retry(deployment, partition, &mut dropping, deadline).await?;
             if !done.outcome {
                 return Ok(Step::Stale);
             }

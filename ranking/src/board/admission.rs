@@ -1,46 +1,50 @@
-//! Which scores a board takes, by when they were earned.
+//! Admission: the times of earning that a board accepts.
 
 use crate::error::{Error, Result};
 
-/// Which scores a board takes, by when they were earned. By default all.
+/// The times at which a score may have been earned for the board to accept it. By default all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// The first instant, in Unix milliseconds.
+    /// The first accepted instant, in Unix milliseconds.
     pub opens_at_ms: Option<i64>,
-    /// The first instant after it, in Unix milliseconds.
+    /// The first instant that is too late, in Unix milliseconds.
     pub closes_at_ms: Option<i64>,
-    /// How long ago, in milliseconds.
+    /// The longest time between earning and acceptance, in milliseconds.
     pub lateness_max_ms: Option<i64>,
 }
 
 impl Admission {
-    /// Checks it.
+    /// Checks the limits against each other.
     ///
     /// # Errors
-    /// `Invalid` where it closes before it opens, an end of it is before 1970, or the lateness is negative.
+    /// `Invalid` if the board closes before it opens, either instant is before 1970, or the
+    /// lateness is negative.
     pub fn new(
         opens_at_ms: Option<i64>,
         closes_at_ms: Option<i64>,
         lateness_max_ms: Option<i64>,
     ) -> Result<Self> {
         if [opens_at_ms, closes_at_ms].into_iter().flatten().any(|at_ms| at_ms < 0) {
-            return Err(Error::invalid("opensAt and closesAt are accepted from 1970 on"));
+            return Err(Error::invalid(
+                "invalid opensAt or closesAt: expected an instant from 1970 on",
+            ));
         }
         if let (Some(opens), Some(closes)) = (opens_at_ms, closes_at_ms)
             && opens >= closes
         {
-            return Err(Error::invalid("opensAt must be before closesAt"));
+            return Err(Error::invalid("invalid opensAt: expected an instant before closesAt"));
         }
         if lateness_max_ms.is_some_and(|lateness_ms| lateness_ms < 0) {
-            return Err(Error::invalid("latenessMaxSeconds is negative; 0 or more is accepted"));
+            return Err(Error::invalid("invalid latenessMaxSeconds: expected 0 or more"));
         }
         Ok(Self { opens_at_ms, closes_at_ms, lateness_max_ms })
     }
 
-    /// Checks that a score earned at an instant is taken now.
+    /// Checks that a score earned at `at_ms` is accepted at `now_ms`.
     ///
     /// # Errors
-    /// `Invalid`, saying when the board opens or closed; `LimitExceeded` where the score comes too late.
+    /// `Invalid`, naming the opening or closing instant; `LimitExceeded` if the score comes too
+    /// late.
     pub fn check(self, at_ms: i64, now_ms: i64) -> Result<()> {
         let shown = |at_ms: i64| {
             jiff::Timestamp::from_millisecond(at_ms)
@@ -48,14 +52,14 @@ impl Admission {
         };
         if let Some(opens) = self.opens_at_ms.filter(|&opens| at_ms < opens) {
             return Err(Error::invalid(format!(
-                "this board takes scores earned from {} on, not {}",
+                "the score was earned at {1}: this board accepts scores earned from {0} on",
                 shown(opens),
                 shown(at_ms)
             )));
         }
         if let Some(closes) = self.closes_at_ms.filter(|&closes| at_ms >= closes) {
             return Err(Error::invalid(format!(
-                "this board takes scores earned before {}, not {}",
+                "the score was earned at {1}: this board accepts scores earned before {0}",
                 shown(closes),
                 shown(at_ms)
             )));
@@ -63,7 +67,7 @@ impl Admission {
         match self.lateness_max_ms {
             Some(lateness_ms) if at_ms < now_ms - lateness_ms => {
                 Err(Error::LimitExceeded(format!(
-                    "this board takes scores up to {} s after they were earned; {} is longer ago",
+                    "the score was earned at {1}: this board accepts scores up to {0} s after they were earned",
                     lateness_ms / 1000,
                     shown(at_ms)
                 )))

@@ -1,7 +1,9 @@
-//! Layouts: the numbers of shards that a board has had, one after the other. A member's partition follows from the number of shards, so with another one
-//! most of its later history lies in another partition than what came before.
+//! Layouts: the successive numbers of shards of a board. The number of shards determines a member's
+//! partition, so most of a member's history before a move lies in another partition than the
+//! history after it.
 //!
-//! A member's events are in order by layout, then seq, then index: within a layout all of them are in one partition.
+//! A member's events are ordered by layout, seq and index: within a layout all of them are in one
+//! partition.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,32 +14,34 @@ use crate::board::rules::Rules;
 use crate::id::{MemberId, Partition};
 use crate::shard::{Partitions, shard_of};
 
-/// The layouts of a board before the present one.
+/// The layouts of a board before its present one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layouts {
     /// Oldest first.
     pub former: Vec<Former>,
-    /// Whether the present one is decided on, and not all partitions have it yet: nobody reads until they do.
+    /// True while the present layout is decided but not yet in all partitions: reads fail until it
+    /// is.
     pub is_coming: bool,
 }
 
-/// A layout that a board had.
+/// A former layout of a board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Former {
-    /// Its number of shards.
+    /// The number of shards.
     pub shards: u16,
-    /// The generation that made an end of it: events of earlier ones were laid out by it.
+    /// The generation that ended it: events of earlier generations lie in this layout or an older
+    /// one.
     pub before: u32,
 }
 
 impl Board {
-    /// Whether it had another number of shards before.
+    /// True if the board ever had another number of shards.
     #[must_use]
     pub fn has_moved(&self) -> bool {
         !self.layouts.former.is_empty()
     }
 
-    /// The layout of an event, by its generation; 0 for the first one.
+    /// The layout of an event with this generation; 0 is the first layout.
     #[must_use]
     pub fn layout_of(&self, generation: u32) -> usize {
         let former = &self.layouts.former;
@@ -50,14 +54,14 @@ impl Board {
         self.layouts.former.len()
     }
 
-    /// The generation that the present layout came in.
+    /// The generation that began the present layout.
     #[must_use]
     pub fn layout_since(&self) -> u32 {
         let last = self.layouts.former.last();
         last.map_or(1, |former| former.before)
     }
 
-    /// The generations that events of a layout have.
+    /// The generations of the events in a layout.
     #[must_use]
     pub fn generations_of(&self, layout: usize) -> Range<u32> {
         let former = &self.layouts.former;
@@ -66,7 +70,7 @@ impl Board {
         since.map_or(0, |former| former.before)..end.map_or(i32::MAX as u32, |former| former.before)
     }
 
-    /// The number of shards of every layout, oldest first.
+    /// The number of shards of each layout, oldest first.
     pub fn shards_of_layouts(&self) -> impl Iterator<Item = u16> {
         let former = self.layouts.former.iter().map(|former| former.shards);
         former.chain([self.rules.shards])
@@ -86,7 +90,7 @@ impl Board {
         }
     }
 
-    /// The board as it was before its last move, in the generation before that.
+    /// The board before its last move, in the last generation before it.
     #[must_use]
     pub fn before_move(&self) -> Self {
         let mut layouts = (*self.layouts).clone();
@@ -104,7 +108,7 @@ impl Board {
 }
 
 impl Partitions {
-    /// The partitions that a board's history may lie in: those of all its layouts, each once.
+    /// The partitions that may hold a board's history: those of all its layouts, each once.
     #[must_use]
     pub fn of_history(self, board: &Board) -> Vec<Partition> {
         let each_once: BTreeSet<Partition> = board
@@ -115,8 +119,9 @@ impl Partitions {
         each_once.into_iter().collect()
     }
 
-    /// Where the history of those lies who are in a partition now: layouts and partitions, oldest first. Others may have been there too. Nothing
-    /// where the board has no shard in the partition.
+    /// The layouts and partitions, oldest first, that hold the history of the members now in a
+    /// partition; they may hold other members' history too. Empty if the board has no shard in the
+    /// partition.
     #[must_use]
     pub fn homes(self, board: &Board, partition: Partition) -> Vec<(usize, Partition)> {
         let now = board.rules.shards;
@@ -125,7 +130,8 @@ impl Partitions {
         };
         let layouts = board.shards_of_layouts().enumerate();
         let homes = layouts.flat_map(|(layout, shards)| {
-            // Both are powers of two: the smaller one's shards are those of the other, taken together.
+            // Both are powers of two: each shard of the layout with fewer shards is a union of the
+            // other's.
             let common = shards.min(now);
             let shards_of = (0..shards).filter(move |shard| shard % common == own % common);
             shards_of.map(move |shard| (layout, shards, shard))
@@ -133,7 +139,7 @@ impl Partitions {
         homes.map(|(layout, shards, shard)| (layout, self.place(board.no, shards, shard))).collect()
     }
 
-    /// The partition that a member was in by a layout.
+    /// The partition of a member in a layout.
     #[must_use]
     pub fn of_member_in(self, board: &Board, member: &MemberId, layout: usize) -> Partition {
         let former = board.layouts.former.get(layout);

@@ -1,24 +1,25 @@
-//! Board marks: what a partition knows of a board, so that whoever writes without knowing of it is refused.
+//! Board marks: a partition's record of a board, by which it refuses a writer that missed a change.
 
 use crate::board::Board;
 use crate::error::{Error, Result};
 
-/// What became of a board since it was created, as a partition holds it.
+/// The state of a board, as a partition records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoardMark {
-    /// It is in this generation.
+    /// The board is in this generation.
     Generation(u32),
-    /// It is moving to another number of shards, which makes this generation: nobody writes until that is decided.
+    /// The board is moving to another number of shards, which begins this generation. The partition
+    /// accepts no writes until the move is decided.
     Held(u32),
-    /// It was deleted: nothing is accepted for it any more.
+    /// The board was deleted: the partition accepts nothing for it.
     Deleted,
 }
 
 impl BoardMark {
-    /// Reads what a partition holds; nothing is the first generation.
+    /// Reads the text in a partition; none means the first generation.
     ///
     /// # Errors
-    /// `Corrupt` where it is no generation, none that it is held for, and not `deleted`.
+    /// `Corrupt` if the text is not a generation, `held` and a generation, or `deleted`.
     pub fn parse(text: Option<&str>) -> Result<Self> {
         match text {
             None => Ok(Self::Generation(1)),
@@ -27,7 +28,7 @@ impl BoardMark {
                 Some(held) => held.parse().map(Self::Held),
                 None => text.parse().map(Self::Generation),
             }
-            .map_err(|_| Error::corrupt(format!("{text:?} is no mark of a board"))),
+            .map_err(|_| Error::corrupt(format!("{text:?} is not a mark of a board"))),
         }
     }
 
@@ -41,11 +42,12 @@ impl BoardMark {
         }
     }
 
-    /// Checks that whoever knows the board as `board` knows it as it is. One who knows of a later generation than the partition does is ahead
-    /// of the commit that will tell it.
+    /// Checks that `board`, as the caller knows it, is current. A caller with a later generation
+    /// than the partition's is ahead of the commit that brings that generation here, which is fine.
     ///
     /// # Errors
-    /// `BoardGone` where it was deleted or laid out anew; `BoardHeld` while it is moving to another number of shards.
+    /// `BoardGone` if the board was deleted or got a newer generation; `BoardHeld` while it is
+    /// moving to another number of shards.
     pub fn check(self, board: &Board) -> Result<()> {
         match self {
             Self::Generation(generation) if generation <= board.generation => Ok(()),

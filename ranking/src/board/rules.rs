@@ -1,4 +1,4 @@
-//! A board's rules, checked once when it is made.
+//! A board's rules, checked once when the board is created.
 
 use crate::board::{Direction, Policy, TieBreak};
 use crate::decay::CODE_MAX;
@@ -13,20 +13,20 @@ use std::collections::BTreeSet;
 /// The units of time that a tie-break may count in, in milliseconds, finest first.
 pub const TICKS_MS: [u32; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
-/// How many windows a board may have besides `all`.
+/// The most windows that a board may have besides `all`.
 pub const WINDOWS_MAX: usize = 16;
 
-/// The coarsest tick that is taken without being asked for, in milliseconds.
+/// The coarsest tick that is chosen by default, in milliseconds.
 const TICK_DEFAULT_MS_MAX: u32 = 1000;
 
-/// What a board's creator asks for.
+/// A request for rules, by the creator of a board.
 #[derive(Debug, Clone)]
 pub struct RulesInput {
     /// Which scores are better.
     pub direction: Direction,
-    /// How an event meets the score that is there.
+    /// The effect of an event on a member's score.
     pub policy: Policy,
-    /// Who ranks higher at equal scores.
+    /// The order of members with equal scores.
     pub tie_break: TieBreak,
     /// The tick in milliseconds; `None` for the finest that fits.
     pub tick_ms: Option<u32>,
@@ -36,7 +36,7 @@ pub struct RulesInput {
     pub min: i64,
     /// The highest score in `all`, raw.
     pub max: i64,
-    /// Where days begin.
+    /// The time zone in which days begin.
     pub zone: TimeZone,
     /// S, a power of two.
     pub shards: u16,
@@ -49,42 +49,43 @@ pub struct RulesInput {
 pub struct Rules {
     /// Which scores are better.
     pub direction: Direction,
-    /// How an event meets the score that is there.
+    /// The effect of an event on a member's score.
     pub policy: Policy,
-    /// Who ranks higher at equal scores.
+    /// The order of members with equal scores.
     pub tie_break: TieBreak,
     /// The unit of time in tie-breaks, in milliseconds.
     pub tick_ms: u32,
-    /// How many decimals a score has.
+    /// The decimals of a score.
     pub decimals: u8,
     /// The lowest score in `all`, raw.
     pub min: i64,
     /// The highest score in `all`, raw.
     pub max: i64,
-    /// Where days begin.
+    /// The time zone in which days begin.
     pub zone: TimeZone,
     /// S, a power of two.
     pub shards: u16,
-    /// Every window it has standings of, `all` first, each once: those asked for, and those that rolling ones are made of.
+    /// Every window with standings, `all` first, each once: the requested ones and the base windows
+    /// of the rolling ones.
     pub windows: Vec<Window>,
-    /// Those that nobody asked for.
+    /// The base windows that were not requested.
     pub hidden: BTreeSet<Window>,
 }
 
 impl Rules {
-    /// Checks what is asked for and chooses the tick: the finest that every window's key has room for.
+    /// Checks the request and chooses the tick: the finest that fits the key of every window.
     ///
     /// # Errors
-    /// `Invalid`, saying what would be accepted; `LimitExceeded` for too many windows.
+    /// `Invalid`, with the accepted values; `LimitExceeded` for too many windows.
     pub fn new(input: RulesInput) -> Result<Self> {
         check_ranges(&input)?;
         let asked: BTreeSet<Window> = input.windows.iter().copied().chain([Window::All]).collect();
         if asked.len() < input.windows.len() + usize::from(!input.windows.contains(&Window::All)) {
-            return Err(Error::invalid("a window is named twice; each is accepted once"));
+            return Err(Error::invalid("invalid windows: one is named twice: expected each once"));
         }
         if asked.len() > WINDOWS_MAX + 1 {
             return Err(Error::LimitExceeded(format!(
-                "{} windows besides all are asked for; at most {WINDOWS_MAX} are accepted",
+                "invalid windows: {} besides all: expected at most {WINDOWS_MAX}",
                 asked.len() - 1
             )));
         }
@@ -103,25 +104,25 @@ impl Rules {
         };
         if let Some(window) = rules.windows.iter().find(|window| !rules.holds(**window)) {
             return Err(Error::invalid(format!(
-                "the window {window} would hold sums of more than {KEY_BITS} bits; fewer periods or a narrower score range are accepted"
+                "invalid window {window}: its sums would have more than {KEY_BITS} bits: expected fewer periods or a narrower score range"
             )));
         }
         let sums_highest = rules.policy == Policy::Sum && rules.direction == Direction::HighFirst;
         let decaying = rules.windows.iter().find(|window| window.half_life().is_some());
         if let Some(window) = decaying.filter(|_| !sums_highest) {
             return Err(Error::invalid(format!(
-                "the window {window} adds up what scores are still worth: policy SUM and direction HIGH_FIRST go with it"
+                "invalid window {window}: a decaying window adds up scores: expected policy SUM and direction HIGH_FIRST"
             )));
         }
         if rules.tie_break == TieBreak::Member {
             if rules.policy == Policy::Latest {
                 return Err(Error::invalid(
-                    "policy LATEST needs to know when a score came and tie-break MEMBER keeps no time; EARLIEST and LATEST are accepted",
+                    "invalid tie-break MEMBER: it keeps no time, which policy LATEST needs: expected EARLIEST or LATEST",
                 ));
             }
             if input.tick_ms.is_some() {
                 return Err(Error::invalid(
-                    "tie-break MEMBER keeps no time; tieBreakResolutionMs goes with EARLIEST and LATEST",
+                    "invalid tieBreakResolutionMs: tie-break MEMBER keeps no time: expected tie-break EARLIEST or LATEST",
                 ));
             }
             return Ok(rules);
@@ -132,34 +133,36 @@ impl Rules {
         Ok(rules)
     }
 
-    /// The windows that were asked for, `all` first.
+    /// The requested windows, `all` first.
     pub fn shown(&self) -> impl Iterator<Item = Window> {
         let shown = |window: &Window| self.is_shown(*window);
         self.windows.iter().copied().filter(shown)
     }
 
-    /// Whether a window was asked for.
+    /// True if the window was requested.
     #[must_use]
     pub fn is_shown(&self, window: Window) -> bool {
         self.windows.contains(&window) && !self.hidden.contains(&window)
     }
 
-    /// How a window's keys are laid out.
+    /// The layout of a window's keys.
     #[must_use]
     pub fn layout(&self, window: Window) -> KeyLayout {
         let (low, high) = self.range(window);
         KeyLayout::new(self.direction, self.ties(window), low, high)
     }
 
-    /// Who ranks higher at equal scores in a window: where they decay, times are in the scores already.
+    /// The order of equal scores in a window. In a decaying window time is part of the score, so
+    /// ties go by member.
     #[must_use]
     pub fn ties(&self, window: Window) -> TieBreak {
         window.half_life().map_or(self.tie_break, |_| TieBreak::Member)
     }
 
-    /// The lowest and highest raw score that a window can hold. A SUM over a part of time may be negative, and
-    /// is at most the distance between the ends of the range; over the N periods of a rolling window, N times that. Where scores decay, it is that of
-    /// their [codes](crate::window::HalfLife::code).
+    /// The lowest and highest raw score that a window can hold. A SUM over a part of time may be
+    /// negative; its magnitude is at most the width of the board's range. A rolling window of N
+    /// periods holds up to N times that. Scores that decay have the range of their
+    /// [codes](crate::window::HalfLife::code).
     #[must_use]
     pub fn range(&self, window: Window) -> (i64, i64) {
         if window.half_life().is_some() {
@@ -179,7 +182,7 @@ impl Rules {
         at_ms.div_euclid(i64::from(self.tick_ms))
     }
 
-    /// The tick that the time field of a period counts from.
+    /// The tick at which the time field of a period starts to count.
     #[must_use]
     pub fn first_tick(&self, period: &Period) -> i64 {
         self.tick(period.start_ms)
@@ -188,20 +191,20 @@ impl Rules {
     /// The key of a state in a window's period.
     ///
     /// # Errors
-    /// `OutOfRange`, naming the window, where the score or its time has no place in the key.
+    /// `OutOfRange`, naming the window, if the score or its time does not fit the key.
     pub fn key(&self, window: Window, period: &Period, state: State) -> Result<RankKey> {
         let ticks = state.tick - self.first_tick(period);
         let key = self.layout(window).encode(state.score, ticks);
         key.ok_or_else(|| match self.check_in(window, state.score) {
             Err(error) => error,
             Ok(()) => Error::OutOfRange(format!(
-                "the time is beyond what the window {window} of this board can hold"
+                "the time is too late for the window {window} of this board"
             )),
         })
     }
 
-    /// The key of a state in a period that is sealed; where the score has no place in the key, the nearest one that has.
-    /// Ranges are not checked at admission there.
+    /// The key of a state in a sealed period, or the nearest one if the score does not fit:
+    /// admission does not check the ranges of sealed periods.
     #[must_use]
     pub fn nearest_key(&self, window: Window, period: &Period, state: State) -> RankKey {
         let layout = self.layout(window);
@@ -228,18 +231,18 @@ impl Rules {
         let [score, low, high] =
             [score, low, high].map(|score| score::format(score, self.decimals));
         Err(Error::OutOfRange(format!(
-            "the window {window} would hold {score}; {low} to {high} is its range"
+            "the window {window} would hold {score}: expected {low} to {high}"
         )))
     }
 
-    /// The state that a key holds; its tick is 0 where ties go by member.
+    /// The state in a key; its tick is 0 if ties go by member.
     #[must_use]
     pub fn state(&self, window: Window, period: &Period, key: RankKey) -> State {
         let (score, ticks) = self.layout(window).decode(key);
         State { score, tick: ticks.map_or(0, |ticks| ticks + self.first_tick(period)) }
     }
 
-    /// Whether a window's scores have room in a key.
+    /// True if a window's scores fit a key.
     fn holds(&self, window: Window) -> bool {
         let (low, high) = self.range(window);
         high.abs_diff(low) < 1 << KEY_BITS
@@ -256,7 +259,7 @@ impl Rules {
     }
 }
 
-/// The windows that the rolling ones among some are made of.
+/// The base windows of the rolling ones among these.
 #[must_use]
 pub fn bases(windows: &BTreeSet<Window>) -> BTreeSet<Window> {
     let rolling = windows.iter().filter_map(|window| window.rolling());
@@ -266,22 +269,25 @@ pub fn bases(windows: &BTreeSet<Window>) -> BTreeSet<Window> {
 fn check_ranges(input: &RulesInput) -> Result<()> {
     if input.decimals > DECIMALS_MAX {
         return Err(Error::invalid(format!(
-            "a board has 0 to {DECIMALS_MAX} decimals, not {}",
+            "invalid decimals {}: expected 0 to {DECIMALS_MAX}",
             input.decimals
         )));
     }
     if input.min >= input.max {
-        return Err(Error::invalid("minScore must be less than maxScore"));
+        return Err(Error::invalid("invalid minScore: expected less than maxScore"));
     }
     if input.min < -RAW_MAX || input.max > RAW_MAX || input.max - input.min > RAW_MAX {
         return Err(Error::invalid(format!(
-            "the score range has more than 53 bits at {} decimals; maxScore - minScore of at most {} is accepted",
+            "invalid score range: more than 53 bits at {} decimals: expected maxScore - minScore of at most {}",
             input.decimals,
             score::format(RAW_MAX, input.decimals)
         )));
     }
     if !input.shards.is_power_of_two() {
-        return Err(Error::invalid(format!("{} shards: a power of two is accepted", input.shards)));
+        return Err(Error::invalid(format!(
+            "invalid number of shards {}: expected a power of two",
+            input.shards
+        )));
     }
     Ok(())
 }
@@ -291,20 +297,20 @@ fn choose_tick(asked_ms: Option<u32>, fitting: &[u32]) -> Result<u32> {
     match asked_ms {
         Some(asked) if fitting.contains(&asked) => Ok(asked),
         Some(asked) if fitting.is_empty() => Err(Error::invalid(format!(
-            "a tie-break resolution of {asked} ms does not fit beside this score range, nor does a coarser one; a narrower range or tie-break MEMBER would"
+            "invalid tieBreakResolutionMs {asked}: no resolution fits this score range: expected a narrower range or tie-break MEMBER"
         ))),
         Some(asked) => Err(Error::invalid(format!(
-            "a tie-break resolution of {asked} ms does not fit this board; {} would",
+            "invalid tieBreakResolutionMs {asked}: expected {} for this score range and these windows",
             list(fitting)
         ))),
         None => match fitting.first() {
             Some(&finest) if finest <= TICK_DEFAULT_MS_MAX => Ok(finest),
             Some(_) => Err(Error::invalid(format!(
-                "beside this score range a tie-break cannot tell seconds apart; tieBreakResolutionMs of {}, a narrower range or tie-break MEMBER would fit",
+                "invalid score range: it leaves a tie-break no room to tell seconds apart: expected tieBreakResolutionMs of {}, a narrower range or tie-break MEMBER",
                 list(fitting)
             ))),
             None => Err(Error::invalid(
-                "this score range leaves no room for time in a tie-break; a narrower range or tie-break MEMBER would fit",
+                "invalid score range: it leaves no room for time in a tie-break: expected a narrower range or tie-break MEMBER",
             )),
         },
     }
@@ -348,7 +354,7 @@ pub(crate) mod tests {
     #[test]
     fn a_tick_that_does_not_fit_is_refused_with_those_that_would() {
         let refused = tick_for(999_999_999, &[], Some(1)).unwrap_err().to_string();
-        assert!(refused.contains("1000, 10000, 100000 would"), "{refused}");
+        assert!(refused.contains("expected 1000, 10000, 100000"), "{refused}");
         assert!(tick_for(999_999_999, &[], Some(7)).is_err());
         let refused = tick_for(1 << 33, &[], None).unwrap_err().to_string();
         assert!(refused.contains("tieBreakResolutionMs of 10000"), "{refused}");
@@ -363,7 +369,7 @@ pub(crate) mod tests {
             ..input()
         })
         .unwrap_err();
-        assert!(refused.to_string().contains("EARLIEST and LATEST are accepted"));
+        assert!(refused.to_string().contains("expected EARLIEST or LATEST"));
     }
 
     #[test]

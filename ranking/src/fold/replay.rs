@@ -1,4 +1,5 @@
-//! Standings from history: events in their order, folded one by one. What recovery rebuilds from, and an oracle in tests.
+//! Standings from history: folds events one by one, in order. Recovery rebuilds from it, and tests
+//! use it as an oracle.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,18 +14,19 @@ use crate::standings_id::StandingsId;
 use crate::submission::{Periods, StandingsChange};
 use crate::window::{Period, Window};
 
-/// The standings that some events add up to. Holds a state for every entry.
+/// The standings that result from a sequence of events. Holds a state for every entry.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// Events that do not count; known before the first one is folded.
+    /// The voided events, known before the first event is folded.
     voided: HashSet<EventPlace>,
-    /// Whether entries that do not fit into a window that is not whole are left out: history was not checked against it.
+    /// Leaves out entries that do not fit a window while it is still being filled: the history has
+    /// not been checked against that window.
     skips_unfit: bool,
-    /// Of these windows no periods that start before an instant.
+    /// For some windows, an instant: periods that start before it are left out.
     skips_before_ms: HashMap<(BoardNo, Window), i64>,
-    /// The windows that are wanted; none for all.
+    /// The windows to fold; empty for all.
     windows: HashSet<Window>,
-    /// How far each board's rolling windows have got, and those without a mark.
+    /// The progress of each board's rolling windows, and of boards without marks.
     rolls: HashMap<BoardNo, Rolls>,
     rolls_to: Rolls,
     periods: Periods,
@@ -34,32 +36,34 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay of a history in which these events were voided; rolling windows have got to an instant.
+    /// A replay of a history in which these events were voided; rolling windows have reached an
+    /// instant.
     #[must_use]
     pub fn without(voided: HashSet<EventPlace>, now_ms: i64) -> Self {
         Self { voided, rolls_to: Rolls::to(now_ms), ..Self::default() }
     }
 
-    /// A board's rolling windows have got so far.
+    /// Sets the progress of a board's rolling windows.
     #[must_use]
     pub fn rolled(mut self, board: BoardNo, rolls: Rolls) -> Self {
         self.rolls.insert(board, rolls);
         self
     }
 
-    /// Leaves out what does not fit into windows that are still being filled: recovery must not fail for them.
+    /// Leaves out entries that do not fit windows still being filled: recovery must not fail
+    /// because of them.
     #[must_use]
     pub fn skipping_unfit(self) -> Self {
         Self { skips_unfit: true, ..self }
     }
 
-    /// Only some windows of each board.
+    /// Folds some windows of each board only.
     #[must_use]
     pub fn only(self, windows: impl IntoIterator<Item = Window>) -> Self {
         Self { windows: windows.into_iter().collect(), ..self }
     }
 
-    /// Leaves out the periods of some windows that start before an instant: they are sealed.
+    /// Leaves out the periods of some windows that start before an instant, as they are sealed.
     #[must_use]
     pub fn skipping_before(
         self,
@@ -68,7 +72,8 @@ impl Replay {
         Self { skips_before_ms: windows.into_iter().collect(), ..self }
     }
 
-    /// What a member has in `all` before the events that are folded: what came before them is known by what it adds up to.
+    /// Sets a member's state in `all` before the first event: earlier events are known by their sum
+    /// only.
     pub fn begin_with(&mut self, board: &Board, member: &MemberId, segment: &str, state: State) {
         let id = StandingsId::all_time(board, segment.to_owned());
         self.standings.entry(id.clone()).or_insert_with(|| (board.clone(), Period::all()));
@@ -76,10 +81,10 @@ impl Replay {
         states.insert(id, state);
     }
 
-    /// Folds one event. Events of a member come in the order of their partition's history.
+    /// Folds one event. A member's events must come in the order of the partition's history.
     ///
     /// # Errors
-    /// `Invalid` where an event's time is in no period; an accepted one's always is.
+    /// `Invalid` if the event's time is in no period; the time of an accepted event always is.
     pub fn apply(&mut self, board: &Board, place: EventPlace, event: &Event) -> Result<()> {
         if self.voided.contains(&place) {
             return Ok(());
@@ -114,7 +119,8 @@ impl Replay {
         Ok(())
     }
 
-    /// The states of one window, with their segments: of one member's history in `all`, one a segment.
+    /// The states in one window, with their segments; for one member's history in `all`, one for
+    /// each segment.
     #[must_use]
     pub fn into_states(self, window: Window) -> Vec<(String, State)> {
         let states = self.states.into_values().flatten();
@@ -124,14 +130,14 @@ impl Replay {
             .collect()
     }
 
-    /// What a member has in a standings; `None` where it is not there.
+    /// A member's state in these standings; `None` if it has no entry.
     #[must_use]
     pub fn state_of(&self, id: &StandingsId, member: &MemberId) -> Option<State> {
         let states = self.states.get(&(id.board, member.clone()))?;
         states.get(id).copied()
     }
 
-    /// What a member has on a board, standings by standings.
+    /// A member's states on a board, with their standings.
     pub fn states_of_member(
         &self,
         board: BoardNo,
@@ -142,10 +148,10 @@ impl Replay {
         states.map(|(id, state)| (id, &self.standings[id].1, *state))
     }
 
-    /// The key that a member has in a standings; `None` where it is not there.
+    /// A member's key in these standings; `None` if it has no entry.
     ///
     /// # Errors
-    /// `OutOfRange` where the state has no key: no accepted history has such a one.
+    /// `OutOfRange` if the state has no key, which no accepted history leads to.
     pub fn key_of(&self, id: &StandingsId, member: &MemberId) -> Result<Option<RankKey>> {
         let states = self.states.get(&(id.board, member.clone()));
         let Some(state) = states.and_then(|states| states.get(id)) else {
@@ -155,10 +161,10 @@ impl Replay {
         board.rules.key(id.window, period, *state).map(Some)
     }
 
-    /// Every standings that has entries, with what sets them, by member.
+    /// The standings that have entries, as changes that set those entries, ordered by member.
     ///
     /// # Errors
-    /// `OutOfRange` where a state has no key: no accepted history has such a one.
+    /// `OutOfRange` if a state has no key, which no accepted history leads to.
     pub fn changes(&self) -> Result<Vec<StandingsChange>> {
         let starts: HashMap<StandingsId, i64> = self
             .standings
@@ -173,17 +179,17 @@ impl Replay {
         Ok(self.entries()?.into_iter().map(change).collect())
     }
 
-    /// The entries of every standings that has some, by member.
+    /// The entries of all standings that have any, ordered by member.
     ///
     /// # Errors
-    /// `OutOfRange` where a state has no key: no accepted history has such a one.
+    /// `OutOfRange` if a state has no key, which no accepted history leads to.
     pub fn entries(&self) -> Result<BTreeMap<StandingsId, Vec<(MemberId, RankKey)>>> {
         let mut entries: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
         for ((_, member), states) in &self.states {
             for (id, state) in states {
                 let (board, period) = &self.standings[id];
                 let key = match board.rules.key(id.window, period, *state) {
-                    // Nobody checks what comes late for a period that is being sealed.
+                    // Admission does not check late events of a period that is being sealed.
                     Err(_)
                         if period.present_from_ms < board.sealed(id.window).sealing_before_ms =>
                     {

@@ -1,15 +1,19 @@
-//! Every Redis key of Laurel, made here and nowhere else.
+//! Every Redis key of Laurel is made here and nowhere else.
 //!
 //! ```text
-//! laurel:{3}:head                         the partition's last commit: "<seq> <commit id> <layout of these keys> <run id>"
-//! laurel:{3}:log                          stream of commits on their way to SQL; entry ids <seq>-0
-//! laurel:{3}:seen:<bucket>                hash: event ids accepted in one dedup span → what they were
-//! laurel:{3}:gen                          hash: board number → its generation, where it is not 1, or "held 7" for one to come, or "deleted";
-//!                                               12.1:daily → how far it is sealed; 12:layout → the generation of its number of shards, where it is not 1
-//! laurel:{3}:periods:12.1:region%3Aeu:daily   sorted set: label of a period that had an entry → its start in Unix ms
-//! laurel:{3}:rolls:12                     hash: series of a rolling window, as 1:region%3Aeu:7d → how far it has got: "<start in Unix ms> ready"
-//! laurel:{3}:recovery                     the token of whoever recovers the partition; expires
-//! laurel:{3}:nowhere                      never exists
+//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <run id>"
+//! laurel:{3}:log            stream of commits on their way to SQL; entry ids <seq>-0
+//! laurel:{3}:seen:<bucket>  hash of one day's event ids → their records
+//! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
+//!                           or "held 7" during a move to generation 7, or "deleted";
+//!                           12.1:daily → progress of sealing in a window;
+//!                           12:layout → the generation that began its layout unless it is 1
+//! laurel:{3}:periods:12.1:region%3Aeu:daily
+//!                           sorted set: label of a period that had an entry → its start, Unix ms
+//! laurel:{3}:rolls:12       hash: series of a rolling window, as 1:region%3Aeu:7d → its progress,
+//!                           as "<start in Unix ms> ready"
+//! laurel:{3}:recovery       the token of the process that recovers the partition; expires
+//! laurel:{3}:nowhere        never exists
 //! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
 //!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
 //!            │ │  │ │         └ window
@@ -17,8 +21,8 @@
 //!            │ │  └ generation in which the board got the window
 //!            │ └ board number
 //!            └ partition, the hash tag: all keys of a partition are on one node
-//! laurel:{3}:stage:<id>                   there while all that was staged under that id is; expires before it
-//! laurel:{3}:stage:<id>:…                 a standings being made anew, under its later name; expires
+//! laurel:{3}:stage:<id>     exists while everything staged under that id does; expires earlier
+//! laurel:{3}:stage:<id>:…   sorted set: staged standings, under their later name; expires
 //! ```
 //! `laurel` is the prefix. `:` and `%` inside a part are written `%3A` and `%25`.
 
@@ -37,13 +41,16 @@ impl KeySpace {
     /// Checks the prefix.
     ///
     /// # Errors
-    /// `Invalid` unless it has 1 to 64 characters from `A-Z a-z 0-9 _ - . :`; braces would move the hash tag.
+    /// `Invalid` unless it has 1 to 64 characters from `A-Z a-z 0-9 _ - . :`; braces would move the
+    /// hash tag.
     pub fn new(prefix: &str) -> Result<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
         if (1..=64).contains(&prefix.len()) && prefix.chars().all(plain) {
             return Ok(Self { prefix: prefix.to_owned() });
         }
-        Err(Error::invalid("a key prefix has 1 to 64 characters from A-Z, a-z, 0-9, _, -, . and :"))
+        Err(Error::invalid(
+            "invalid key prefix: expected 1 to 64 characters from A-Z, a-z, 0-9, _, -, . and :",
+        ))
     }
 
     /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
@@ -64,20 +71,22 @@ impl KeySpace {
         self.of(partition, format_args!("seen:{bucket}"))
     }
 
-    /// Hash: what became of boards, by number, and how far their windows are sealed; see [`BoardMark`](crate::board::mark::BoardMark)
-    /// and [`SealMark`](crate::seal::SealMark).
+    /// Hash: the marks of boards, by number, of their layouts and of their windows' seals; see
+    /// [`BoardMark`](crate::board::mark::BoardMark) and [`SealMark`](crate::seal::SealMark).
     #[must_use]
     pub fn board_marks(&self, partition: Partition) -> String {
         self.of(partition, "gen")
     }
 
-    /// Sorted set: the periods of a standings' board, segment and window that had an entry in this partition, by start.
+    /// Sorted set: the periods of a board, segment and window that had an entry in this partition,
+    /// by the instant at which each became the present one.
     #[must_use]
     pub fn periods(&self, partition: Partition, id: &StandingsId) -> String {
         self.of(partition, format_args!("periods:{}.{}", id.board, id.series()))
     }
 
-    /// Hash: how far each series of a board's rolling windows has got; see [`RollMark`](crate::roll::RollMark).
+    /// Hash: the progress of each series of a board's rolling windows; see
+    /// [`RollMark`](crate::roll::RollMark).
     #[must_use]
     pub fn rolls(&self, partition: Partition, board: BoardNo) -> String {
         self.of(partition, format_args!("rolls:{board}"))
@@ -96,31 +105,32 @@ impl KeySpace {
         self.of(partition, format_args!("periods:{board}*"))
     }
 
-    /// String: the token of whoever recovers the partition.
+    /// String: the token of the process that recovers the partition.
     #[must_use]
     pub fn recovery(&self, partition: Partition) -> String {
         self.of(partition, "recovery")
     }
 
-    /// A key that never exists. A cluster refuses a command that names it beside one that exists while their slot moves: they might be on two servers.
+    /// A key that never exists. While a slot moves, a cluster refuses a command that names this key
+    /// beside an existing one, as the two might be on different servers.
     #[must_use]
     pub fn nowhere(&self, partition: Partition) -> String {
         self.of(partition, "nowhere")
     }
 
-    /// Sorted set: one shard of a standings.
+    /// Sorted set: one shard of the standings of a period.
     #[must_use]
     pub fn standings(&self, partition: Partition, id: &StandingsId) -> String {
         self.of(partition, format_args!("z:{id}"))
     }
 
-    /// Sorted set: a standings that is being made anew, until it is renamed to its own key.
+    /// Sorted set: one shard of staged standings, until it is renamed to its own key.
     #[must_use]
     pub fn stage(&self, partition: Partition, stage: &str, id: &StandingsId) -> String {
         self.of(partition, format_args!("stage:{stage}:{id}"))
     }
 
-    /// String: there while all that was staged under an id is.
+    /// String: exists while everything staged under an id does.
     #[must_use]
     pub fn stage_mark(&self, partition: Partition, stage: &str) -> String {
         self.of(partition, format_args!("stage:{stage}"))
@@ -146,7 +156,7 @@ impl KeySpace {
         format!("{}:{{*}}:periods:{board}.*", self.prefix)
     }
 
-    /// The partition that a key of ours lies in.
+    /// The partition of one of Laurel's keys.
     #[must_use]
     pub fn partition_of(&self, key: &str) -> Option<Partition> {
         let (partition, _) = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?.split_once('}')?;
@@ -159,7 +169,7 @@ impl KeySpace {
         self.of(partition, "seen:*")
     }
 
-    /// The standings that a key names; `None` for a key that nothing here writes.
+    /// The standings that a key names; `None` for a key that Laurel does not write.
     #[must_use]
     pub fn parse_standings(&self, partition: Partition, key: &str) -> Option<StandingsId> {
         let rest = key.strip_prefix(&self.of(partition, "z:"))?;
@@ -175,7 +185,8 @@ impl KeySpace {
         (parts.next().is_none() && self.standings(partition, &id) == key).then_some(id)
     }
 
-    /// The window of a standings or of a list of periods, and the generation it came in; `None` for a key that nothing here writes.
+    /// The window of a key of standings or of a list of periods, and the generation that began it;
+    /// `None` for a key that Laurel does not write.
     #[must_use]
     pub fn window_of(&self, partition: Partition, key: &str) -> Option<(Window, u32)> {
         if let Some(id) = self.parse_standings(partition, key) {

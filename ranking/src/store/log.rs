@@ -13,12 +13,12 @@ use crate::id::{BoardNo, Partition};
 use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
 
-/// A partition's log, read from the cursor.
+/// A part of a partition's log, with the head.
 #[derive(Debug)]
 pub struct LogRead {
-    /// The head of that moment.
+    /// The head at that moment.
     pub head: Head,
-    /// The commits after the one asked for, oldest first.
+    /// The commits after the requested seq, oldest first.
     pub commits: Vec<Commit>,
 }
 
@@ -30,17 +30,20 @@ pub(crate) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Ve
     let entry = |(id, mut fields): (String, HashMap<String, String>)| {
         let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
         seq.zip(fields.remove("c")).ok_or_else(|| {
-            Error::corrupt(format!("the log entry {id} of partition {partition} is none of ours"))
+            Error::corrupt(format!(
+                "the log entry {id} of partition {partition} was not written by Laurel"
+            ))
         })
     };
     entries.into_iter().map(entry).collect()
 }
 
 impl Store {
-    /// The commits after `seq`, at most `count`, and the head of that moment. One round trip: `GET`, `XRANGE` in a transaction.
+    /// The commits after `seq`, at most `count`, and the head at that moment. One round trip:
+    /// `GET`, `XRANGE` in a transaction.
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
+    /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
     pub async fn log_after(&self, partition: Partition, seq: u64, count: usize) -> Result<LogRead> {
         let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
@@ -51,7 +54,8 @@ impl Store {
         Ok(LogRead { head, commits })
     }
 
-    /// The head's text and the raw log after `seq`, level or not, and the run that answered.
+    /// The text of the head and the raw log after `seq`, level or not, and the run id of the server
+    /// that answered.
     pub(crate) async fn head_and_log(
         &self,
         partition: Partition,
@@ -71,11 +75,11 @@ impl Store {
         Ok((head, entries_of(partition, entries)?, run_id))
     }
 
-    /// The heads of all partitions, in their order, level or not; an error for those whose server does not answer. One round trip, to all
-    /// servers at once: a `GET` a partition.
+    /// The heads of all partitions, in order; an error for a partition that is not level or whose
+    /// server does not answer. One round trip to all servers at once: a `GET` for each partition.
     ///
     /// # Errors
-    /// `Unavailable` where no server answers.
+    /// `Unavailable` if no server answers.
     pub async fn heads(&self) -> Result<Vec<Result<Head>>> {
         let groups = self.inner.cluster.map().await?.by_server();
         let asked = join_all(groups.iter().map(|group| self.heads_of(group))).await;
@@ -109,7 +113,8 @@ impl Store {
         Ok(values.map(head).collect())
     }
 
-    /// Drops from the log what SQL has: everything up to `seq`, accepted by the run of that id. One round trip: `XTRIM` in a script.
+    /// Drops the commits that SQL has from the log: everything up to `seq`, if the run with that id
+    /// accepted it. One round trip: `XTRIM` in a script.
     pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
         let keys = [self.keys().head(partition), self.keys().log(partition)];
         let keep = format!("{}-0", seq + 1);
@@ -124,32 +129,33 @@ impl Store {
 pub struct Tail {
     /// The head.
     pub head: Head,
-    /// The commits after the one asked for, oldest first.
+    /// The commits after the requested seq, oldest first.
     pub commits: Vec<Commit>,
-    /// What became of the board.
+    /// The mark of the board.
     pub board: BoardMark,
-    /// How far its rolling windows have got, by series.
+    /// The marks of its rolling windows, by series.
     pub rolls: HashMap<String, RollMark>,
-    /// How far each window asked for is sealed.
+    /// The marks of the requested seals.
     pub seals: Vec<SealMark>,
-    /// What the event id asked for was accepted as.
+    /// The record of the requested event id.
     pub seen: Option<String>,
 }
 
-/// How long a partition's log is.
+/// The length of a partition's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLength {
-    /// How many commits are in it.
+    /// The number of commits in it.
     pub commits: u64,
-    /// The head's seq, whether the partition is level or not; `None` where there is no head.
+    /// The head's seq, level or not; `None` if there is no head.
     pub seq: Option<u64>,
 }
 
 impl Store {
-    /// How long each partition's log is; `None` where its server does not answer. One round trip a server: `XLEN` and `GET` a partition.
+    /// The length of each partition's log; `None` if its server does not answer. One round trip for
+    /// each server: `XLEN` and `GET` for each partition.
     ///
     /// # Errors
-    /// `Unavailable` where no server answers.
+    /// `Unavailable` if no server answers.
     pub async fn log_lengths(&self) -> Result<Vec<Option<LogLength>>> {
         let groups = self.inner.cluster.map().await?.by_server();
         let asked = join_all(groups.iter().map(|group| self.log_lengths_of(group))).await;
@@ -186,11 +192,12 @@ impl Store {
         partitions.iter().map(length).collect()
     }
 
-    /// The commits after `seq`, at most `count`, with the marks of a board, those of some seals, and the value of an event id (a seen hash and its
-    /// field). One round trip: `GET`, `XRANGE`, `HMGET`, `HGETALL`, `HGET` in a transaction.
+    /// The commits after `seq`, at most `count`, with the marks of a board and of some seals, and
+    /// the value of an event id (a seen hash and its field). One round trip: `GET`, `XRANGE`,
+    /// `HMGET`, `HGETALL`, `HGET` in a transaction.
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` where an entry is none of ours.
+    /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
     pub async fn tail(
         &self,
         partition: Partition,

@@ -1,4 +1,4 @@
-//! The periods that have entries, and a board's keys.
+//! The lists of periods with entries, and a board's keys.
 
 use super::Store;
 use super::read::Standings;
@@ -6,19 +6,19 @@ use crate::error::Result;
 use crate::id::{BoardNo, Partition};
 use std::collections::BTreeSet;
 
-/// How many periods are looked at in one round trip.
+/// The most periods read in one round trip.
 const PERIODS_MAX: usize = 500;
 
-/// A period that has entries.
+/// A listed period.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Began {
-    /// Since when it is the present one, in Unix milliseconds.
+pub struct ListedPeriod {
+    /// The instant at which it became the present one, in Unix milliseconds.
     pub present_from_ms: i64,
-    /// Its label.
+    /// The label.
     pub label: String,
 }
 
-/// Which periods are meant.
+/// A range of periods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
     /// Those that became the present one before an instant, newest first.
@@ -28,7 +28,8 @@ pub enum Range {
 }
 
 impl Store {
-    /// The names of all keys that a partition has of a board: standings, lists of periods, marks of rolling windows. `SCAN`: several round trips, O(keys of the server).
+    /// All keys of a board in a partition: standings, lists of periods, marks of rolling windows.
+    /// `SCAN`: several round trips, O(keys of the server).
     pub async fn board_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
         let mut found = self.standings_keys(partition, Some(board)).await?;
         found.extend(self.periods_keys(partition, board).await?);
@@ -36,7 +37,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The names of all standings and lists of periods that partitions have of a board. `SCAN` on all servers: several round trips, O(keys of the servers).
+    /// All keys of a board's standings and lists of periods, in all partitions. `SCAN` on all
+    /// servers: several round trips, O(keys of the servers).
     pub async fn all_board_keys(&self, board: BoardNo) -> Result<Vec<(Partition, String)>> {
         let mut keys = self.all_standings_keys(Some(board)).await?;
         let pattern = self.keys().any_periods_pattern(board);
@@ -47,20 +49,22 @@ impl Store {
         Ok(keys)
     }
 
-    /// The names of a board's lists of periods in a partition. `SCAN`: several round trips, O(keys of the server).
+    /// The keys of a board's lists of periods in a partition. `SCAN`: several round trips, O(keys
+    /// of the server).
     pub async fn periods_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
         let pattern = self.keys().periods_pattern(partition, Some(board));
         self.scan(partition, &pattern).await
     }
 
-    /// Up to `limit` periods of a standings' board, segment and window that have entries; the standings' own period does not matter.
-    /// Two round trips per 500 periods looked at: a `ZRANGE` by start a shard, then an `EXISTS` a period and shard.
+    /// Up to `limit` periods with entries of the board, segment and window of these standings,
+    /// whatever their own period. Two round trips for each 500 listed periods: a `ZRANGE` by start
+    /// for each shard, then an `EXISTS` for each period and shard.
     pub async fn periods(
         &self,
         standings: &Standings,
         range: Range,
         limit: usize,
-    ) -> Result<Vec<Began>> {
+    ) -> Result<Vec<ListedPeriod>> {
         let (mut found, mut range) = (vec![], range);
         loop {
             let listed = self.listed_periods(standings, range).await?;
@@ -90,20 +94,26 @@ impl Store {
         }
     }
 
-    /// The next periods that any shard has listed, each once, in the order of the range: entries or not.
-    async fn listed_periods(&self, standings: &Standings, range: Range) -> Result<Vec<Began>> {
+    /// The next periods that any shard lists, each once, in the order of the range, with or without
+    /// entries.
+    async fn listed_periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+    ) -> Result<Vec<ListedPeriod>> {
         let mut reads = super::read::requests::Reads::new(self, standings);
         for shard in 0..standings.partitions.len() {
             reads.periods(shard, range, PERIODS_MAX);
         }
         let lists: Vec<Vec<(String, f64)>> = reads.send().await?;
-        // Beyond the end of a list that was cut short, others may have periods that it has too.
+        // Past the end of a truncated list, periods of its shard may be missing: the next round
+        // reads them.
         let mut all = BTreeSet::new();
         let mut ends = vec![];
         for list in lists {
-            let list: Vec<Began> = list
+            let list: Vec<ListedPeriod> = list
                 .into_iter()
-                .map(|(label, from)| Began { present_from_ms: from as i64, label })
+                .map(|(label, from)| ListedPeriod { present_from_ms: from as i64, label })
                 .collect();
             if list.len() == PERIODS_MAX {
                 ends.extend(list.last().map(|began| began.present_from_ms));

@@ -1,11 +1,18 @@
-//! Reads over the shards of one standings: sizes, keys, positions, pages.
+//! Reads over the shards of one period's standings: sizes, keys, positions, pages.
 //!
-//! All of them share one order: rank key, then member bytes. A *split* is a place in that order, said as the number of
-//! entries before it in each shard; pages are merged from there, forward or back. Positions are 0-based.
-//! S shards are read in one pipeline for each server that has some; each read adds a `GET` of the heads, so that no answer comes from a partition
-//! that is not level; of a rolling window how far it has got is read with them; and, after them, how far the window's periods have left Redis,
-//! so that none is taken for empty: such reads say `Sealed`. Last of all each partition is asked which layout of the board it has: where that is not the
-//! reader's, what was read may be a part of it, and the read says `BoardMoved`. No reader knows of a layout before all partitions have it.
+//! All reads share one order: rank key, then member bytes. A *split* is a place in that order,
+//! given as the number of entries before it in each shard. Pages are merged from there, forward or
+//! backward. Positions are 0-based.
+//!
+//! S shards are read in one pipeline for each server that has some. Each pipeline also reads:
+//! * the heads, so that no answer comes from a partition that is not level;
+//! * for a rolling window, its progress, so that no read takes a period that is not rolled for an
+//!   empty one;
+//! * last, the window's seal marks, as a sealed period may have left Redis: the read then fails
+//!   with `Sealed`;
+//! * with them, the board's layout in each partition: if it is not the reader's, the answer may be
+//!   partial and the read fails with `BoardMoved`. No reader knows a layout before all partitions
+//!   have it.
 
 pub mod merge;
 mod pages;
@@ -21,48 +28,50 @@ use crate::board::rules::Rules;
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
 use crate::rank_key::RankKey;
-use crate::roll::{Reach, RollMark, Rolls};
+use crate::roll::{Coverage, RollMark, Rolls};
 use crate::shard::shard_of;
 use crate::standings_id::StandingsId;
 use crate::window::Period;
 
-/// How many members one `ZMSCORE` asks for: all friends of a member.
+/// The most members in one `ZMSCORE`: all friends of a member.
 const SCORES_MAX: usize = 10_000;
 
-/// How many places one counting script looks for: each may bisect a run of equal keys.
+/// The most places in one counting script: each may bisect a run of equal keys.
 const PLACES_MAX: usize = 250;
 
-/// One standings of a board: what to read.
+/// The standings to read.
 #[derive(Debug, Clone)]
 pub struct Standings {
     /// The board's rules.
     pub rules: Arc<Rules>,
-    /// Its name.
+    /// The name.
     pub id: StandingsId,
-    /// Its period.
+    /// The period.
     pub period: Period,
-    /// Periods of its window that became the present one before it are read from the archive, as far as whoever asks knows. In Unix milliseconds.
+    /// Readers take periods that became the present one before this instant from SQL, as far as the
+    /// caller knows. In Unix milliseconds.
     pub sealed_before_ms: i64,
     pub(crate) partitions: Vec<Partition>,
-    /// The generation that the board's number of shards came in; `None` while it is coming.
+    /// The generation that began the board's present layout; `None` while the layout is not in all
+    /// partitions.
     layout_since: Option<u32>,
 }
 
-/// A member and the key it has.
+/// A member and its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Placed {
+pub struct RankedEntry {
     /// The key.
     pub key: RankKey,
-    /// Who.
+    /// The member.
     pub member: MemberId,
 }
 
-/// The number of entries before a place in each shard.
+/// A place in the order, as the number of entries before it in each shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split(pub(crate) Vec<u64>);
 
 impl Split {
-    /// The number of entries before the place in all shards: its position.
+    /// The position of the place: the number of entries before it in all shards.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.0.iter().sum()
@@ -85,7 +94,7 @@ impl Standings {
         }
     }
 
-    /// Whether the archive has it, as far as whoever asks knows.
+    /// True if SQL has these standings, as far as the caller knows.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.period.present_from_ms < self.sealed_before_ms
@@ -97,12 +106,13 @@ impl Standings {
         &self.partitions
     }
 
-    /// Checks that a partition whose series has this mark has all that is in the period: where there is none, nothing is.
+    /// Checks that a partition with this mark of the series has every entry of the period; a
+    /// partition without a mark has no entries at all.
     fn check_rolled(&self, mark: Option<RollMark>) -> Result<()> {
         let Some(mark) = mark else { return Ok(()) };
         let rolls = Rolls { marks: [(self.id.series(), mark)].into(), now_ms: 0 };
         match rolls.reach(&self.id, &self.period, &self.rules.zone)? {
-            Reach::There => Ok(()),
+            Coverage::Complete => Ok(()),
             _ => Err(Error::NotRolled(self.id.board)),
         }
     }
@@ -117,7 +127,7 @@ impl Standings {
 }
 
 impl Store {
-    /// How many entries there are. One round trip: S `ZCARD`.
+    /// The number of entries. One round trip: S `ZCARD`.
     pub async fn size(&self, standings: &Standings) -> Result<u64> {
         Ok(self.end(standings).await?.position())
     }
@@ -131,7 +141,8 @@ impl Store {
         Ok(Split(reads.send().await?))
     }
 
-    /// The keys of members, in the order asked. One round trip: a `ZMSCORE` for each shard concerned and 10,000 members; O(members).
+    /// The keys of members, in the order given. One round trip: a `ZMSCORE` for each shard
+    /// concerned and 10,000 members; O(members).
     pub async fn rank_keys(
         &self,
         standings: &Standings,
@@ -161,12 +172,13 @@ impl Store {
         Ok(keys)
     }
 
-    /// The positions of entries. One round trip: a `ZRANK` each on its own shard, and for the S − 1 other shards one script per 250
-    /// that counts what comes before them; O(entries · S · log(size)). `None` for one that left meanwhile.
+    /// The positions of entries; `None` for an entry that has since left. One round trip: a `ZRANK`
+    /// for each entry on its own shard, and for the S − 1 other shards one script for each 250
+    /// entries that counts those before them; O(entries · S · log(size)).
     pub async fn positions(
         &self,
         standings: &Standings,
-        entries: &[Placed],
+        entries: &[RankedEntry],
     ) -> Result<Vec<Option<u64>>> {
         if entries.is_empty() {
             return Ok(vec![]);
@@ -211,21 +223,23 @@ impl Store {
         Ok(positions)
     }
 
-    /// The entries and positions of members, in the order asked; `None` for those who are not there. S = 1: one round trip, a `ZMSCORE` and a `ZRANK`
-    /// each. Else as [`Self::rank_keys`] and [`Self::positions`].
+    /// The entries and positions of members, in the order given; `None` for members without an
+    /// entry. S = 1: one round trip, a `ZMSCORE` and a `ZRANK` for each member. Otherwise as
+    /// [`Self::rank_keys`] and [`Self::positions`].
     pub async fn find(
         &self,
         standings: &Standings,
         members: &[MemberId],
-    ) -> Result<Vec<Option<(Placed, u64)>>> {
+    ) -> Result<Vec<Option<(RankedEntry, u64)>>> {
         let placed = |(key, member): (Option<RankKey>, &MemberId)| {
             let member = member.clone();
-            key.map(|key| Placed { key, member })
+            key.map(|key| RankedEntry { key, member })
         };
         if standings.partitions.len() > 1 || members.is_empty() {
             let keys = self.rank_keys(standings, members).await?;
-            let entries: Vec<Option<Placed>> = keys.into_iter().zip(members).map(placed).collect();
-            let there: Vec<Placed> = entries.iter().flatten().cloned().collect();
+            let entries: Vec<Option<RankedEntry>> =
+                keys.into_iter().zip(members).map(placed).collect();
+            let there: Vec<RankedEntry> = entries.iter().flatten().cloned().collect();
             let mut positions = self.positions(standings, &there).await?.into_iter();
             let found = entries.into_iter().map(|entry| {
                 let entry = entry?;
@@ -258,7 +272,8 @@ impl Store {
         Ok(found)
     }
 
-    /// How many entries have a smaller key than each of these. One round trip: `ZCOUNT` for each key and shard; O(keys · S · log(size)).
+    /// The number of entries with a smaller key than each of these. One round trip: `ZCOUNT` for
+    /// each key and shard; O(keys · S · log(size)).
     pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
         let mut reads = Reads::new(self, standings);
         for key in keys {

@@ -1,4 +1,5 @@
-//! What recovery needs of Redis: to be the only one at it, to write only while it is, and to see what is there.
+//! The Redis side of recovery: an exclusive right to recover a partition, writes that depend on it,
+//! and reads of a partition that is not level.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +12,25 @@ use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, Partition};
 
-/// How long a recovery may be silent before another one may begin. Each step renews it.
+/// The time after which a silent recovery loses its right to another one. Each step renews it.
 const RECOVERY_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How many keys one `SCAN` looks at.
+/// The number of keys in one `SCAN`.
 const SCAN_COUNT: usize = 1000;
 
-/// A partition as Redis has it, level or not.
+/// The data of a partition in Redis, level or not.
 #[derive(Debug)]
 pub struct Found {
-    /// The run of the server that answered.
+    /// The run id of the server that answered.
     pub run_id: Arc<str>,
-    /// The head, where there is one of our form.
+    /// The head, if there is one in our form.
     pub head: Option<Head>,
-    /// The commits after the cursor that descend from it by their parents, oldest first.
+    /// The commits after the cursor that descend from it, parent by parent, oldest first.
     pub descendants: Vec<Commit>,
 }
 
-/// The right to recover one partition on one run of Redis; lost when it expires or the server restarts.
+/// The right to recover one partition on one run of Redis; lost when it expires or the server
+/// restarts.
 #[derive(Debug)]
 pub struct Recovery {
     store: Store,
@@ -38,10 +40,11 @@ pub struct Recovery {
 }
 
 impl Store {
-    /// Begins a recovery, unless another one is under way. One round trip: `SET NX PX`, `GET`, `EXISTS` in a transaction.
+    /// Begins a recovery, unless another one is in progress. One round trip: `SET NX PX`, `GET`,
+    /// `EXISTS` in a transaction.
     ///
     /// # Errors
-    /// `Unavailable`; also while the partition moves from one server to another.
+    /// `Unavailable`, also while the partition moves from one server to another.
     pub async fn begin_recovery(
         &self,
         partition: Partition,
@@ -52,7 +55,7 @@ impl Store {
         pipe.atomic();
         pipe.cmd("SET").arg(&key).arg(token);
         pipe.arg("NX").arg("PX").arg(RECOVERY_LIFETIME.as_millis() as u64);
-        // Sent again after a lost reply, it finds its own token.
+        // After a lost reply, the repeated transaction finds its own token.
         pipe.cmd("GET").arg(&key);
         self.stay(&mut pipe, partition);
         let ((_, holder, _), run_id): ((Option<String>, Option<String>, u64), _) =
@@ -61,8 +64,8 @@ impl Store {
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
     }
 
-    /// The names of a partition's standings in Redis, of all boards or one, foreign names under the same pattern included.
-    /// `SCAN`: several round trips, O(keys of the server).
+    /// The keys of a partition's standings, of all boards or one, including foreign keys with the
+    /// same pattern. `SCAN`: several round trips, O(keys of the server).
     pub async fn standings_keys(
         &self,
         partition: Partition,
@@ -72,8 +75,9 @@ impl Store {
         self.scan(partition, &pattern).await
     }
 
-    /// The keys of a pattern on the server that has a partition. In a transaction with each step goes what is refused while the partition's
-    /// slot moves: then some of its keys are on another server.
+    /// The keys that match a pattern on the server that has a partition. Each step is a transaction
+    /// with a command that fails while the partition's slot moves, as some of its keys are then on
+    /// another server.
     pub(crate) async fn scan(&self, partition: Partition, pattern: &str) -> Result<Vec<String>> {
         let (mut cursor, mut keys, mut began_on) = ("0".to_owned(), vec![], None);
         loop {
@@ -85,7 +89,8 @@ impl Store {
                 self.read(&pipe).await?;
             if began_on.get_or_insert_with(|| run_id.clone()) != &run_id {
                 return Err(Error::Unavailable(
-                    "Redis was another server while its keys were listed; try again".into(),
+                    "Redis restarted or changed servers while its keys were listed; try again"
+                        .into(),
                 ));
             }
             keys.extend(found);
@@ -98,7 +103,7 @@ impl Store {
         }
     }
 
-    /// Adds a command to a transaction that is refused while the partition's slot moves from one server to another.
+    /// Makes a transaction fail while the partition's slot moves from one server to another.
     fn stay(&self, pipe: &mut Pipeline, partition: Partition) {
         let keys = self.keys();
         let command = pipe.cmd("EXISTS").arg(keys.head(partition));
@@ -107,13 +112,14 @@ impl Store {
 }
 
 impl Recovery {
-    /// The run of Redis that is being recovered.
+    /// The run id of the Redis under recovery.
     #[must_use]
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// What Redis has of the partition, seen from SQL's cursor. Round trips: one per 1,000 commits in the log.
+    /// The partition's data in Redis, relative to SQL's cursor. One round trip for each 1,000
+    /// commits in the log.
     pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
         let mut descendants: Vec<Commit> = vec![];
         let mut head = None;
@@ -148,14 +154,16 @@ impl Recovery {
         }
     }
 
-    /// Takes the head away: from here nobody writes, and readers know. One round trip.
+    /// Deletes the head: from now on writers are refused and readers see that the partition is not
+    /// level. One round trip.
     pub async fn close(&self) -> Result<()> {
         let mut writes = Writes::default();
         writes.drop_key(&self.store.keys().head(self.partition));
         self.apply(&writes).await
     }
 
-    /// Drops all that Redis has of the partition's log, standings, periods, marks and event ids. `SCAN` and `UNLINK`: O(keys of the server).
+    /// Deletes the partition's log, standings, lists of periods, marks and event ids. `SCAN` and
+    /// `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
         let mut found = vec![keys.log(self.partition)];
@@ -194,15 +202,16 @@ impl Recovery {
         self.apply(&writes).await
     }
 
-    /// Keeps the right to recover while something takes long elsewhere. One round trip.
+    /// Keeps the right to recover during a long step elsewhere. One round trip.
     pub async fn renew(&self) -> Result<()> {
         self.apply(&Writes::default()).await
     }
 
-    /// Writes, only while the right to recover is held. One round trip: `GET`, `INFO`, the writes, in a script.
+    /// Writes, but only while this recovery holds its right. One round trip: `GET`, `INFO`, the
+    /// writes, in a script.
     ///
     /// # Errors
-    /// `NotLevel` where the right to recover is lost; `Unavailable`; `Corrupt` where a key has a foreign type.
+    /// `NotLevel` if the right is lost; `Unavailable`; `Corrupt` if a key has a foreign type.
     pub async fn apply(&self, writes: &Writes) -> Result<()> {
         let lifetime = RECOVERY_LIFETIME.as_millis().to_string();
         let mut keys = vec![self.store.keys().recovery(self.partition)];

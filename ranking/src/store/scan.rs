@@ -1,4 +1,5 @@
-//! Looks at what Redis holds, right or wrong: for batch jobs, rolling, sealing and the integrity diff.
+//! Reads of raw Redis data, right or wrong: for batch jobs, rolling, sealing and the integrity
+//! diff.
 
 pub(crate) mod event_ids;
 pub mod integrity;

@@ -1,4 +1,4 @@
-//! The servers of a deployment, and how a command finds the right one.
+//! The Redis servers of a deployment, and the routing of commands to them.
 
 pub(crate) mod cluster;
 pub(crate) mod node;
@@ -6,23 +6,24 @@ pub(crate) mod route;
 
 use redis::RedisResult;
 
-use super::what_it_means;
+use super::classify;
 use crate::Result;
 
-/// Asks the server of a URL whether it serves.
+/// Asks the server at a URL whether it is ready.
 ///
 /// # Errors
-/// `Unavailable` while it does not run or still loads its file.
+/// `Unavailable` while it is down or still loads its file.
 pub async fn ping(url: &str) -> Result<()> {
-    send(url, "PING").await.map_err(|error| what_it_means(&error))
+    send(url, "PING").await.map_err(|error| classify(&error))
 }
 
-/// Tells the server of a URL to save its data and to end. It closes the connection instead of answering.
+/// Tells the server at a URL to save its data and exit. It closes the connection instead of
+/// answering.
 ///
 /// # Errors
-/// `Unavailable`, also where it ended in order.
+/// `Unavailable`, even after an orderly exit.
 pub async fn shut_down(url: &str) -> Result<()> {
-    send(url, "SHUTDOWN").await.map_err(|error| what_it_means(&error))
+    send(url, "SHUTDOWN").await.map_err(|error| classify(&error))
 }
 
 async fn send(url: &str, command: &str) -> RedisResult<()> {

@@ -1,4 +1,4 @@
-//! The state of a partition at one moment, as a fold needs it.
+//! The state of a partition at one moment, as a fold reads it.
 
 use super::{Store, decode};
 use crate::board::mark::BoardMark;
@@ -11,7 +11,7 @@ use crate::store::write::Dedup;
 use crate::submission::{Snapshot, Wanted};
 use redis::FromRedisValue;
 
-/// The keys of doubles, each for itself: what somebody else wrote must not be in the way of its neighbours.
+/// The keys of doubles, each with an error of its own: a foreign entry must not hide its neighbors.
 pub(crate) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
     scores.into_iter().map(|score| score.map(RankKey::from_f64).transpose()).collect()
 }
@@ -20,7 +20,7 @@ fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> R
     decode(answer.next())
 }
 
-/// So many values of a key, none of them where the key is not there.
+/// This many values of a key; all `None` if the key does not exist.
 fn next_of<T: FromRedisValue + Clone>(
     answer: &mut impl Iterator<Item = redis::Value>,
     count: usize,
@@ -30,12 +30,13 @@ fn next_of<T: FromRedisValue + Clone>(
 }
 
 impl Store {
-    /// What a fold needs to know of a partition, at one moment. One round trip: `EVALSHA` of a script with `GET`, `XLEN`,
-    /// an `HMGET` of the boards' and seals' marks, one of each board's rolling windows, one a day of the dedup window, and one `ZMSCORE` a
+    /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
+    /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards and seals, one for each board's
+    /// rolling windows, one for each day of the dedup window, and a `ZMSCORE` for each of the
     /// standings; O(event ids + members).
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` where a key has a foreign type or score.
+    /// `NotLevel`, `Unavailable`; `Corrupt` if a key has a foreign type or score.
     pub async fn snapshot(
         &self,
         partition: Partition,

@@ -1,7 +1,9 @@
-//! Standings staged beside the live ones, loaded as fast as Redis takes them: in keys that expire, until commits rename them into place.
+//! Standings staged beside the live ones, loaded as fast as Redis accepts them: in keys that
+//! expire, until commits rename them into place.
 //!
-//! What is loaded goes over connections of its own, so that nobody's commit waits behind it, and so much at once that the server need not wait
-//! for us. A standings in order of rank goes in by one `RESTORE` where that does not keep others waiting for long, else by variadic `ZADD`s.
+//! Loads use connections of their own, so that no commit waits behind them, and keep enough in
+//! flight that the server never waits for the loader. Standings in rank order are loaded by one
+//! `RESTORE` if that does not block other clients for long, otherwise by variadic `ZADD`s.
 
 pub mod payload;
 
@@ -22,37 +24,38 @@ use crate::id::{MemberId, Partition};
 use crate::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 
-/// The most entries that one `RESTORE` brings beside live traffic: the server does nothing else for some 40 ms.
+/// The most entries in one `RESTORE` beside live traffic: it blocks the server for about 40 ms.
 pub const RESTORE_ENTRIES_MAX: usize = 50_000;
 
-/// The most bytes that one `RESTORE` brings where nobody else is served: Redis takes 512 MiB in one argument.
+/// The most bytes in one `RESTORE` on a server without other clients: Redis accepts 512 MiB in one
+/// argument.
 const RESTORE_BYTES_MAX: usize = 500 << 20;
 
-/// How long a staged standings outlives whoever staged it.
+/// The lifetime of staged keys after the last renewal, should their process die.
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// How long the mark that says that all of it is there does.
+/// The lifetime of the mark that says that everything staged exists.
 const MARK_LIFETIME: Duration = Duration::from_secs(240);
 
-/// How often those of somebody who lives are renewed.
+/// The interval at which a running process renews both.
 const RENEWAL: Duration = Duration::from_secs(60);
 
-/// How long Redis may take to answer what is loaded: all that is under way may have to be taken first.
+/// The longest time to answer a load: the server may have to process everything in flight first.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How much may be under way to Redis, in KiB.
+/// The most data in flight to Redis, in KiB.
 const UNDER_WAY_KIB_MAX: u32 = 8 << 10;
 
-/// How many pairs one pipeline carries.
+/// The most pairs in one pipeline.
 const PIPELINE_PAIRS: usize = 10 * PAIRS_MAX;
 
-/// How many keys one pipeline names.
+/// The most keys in one pipeline.
 const KEYS_MAX: usize = 1000;
 
-/// The most bytes of an entry in a command beside its member's.
+/// The most bytes of an entry in a command, besides its member's.
 const ENTRY_BYTES: usize = 40;
 
-/// How a store loads.
+/// The loading side of a store.
 #[derive(Debug)]
 pub(crate) struct Loading {
     url: String,
@@ -61,7 +64,7 @@ pub(crate) struct Loading {
     is_exclusive: AtomicBool,
 }
 
-/// Staged standings of one partition. They are renewed as long as this is there, and expire after it.
+/// Staged standings of one partition. They are renewed while this value lives, and expire after it.
 #[derive(Debug)]
 pub struct Stages {
     store: Store,
@@ -72,14 +75,14 @@ pub struct Stages {
     renewing: JoinHandle<()>,
 }
 
-/// What changes in one staged standings.
+/// The changes to one of the staged standings.
 #[derive(Debug)]
 pub struct StageChange {
-    /// Its key.
+    /// The key.
     pub key: String,
-    /// Entries that are set.
+    /// The entries to set.
     pub set: Vec<(MemberId, RankKey)>,
-    /// Members who leave.
+    /// The members to remove.
     pub gone: Vec<MemberId>,
 }
 
@@ -95,13 +98,15 @@ impl Loading {
 }
 
 impl Store {
-    /// From here on loads standings of any size by one `RESTORE`, where that is possible: for a Redis that serves nobody else meanwhile.
+    /// From now on loads standings of any size by one `RESTORE` if possible: for a Redis that
+    /// serves no other client.
     pub fn load_exclusively(&self) {
         let loading = &self.inner.loading;
         loading.is_exclusive.store(true, Ordering::Relaxed);
     }
 
-    /// Room for staged standings of a partition, under an id that nobody else uses. One round trip: `SET PX`.
+    /// Opens a stage for standings of a partition, under an id of its own. One round trip: `SET
+    /// PX`.
     pub async fn stages(&self, partition: Partition, id: String) -> Result<Stages> {
         let mark = self.keys().stage_mark(partition, &id);
         let mut pipe = redis::pipe();
@@ -113,7 +118,7 @@ impl Store {
         Ok(Stages { store: self.clone(), partition, id, mark, keys, renewing })
     }
 
-    /// The same data over connections of its own, on which an answer may take long.
+    /// The same data over separate connections, on which an answer may take long.
     fn loading(&self) -> Result<&Self> {
         let loading = &self.inner.loading;
         if let Some(store) = loading.connections.get() {
@@ -126,11 +131,13 @@ impl Store {
 }
 
 impl Stages {
-    /// Loads a standings, of `count` entries that `entry` gives in the order of ranks, and says its staged key; with no entries there is no such key.
-    /// Round trips: one where it is one `RESTORE`; else pipelines of sorted variadic `ZADD`, several under way, then `ZCARD`.
+    /// Loads `count` entries of one period's standings, which `entry` gives in rank order, and
+    /// returns their staged key; without entries the key does not exist. One round trip if one
+    /// `RESTORE` does it; otherwise pipelines of sorted variadic `ZADD`, several in flight, then
+    /// `ZCARD`.
     ///
     /// # Errors
-    /// `Unavailable`, also where Redis is out of memory.
+    /// `Unavailable`, also if Redis is out of memory.
     pub async fn load<'a, E>(&self, id: &StandingsId, count: usize, entry: E) -> Result<String>
     where
         E: Fn(usize) -> (&'a str, RankKey) + Send + Sync,
@@ -139,9 +146,9 @@ impl Stages {
         self.names().insert(key.clone());
         let restored = match self.payload(count, &entry) {
             Some(payload) => match self.restore(&key, &payload).await {
-                // A server that does not know the form, or the user: there is another way.
+                // The server does not know the form or forbids the command: fall back to `ZADD`.
                 Err(Error::Corrupt(reason)) => {
-                    tracing::debug!(reason, "a standings cannot be restored");
+                    tracing::debug!(reason, "standings cannot be loaded by RESTORE");
                     None
                 }
                 restored => Some(restored?),
@@ -154,13 +161,13 @@ impl Stages {
         };
         if staged != count {
             return Err(Error::Unavailable(
-                "Redis lost a part of what was staged; try again".into(),
+                "Redis lost some of the staged entries; try again".into(),
             ));
         }
         Ok(key)
     }
 
-    /// The payload of a standings that is loaded by one command.
+    /// The payload of standings that one command loads.
     fn payload<'a>(
         &self,
         count: usize,
@@ -228,7 +235,7 @@ impl Stages {
         Ok(staged)
     }
 
-    /// Waits until so much may be sent.
+    /// Waits until this many bytes may be in flight.
     async fn under_way(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let under_way = self.store.inner.loading.under_way.clone();
         let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX) + 1;
@@ -236,10 +243,11 @@ impl Stages {
         permits.await.map_err(|_| Error::Unavailable("the store is closed".into()))
     }
 
-    /// The keys of members in staged standings, one list for each asked for. A `ZMSCORE` per standings and 1,000 members, pipelined.
+    /// The keys of members in staged standings, one list for each request. A `ZMSCORE` for each of
+    /// the standings and 1,000 members, pipelined.
     ///
     /// # Errors
-    /// `Unavailable`; `Corrupt` where an entry is none of ours.
+    /// `Unavailable`; `Corrupt` if another program wrote an entry.
     pub async fn rank_keys(
         &self,
         wanted: &[(&str, Vec<MemberId>)],
@@ -268,10 +276,11 @@ impl Stages {
         Ok(found)
     }
 
-    /// Changes staged standings; says how many entries each has then, and there is no key where that is none. `ZADD`, `ZREM`, `PEXPIRE` and `ZCARD`, pipelined.
+    /// Changes staged standings; returns their sizes. A key without entries ceases to exist.
+    /// `ZADD`, `ZREM`, `PEXPIRE` and `ZCARD`, pipelined.
     ///
     /// # Errors
-    /// `Unavailable`, also where Redis is out of memory.
+    /// `Unavailable`, also if Redis is out of memory.
     pub async fn change(&self, changes: &[StageChange]) -> Result<Vec<usize>> {
         let mut sizes = vec![];
         for changes in changes.chunks(KEYS_MAX) {
@@ -303,24 +312,24 @@ impl Stages {
         Ok(sizes)
     }
 
-    /// A key of a staged standings that has no entries yet.
+    /// The key of staged standings without entries yet.
     #[must_use]
     pub fn key(&self, id: &StandingsId) -> String {
         self.store.keys().stage(self.partition, &self.id, id)
     }
 
-    /// A staged key is in its place, or was dropped.
+    /// Stops renewing a staged key that was renamed into place or dropped.
     pub fn forget(&self, key: &str) {
         self.names().remove(key);
     }
 
-    /// Makes writes refused where not all is there any more that was staged: Redis was emptied, or it was not renewed in time. Without it a
-    /// part could be taken for the whole.
+    /// Makes Redis refuse writes once part of the staged data is gone: Redis was flushed, or a
+    /// renewal came too late. Without it, a part could be taken for the whole.
     pub fn guard(&self, writes: &mut Writes) {
         writes.push("STRLEN", &self.mark, vec![]);
     }
 
-    /// Whether all is there that was staged. One round trip: `EXISTS`.
+    /// True if all staged data still exists. One round trip: `EXISTS`.
     pub async fn is_whole(&self) -> Result<bool> {
         let mut pipe = redis::pipe();
         pipe.cmd("EXISTS").arg(&self.mark);
@@ -328,7 +337,8 @@ impl Stages {
         Ok(exists > 0)
     }
 
-    /// Drops what is staged still, and the mark; nothing can be put in place any more. `UNLINK`, pipelined.
+    /// Drops the remaining staged keys and the mark; nothing can be renamed into place after that.
+    /// `UNLINK`, pipelined.
     ///
     /// # Errors
     /// `Unavailable`; the keys then expire.
@@ -356,16 +366,16 @@ impl Drop for Stages {
     }
 }
 
-/// Sends what is loaded. Sent again after a lost connection it changes nothing.
+/// Sends a part of a load. Sending it again after a lost connection changes nothing.
 async fn send(store: Store, pipe: Pipeline, _permit: OwnedSemaphorePermit) -> Result<Vec<Value>> {
     Ok(store.read_many(&pipe).await?.values)
 }
 
 fn broken(error: tokio::task::JoinError) -> Error {
-    Error::Unavailable(format!("a load was cut short: {error}"))
+    Error::Unavailable(format!("a load was interrupted: {error}"))
 }
 
-/// Keeps staged keys from expiring, and then the mark that says that they are there.
+/// Keeps staged keys from expiring, and then the mark that vouches for them.
 async fn renew(store: Store, mark: String, keys: Arc<Mutex<BTreeSet<String>>>) {
     loop {
         tokio::time::sleep(RENEWAL).await;

@@ -1,4 +1,4 @@
-//! The write path: what a fold reads, the commit that must be a fast-forward, and the log.
+//! The write path: commits, which must be fast-forwards, and their writes.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
 use crate::standings_id::StandingsId;
 use crate::store::key::KeySpace;
-use crate::submission::{Folded, StandingsChange};
+use crate::submission::{FoldedBatch, StandingsChange};
 
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;
@@ -20,7 +20,7 @@ pub const PAIRS_MAX: usize = 1000;
 /// The width of a bucket of event ids, in milliseconds: a day.
 const BUCKET_MS: i64 = 86_400_000;
 
-/// How long an event id is remembered. Ids lie in a bucket for each day of acceptance.
+/// The time for which an event id is remembered. Ids lie in one bucket for each day of acceptance.
 #[derive(Debug, Clone, Copy)]
 pub struct Dedup {
     /// The window in milliseconds.
@@ -28,34 +28,35 @@ pub struct Dedup {
 }
 
 impl Dedup {
-    /// The bucket of an instant of acceptance.
+    /// The bucket for an instant of acceptance.
     #[must_use]
     pub fn bucket(self, accepted_at_ms: i64) -> i64 {
         accepted_at_ms.div_euclid(BUCKET_MS)
     }
 
-    /// The buckets that may hold an id which still counts, newest first. The next day's is among them: another process, whose clock is
-    /// ahead or whose batch overtook this one at midnight, may have written to it.
+    /// The buckets that may hold an id that still counts, newest first. The next day's is among
+    /// them: another process, whose clock is ahead or whose batch overtook this one at midnight,
+    /// may have written to it.
     pub fn buckets(self, now_ms: i64) -> impl Iterator<Item = i64> {
         (self.bucket(now_ms - self.window_ms)..=self.bucket(now_ms) + 1).rev()
     }
 
-    /// How long a bucket is kept after the last write to it, in milliseconds.
+    /// The time for which a bucket is kept after its last write, in milliseconds.
     pub(crate) fn keep_ms(self) -> i64 {
         self.window_ms + 2 * BUCKET_MS
     }
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is written, all of it.
+    /// All of it is written.
     Done,
-    /// Somebody else's came first: fold again.
+    /// Another commit came first: fold again.
     Stale,
     /// The partition is not level: recover it first.
     Restarted,
-    /// Redis cannot be reached or will not take it for now: nothing is written.
+    /// Redis cannot be reached or refuses it for now: nothing is written.
     Refused(Error),
 }
 
@@ -67,12 +68,12 @@ pub(crate) struct Write {
     pub(crate) args: Vec<Vec<u8>>,
 }
 
-/// A list of writes, as the scripts take it.
+/// A list of writes, in the form that the scripts read.
 #[derive(Debug, Default)]
 pub struct Writes(pub(crate) Vec<Write>);
 
 impl Writes {
-    /// Sets entries of a standings: `ZADD`, at most [`PAIRS_MAX`] pairs each.
+    /// Sets entries: `ZADD`, at most [`PAIRS_MAX`] pairs each.
     pub fn set_entries(&mut self, key: &str, entries: &[(MemberId, RankKey)]) {
         for chunk in entries.chunks(PAIRS_MAX) {
             let args = chunk
@@ -83,7 +84,7 @@ impl Writes {
         }
     }
 
-    /// Changes a standings: `ZADD` and `ZREM`; the period is noted among those that have entries.
+    /// Changes the standings of a period: `ZADD` and `ZREM`; lists the period if it gains entries.
     pub fn change(&mut self, keys: &KeySpace, partition: Partition, change: &StandingsChange) {
         let key = keys.standings(partition, &change.id);
         let (mut set, mut gone) = (vec![], vec![]);
@@ -102,12 +103,13 @@ impl Writes {
         }
     }
 
-    /// Takes one member out of a sorted set, whatever its bytes are: `ZREM`.
+    /// Removes one member from a sorted set, whatever its bytes: `ZREM`.
     pub fn take_out(&mut self, key: &str, member: &[u8]) {
         self.0.push(Write { command: "ZREM", key: key.to_owned(), args: vec![member.to_vec()] });
     }
 
-    /// Notes that a period has entries: `ZADD`. Of `all` and of what decays there is one, and no list of it.
+    /// Lists a period that has entries: `ZADD`. `all` and decaying windows have one period, and no
+    /// list.
     pub fn note_period(
         &mut self,
         keys: &KeySpace,
@@ -121,7 +123,7 @@ impl Writes {
         }
     }
 
-    /// Marks what became of a board: `HSET`.
+    /// Sets a board's mark: `HSET`.
     pub fn mark_board(
         &mut self,
         keys: &KeySpace,
@@ -133,13 +135,13 @@ impl Writes {
         self.push("HSET", &keys.board_marks(partition), args);
     }
 
-    /// Marks which generation a board's number of shards came in: `HSET`.
+    /// Sets the generation that began a board's layout: `HSET`.
     pub fn mark_layout(&mut self, keys: &KeySpace, partition: Partition, no: BoardNo, since: u32) {
         let args = vec![layout_field(no), since.to_string()];
         self.push("HSET", &keys.board_marks(partition), args);
     }
 
-    /// Marks how far a series has got: `HSET`.
+    /// Sets the progress of a series: `HSET`.
     pub fn mark_roll(
         &mut self,
         keys: &KeySpace,
@@ -152,7 +154,7 @@ impl Writes {
         self.push("HSET", &keys.rolls(partition, no), args);
     }
 
-    /// Marks how far a window is sealed: `HSET`.
+    /// Sets the progress of sealing in a window: `HSET`.
     pub fn mark_seal(
         &mut self,
         keys: &KeySpace,
@@ -164,7 +166,7 @@ impl Writes {
         self.push("HSET", &keys.board_marks(partition), args);
     }
 
-    /// Takes periods from a list of them: `ZREM`.
+    /// Removes periods from their list: `ZREM`.
     pub fn forget_periods(&mut self, list: &str, labels: &[String]) {
         for chunk in labels.chunks(PAIRS_MAX) {
             self.push("ZREM", list, chunk.to_vec());
@@ -176,7 +178,7 @@ impl Writes {
         self.push("HDEL", key, vec![field.to_owned()]);
     }
 
-    /// Puts a staged standings in the place of the live one: `UNLINK`, `RENAME`, `PERSIST`.
+    /// Replaces live standings with staged ones: `UNLINK`, `RENAME`, `PERSIST`.
     pub fn swap_in(&mut self, stage: &str, live: &str) {
         self.drop_key(live);
         self.push("RENAME", stage, vec![live.to_owned()]);
@@ -209,7 +211,7 @@ impl Writes {
         });
     }
 
-    /// KEYS, after those that the script has already, and ARGV.
+    /// Appends to KEYS, and returns ARGV.
     pub(crate) fn encode(&self, keys: &mut Vec<String>) -> Vec<Vec<u8>> {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut place = |key: &str| {
@@ -242,9 +244,9 @@ pub(crate) fn layout_field(no: BoardNo) -> String {
 }
 
 impl Store {
-    /// What a folded batch writes.
+    /// The writes of a folded batch.
     #[must_use]
-    pub fn writes(&self, partition: Partition, folded: &Folded, dedup: Dedup) -> Writes {
+    pub fn writes(&self, partition: Partition, folded: &FoldedBatch, dedup: Dedup) -> Writes {
         let mut writes = Writes::default();
         for change in &folded.changes {
             writes.change(self.keys(), partition, change);
@@ -259,11 +261,13 @@ impl Store {
         writes
     }
 
-    /// Commits writes as one step of a partition's history: moves the head from the one they were folded onto, or does nothing. One
-    /// round trip: `EVALSHA` of a script with `GET`, `INFO`, `XADD`, the writes, `SET`; O(entries · log(size)).
+    /// Commits writes as one step of a partition's history: moves the head on from the one they
+    /// were folded onto, or does nothing. One round trip: `EVALSHA` of a script with `GET`, `INFO`,
+    /// `XADD`, the writes, `SET`; O(entries · log(size)).
     ///
     /// # Errors
-    /// `Unavailable` where the connection broke: whether it was written is not known; look for the commit's id.
+    /// `Unavailable` if the connection broke: the commit may or may not be written. Look for its id
+    /// in the log.
     pub async fn commit_writes(
         &self,
         partition: Partition,

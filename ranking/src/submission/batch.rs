@@ -1,7 +1,8 @@
-//! A batch of submissions to one partition, folded onto what Redis held at one moment.
+//! A batch of submissions to one partition, folded onto a snapshot of Redis.
 //!
-//! Which standings of a rolling window an event touches depends on how far the window has got in the partition. A batch first assumes that it
-//! has got to the present, which it nearly always has; where the snapshot says otherwise, the batch is made anew and read again.
+//! The standings of a rolling window that an event touches depend on how far the window has rolled
+//! in the partition. A batch first assumes that it has rolled to the present, which is nearly
+//! always so. If the snapshot shows otherwise, the batch is rebuilt and reads again.
 
 mod folding;
 pub mod index;
@@ -19,27 +20,29 @@ use crate::seal::{SealMark, SealName};
 use crate::standings_id::StandingsId;
 use crate::submission::event_ids::Seen;
 use crate::submission::{
-    Fold, Folded, Periods, Snapshot, StandingsChange, Submission, Verdict, Wanted,
+    FoldOutcome, FoldedBatch, Periods, Snapshot, StandingsChange, Submission, Verdict, Wanted,
 };
 use crate::window::Period;
 
-/// A batch of submissions to one partition, and where in what is read for it each one's entries are.
+/// A batch of submissions to one partition, and the position of each submission's entries among its
+/// reads.
 #[derive(Debug)]
 pub struct Batch {
     submissions: Vec<Submission>,
     now_ms: i64,
     wanted: Wanted,
     index: Index,
-    /// The rolling windows' series that it touches.
+    /// The series of rolling windows that it touches.
     series: BTreeMap<(BoardNo, String), Series>,
-    /// Entries that are only read, to carry members.
+    /// Entries that are read only to carry members.
     parts: BTreeSet<BaseEntry>,
-    /// For each submission what it touches, or why it cannot be accepted.
+    /// The entries that each submission touches, or the reason for its refusal.
     places: Vec<Result<Vec<TouchedEntry>>>,
 }
 
 impl Batch {
-    /// Works out which standings each submission touches; those without a time of their own are taken as of `now_ms`.
+    /// Determines the standings that each submission touches; a submission without a time of its
+    /// own counts as earned at `now_ms`.
     #[must_use]
     pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
         Self::build(submissions, now_ms, &HashMap::new(), BTreeSet::new())
@@ -104,7 +107,7 @@ impl Batch {
         Self { submissions, now_ms, wanted, index, series, parts, places }
     }
 
-    /// How many entries it touches: a late event touches many of a rolling window.
+    /// The number of entries it touches: a late event touches many of a rolling window.
     #[must_use]
     pub fn touched(&self) -> usize {
         self.places.iter().flatten().map(Vec::len).sum()
@@ -116,27 +119,27 @@ impl Batch {
         &self.submissions
     }
 
-    /// When it counts as accepted, in Unix milliseconds.
+    /// The time of acceptance, in Unix milliseconds.
     #[must_use]
     pub fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
-    /// What has to be read before it can be folded.
+    /// The reads that it needs before it can be folded.
     #[must_use]
     pub fn wanted(&self) -> &Wanted {
         &self.wanted
     }
 
-    /// Folds the batch, in order, onto what was read for [`Self::wanted`].
+    /// Folds the batch, in order, onto the answer to [`Self::wanted`].
     ///
-    /// A submission is rejected where it would leave the range of any standings it touches; those after it go on from
-    /// what it found. An event id that was accepted within the last `dedup_ms`, or earlier in the batch, makes a
-    /// duplicate. `commit` is the id that the commit gets.
+    /// A submission is rejected if it would leave the range of any standings it touches; the fold
+    /// goes on as if it were not there. An event id accepted within the last `dedup_ms`, or earlier
+    /// in the batch, makes a duplicate. `commit` is the id of the new commit.
     ///
     /// # Errors
-    /// `Corrupt` where the snapshot holds what this program does not write.
-    pub fn fold(&self, snapshot: &Snapshot, dedup_ms: i64, commit: &str) -> Result<Fold> {
+    /// `Corrupt` if the snapshot holds data that this program does not write.
+    pub fn fold(&self, snapshot: &Snapshot, dedup_ms: i64, commit: &str) -> Result<FoldOutcome> {
         let marks: HashMap<BoardNo, BoardMark> =
             self.wanted.boards.iter().copied().zip(snapshot.boards.iter().copied()).collect();
         let is_there = |board: &Board| {
@@ -145,7 +148,7 @@ impl Batch {
         };
         let begun = match self.begun(snapshot, is_there)? {
             Ok(begun) => begun,
-            Err(boards) => return Ok(Fold::Roll(boards)),
+            Err(boards) => return Ok(FoldOutcome::Roll(boards)),
         };
         let is_as_taken = |(name, series): (&(BoardNo, String), &Series)| {
             begun.get(name).is_none_or(|begun| begun.ms == series.begun.ms)
@@ -207,7 +210,7 @@ impl Batch {
             let mark = begun.mark.filter(|_| moved_on.contains(&name))?;
             Some((name.0, name.1, mark))
         });
-        Ok(Fold::Folded(Folded {
+        Ok(FoldOutcome::FoldedBatch(FoldedBatch {
             verdicts,
             commit,
             changes: self.changes(&snapshot.keys, &folding.keys),
@@ -216,8 +219,9 @@ impl Batch {
         }))
     }
 
-    /// How far each series of a board that is there has got, or the boards that have to be rolled first.
-    #[expect(clippy::type_complexity, reason = "two things that it may be")]
+    /// The progress of each series whose board accepts writes, or the boards that have to be rolled
+    /// first.
+    #[expect(clippy::type_complexity, reason = "an outcome with two cases")]
     fn begun(
         &self,
         snapshot: &Snapshot,
@@ -242,7 +246,8 @@ impl Batch {
         Ok(if behind.is_empty() { Ok(begun) } else { Err(behind.into_values().collect()) })
     }
 
-    /// Whether each of the standings is of a period that is being sealed, or is: its events go to the history alone.
+    /// True for each of the standings whose period is sealed or being sealed: its events go to the
+    /// history alone.
     fn closed(&self, snapshot: &Snapshot) -> Vec<bool> {
         let marks = self.wanted.seals.iter().zip(&snapshot.seals);
         let marks: HashMap<&SealName, &SealMark> = marks.collect();
@@ -258,9 +263,9 @@ impl Batch {
         &self,
         begun: &HashMap<(BoardNo, String), Begun>,
         unknown: BTreeSet<BaseEntry>,
-    ) -> Fold {
+    ) -> FoldOutcome {
         let parts = self.parts.union(&unknown).cloned().collect();
-        Fold::Again(Self::build(self.submissions.clone(), self.now_ms, begun, parts))
+        FoldOutcome::Again(Self::build(self.submissions.clone(), self.now_ms, begun, parts))
     }
 
     fn changes(

@@ -1,17 +1,19 @@
-//! Event ids: how a partition remembers them, and what a second one of the same name is.
+//! Event ids: a partition's record of them, and the outcome of a repeated one.
 
 use crate::commit::{Event, EventKind};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId};
 use crate::submission::Verdict;
 
-/// The field of an event id in a seen hash: ids have no control characters, so a line feed parts them.
+/// The field of an event id in a seen hash. Ids have no control characters, so a line feed
+/// separates the parts.
 #[must_use]
 pub fn seen_field(board: BoardNo, member: &MemberId, event_id: &EventId) -> String {
     format!("{board}\n{member}\n{event_id}")
 }
 
-/// The field and value that a seen hash has for an event of a commit; `None` for one without an id, a removal or a void.
+/// The field and value in a seen hash for an event of a commit; `None` for a removal, a void or an
+/// event without an id.
 #[must_use]
 pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(String, String)> {
     let EventKind::Score { score, at_ms, at_sent } = event.kind else {
@@ -22,24 +24,26 @@ pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(Strin
     Some((field, seen.to_text()))
 }
 
-/// What the fields of a board's event ids begin with.
+/// The prefix of the fields of a board's event ids.
 #[must_use]
 pub fn seen_prefix(board: BoardNo) -> String {
     format!("{board}\n")
 }
 
-/// A field of a seen hash that is no event id: as long as it is there, nothing of the hash was lost since it was put there.
+/// A field of a seen hash that is not an event id: while it exists, the hash has lost nothing since
+/// it was written.
 #[must_use]
 pub fn seen_mark(board: BoardNo, name: &str) -> String {
-    // No member is the empty text.
+    // No member id is empty.
     format!("{board}\n\n{name}")
 }
 
-/// Whether the value that a seen hash has for an event id is of the commit of that seq in this partition; one of another partition is told by the instant
-/// of its acceptance, in Unix milliseconds.
+/// True if a seen hash's value for an event id belongs to the commit with that seq in this
+/// partition. A value from another partition is recognized by its time of acceptance, in Unix
+/// milliseconds.
 ///
 /// # Errors
-/// `Corrupt` where it is no such value.
+/// `Corrupt` for any other value.
 pub fn seen_is_of(value: &str, seq: u64, accepted_at_ms: i64) -> Result<bool> {
     let seen = Seen::parse(value)?;
     Ok(match seen.seq {
@@ -48,10 +52,12 @@ pub fn seen_is_of(value: &str, seq: u64, accepted_at_ms: i64) -> Result<bool> {
     })
 }
 
-/// The seq that is noted of an event id which another partition accepted, before its board moved to another number of shards. SQL has it.
+/// The seq recorded for an event id that another partition accepted before the board moved to
+/// another number of shards. SQL has the real one.
 pub const ELSEWHERE: u64 = 0;
 
-/// What an event id was accepted as: `<raw score> <at or -> <accepted at> <seq>`, the seq being 0 where another partition accepted it.
+/// The record of an accepted event id: `<raw score> <at or -> <accepted at> <seq>`; the seq is 0 if
+/// another partition accepted it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) score: i64,
@@ -76,7 +82,7 @@ impl Seen {
                 seq: parts.next()?.parse().ok()?,
             })
         })();
-        seen.ok_or_else(|| Error::corrupt(format!("{text:?} is no record of an event id")))
+        seen.ok_or_else(|| Error::corrupt(format!("{text:?} is not a record of an event id")))
     }
 
     pub(crate) fn to_text(self) -> String {
@@ -85,13 +91,14 @@ impl Seen {
     }
 
     pub(crate) fn verdict_on(&self, again: &Self) -> Verdict {
-        // The first one's time was no later than its acceptance; the same time sent again must meet that.
+        // The first submission's time was capped at its acceptance; a repeated time is capped
+        // alike.
         let at_ms = again.at_ms.map(|at_ms| at_ms.min(self.accepted_at_ms));
         if (self.score, self.at_ms) == (again.score, at_ms) {
             return Verdict::Duplicate { seq: self.seq };
         }
         Verdict::Rejected(Error::invalid(
-            "this eventId was accepted with another score or time; the same id is accepted with the same content only",
+            "invalid eventId: it was accepted with another score or time: expected the same content for the same id",
         ))
     }
 }

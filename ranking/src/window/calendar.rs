@@ -60,7 +60,8 @@ impl Calendar {
         }
     }
 
-    /// The first date of the period with a label; the label may be spelled in another way than [`Self::label`] does.
+    /// The first date of the period with a label. It also accepts labels that [`Self::label`] would
+    /// spell in another way.
     pub(super) fn first_date_of(self, label: &str) -> Option<Date> {
         match self {
             Self::Day => {

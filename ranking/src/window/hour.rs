@@ -1,4 +1,4 @@
-//! Hours of the local clock: cut where the offset changes, labeled with it.
+//! Hours of the local clock: cut at changes of the offset, and labeled with it.
 
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, ToSpan};
@@ -7,7 +7,7 @@ use super::HOUR_S;
 use super::calendar::Calendar;
 use super::period::Period;
 
-/// The local hour around an instant, cut where the offset changes inside it.
+/// The local hour around an instant, cut at a change of the offset.
 pub(super) fn hour_at(at: Timestamp, zone: &TimeZone) -> Period {
     let offset = zone.to_offset(at);
     let offset_s = i64::from(offset.seconds());
@@ -16,7 +16,7 @@ pub(super) fn hour_at(at: Timestamp, zone: &TimeZone) -> Period {
     let other_offset_at = |second: i64| {
         Timestamp::from_second(second).is_ok_and(|instant| zone.to_offset(instant) != offset)
     };
-    // A transition may change the zone's abbreviation only: the offset decides.
+    // A transition may change nothing but the zone's abbreviation: only a new offset cuts the hour.
     for transition in zone.preceding(at + 1.nanosecond()) {
         let second = transition.timestamp().as_second();
         if second <= start_s {
@@ -63,7 +63,7 @@ fn offset_label(offset: Offset) -> String {
     }
 }
 
-/// The whole minutes of the hour of that label: an hour cut short may have only some of them.
+/// The starts of the minutes of the hour with this label: a cut hour may have only some of them.
 pub(super) fn hour_minutes_ms(label: &str) -> Option<impl Iterator<Item = i64>> {
     let (date, rest) = label.split_once('T')?;
     let hour = rest.get(..2)?.parse::<i8>().ok()?;

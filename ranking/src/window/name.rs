@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::{COUNT_MAX, HalfLife, Rolling, Unit, Window};
 use crate::error::{Error, Result};
 
-/// The start of the names of decaying windows.
+/// The prefix of the names of decaying windows.
 const DECAY: &str = "decay:";
 
 impl fmt::Display for Window {
@@ -66,7 +66,7 @@ impl Unit {
     }
 }
 
-/// A count and its unit, by their one spelling: no sign, no leading zeros.
+/// A count and its unit in their one spelling: no sign, no leading zeros.
 fn span_named(name: &str) -> Option<(Unit, u16)> {
     let suffix = name.trim_start_matches(|c: char| c.is_ascii_digit());
     let unit = Unit::EVERY.into_iter().find(|unit| unit.suffix() == suffix)?;
@@ -78,7 +78,7 @@ fn span_named(name: &str) -> Option<(Unit, u16)> {
 /// Reads an IANA zone name.
 ///
 /// # Errors
-/// `Invalid` where the built-in time zone database does not have it.
+/// `Invalid` if the built-in time zone database does not have it.
 pub fn parse_zone(name: &str) -> Result<TimeZone> {
     TimeZone::get(name).ok().filter(|zone| zone.iana_name().is_some()).ok_or_else(|| {
         let shown: String = name.chars().take(64).collect();

@@ -9,11 +9,12 @@ use super::calendar::Calendar;
 use super::hour::{hour_at, hour_minutes_ms};
 use crate::error::{Error, Result};
 
-/// The latest instant that a period is computed for: the end of the year 9000, in Unix milliseconds.
+/// The latest instant that has periods: the end of the year 9000, in Unix milliseconds.
 pub const AT_MS_MAX: i64 = 221_845_391_999_999;
 
-/// One concrete span of a window: `2025-09-03`, `2025-W36`, `2025-09`, `2025-10-26T02+01:00`, `all`. That of a rolling window is named by
-/// the last period in it: `2025-09-03` of `7d` begins on 28 August.
+/// One concrete span of a window: `2025-09-03`, `2025-W36`, `2025-09`, `2025-10-26T02+01:00`,
+/// `all`. A rolling window's period is named for the last base period in it: `2025-09-03` of `7d`
+/// begins on 28 August.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Period {
     /// Its name, unique within the window and zone.
@@ -22,18 +23,19 @@ pub struct Period {
     pub start_ms: i64,
     /// The first instant after it, in Unix milliseconds; `None` for `all`.
     pub end_ms: Option<i64>,
-    /// Since when it is the present one, in Unix milliseconds: its start, or where the last period of a rolling one starts.
+    /// The instant at which it became the present one, in Unix milliseconds: its start, or the
+    /// start of the last base period of a rolling window.
     pub present_from_ms: i64,
 }
 
 impl Period {
-    /// The one period of `all` and of windows that decay.
+    /// The single period of `all` and of decaying windows.
     #[must_use]
     pub fn all() -> Self {
         Self { label: "all".into(), start_ms: 0, end_ms: None, present_from_ms: 0 }
     }
 
-    /// Whether it is the present one at an instant.
+    /// True if it is the present period at an instant.
     #[must_use]
     pub fn is_present(&self, at_ms: i64) -> bool {
         self.present_from_ms <= at_ms && self.end_ms.is_none_or(|end_ms| at_ms < end_ms)
@@ -44,15 +46,13 @@ impl Window {
     /// The period that the instant `at_ms` (Unix milliseconds, 0 to [`AT_MS_MAX`]) belongs to.
     ///
     /// # Errors
-    /// `Invalid` where the instant is outside that range.
+    /// `Invalid` if the instant is outside that range.
     pub fn period_at(self, at_ms: i64, zone: &TimeZone) -> Result<Period> {
         if !(0..=AT_MS_MAX).contains(&at_ms) {
-            return Err(Error::invalid(
-                "a time before 1970 or after the year 9000 is not accepted",
-            ));
+            return Err(Error::invalid("invalid time: expected 1970 to 9000"));
         }
         let at = Timestamp::from_millisecond(at_ms)
-            .map_err(|_| Error::invalid("a time outside the calendar is not accepted"))?;
+            .map_err(|_| Error::invalid("invalid time: expected an instant within the calendar"))?;
         match self {
             Self::All | Self::Decay(_) => Ok(Period::all()),
             Self::Hourly => Ok(hour_at(at, zone)),
@@ -76,7 +76,7 @@ impl Window {
         }
     }
 
-    /// The period that follows one of this window; `None` after one without end.
+    /// The next period of this window; `None` after one without end.
     ///
     /// # Errors
     /// As [`Self::period_at`].
@@ -84,10 +84,11 @@ impl Window {
         period.end_ms.map(|end_ms| self.period_at(end_ms, zone)).transpose()
     }
 
-    /// The period of that label, as [`Self::period_at`] writes it.
+    /// The period with this label, as [`Self::period_at`] writes it.
     ///
     /// # Errors
-    /// `Invalid` where no period of this window and zone has the label; the message shows a label that one has.
+    /// `Invalid` if no period of this window and zone has the label; the message shows a label that
+    /// one has.
     pub fn period_named(self, label: &str, zone: &TimeZone) -> Result<Period> {
         let refused = || {
             let example = self
@@ -121,12 +122,12 @@ impl Window {
 }
 
 fn dated_period_at(calendar: Calendar, at: Timestamp, zone: &TimeZone) -> Result<Period> {
-    let outside = || Error::invalid("a time outside the calendar is not accepted");
+    let outside = || Error::invalid("invalid time: expected an instant within the calendar");
     let first_date = |date| calendar.first_date(date).ok_or_else(outside);
     let start = |date| start_ms(date, zone).ok_or_else(outside);
     let at_ms = at.as_millisecond();
     let mut first = first_date(at.to_zoned(zone.clone()).date())?;
-    // The local date is at most a period off, where clocks went back across the boundary.
+    // The local date is at most one period too late, if clocks went back across the boundary.
     while start(first)? > at_ms {
         first = first_date(first.yesterday().map_err(|_| outside())?)?;
     }
@@ -134,7 +135,7 @@ fn dated_period_at(calendar: Calendar, at: Timestamp, zone: &TimeZone) -> Result
         let next = calendar.next_first_date(first).ok_or_else(outside)?;
         let end_ms = start(next)?;
         if at_ms < end_ms {
-            // No event is older than 1970: a period that begins before begins there.
+            // No event is older than 1970: a period cannot begin earlier.
             let start_ms = start(first)?.max(0);
             return Ok(Period {
                 label: calendar.label(first),
@@ -147,7 +148,8 @@ fn dated_period_at(calendar: Calendar, at: Timestamp, zone: &TimeZone) -> Result
     }
 }
 
-/// The first instant of a local date: its midnight, the earlier one where there are two, the end of the gap where there is none.
+/// The first instant of a local date: its midnight, the earlier of two midnights, or the end of a
+/// gap that swallows midnight.
 fn start_ms(date: Date, zone: &TimeZone) -> Option<i64> {
     let midnight = zone.to_ambiguous_zoned(date.at(0, 0, 0, 0)).compatible().ok()?;
     Some(midnight.timestamp().as_millisecond())

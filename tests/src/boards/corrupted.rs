@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
+use crate::jobs::analytics::with_json;
 use crate::jobs::diff::{named, set};
 
 /// A board with entries in three months, and a raw connection to its Redis.
@@ -81,7 +82,7 @@ impl Corrupted {
     }
 
     pub fn run(&self, arguments: &[&str]) -> (i32, Value) {
-        let output = self.deployment.analytics(&[&["--json"], arguments].concat());
+        let output = self.deployment.analytics(&with_json(arguments));
         let code = output.status.code().unwrap();
         let value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         assert!(

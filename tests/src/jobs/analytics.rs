@@ -9,7 +9,7 @@ use crate::deployment::Deployment;
 
 /// Runs a command with `--json`: its exit status, its output and its error output.
 pub fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) {
-    let output = deployment.analytics(&[&["--json"], arguments].concat());
+    let output = deployment.analytics(&with_json(arguments));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     (
         output.status.code().unwrap(),
@@ -18,9 +18,14 @@ pub fn run(deployment: &Deployment, arguments: &[&str]) -> (i32, Value, String) 
     )
 }
 
+/// The arguments of a command, with `--json` after its name.
+pub fn with_json<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&arguments[..1], &["--json"], &arguments[1..]].concat()
+}
+
 /// Runs a command that must succeed, and returns the JSON it prints.
 pub fn figures(deployment: &Deployment, arguments: &[&str]) -> Value {
-    let output = deployment.analytics(arguments);
+    let output = deployment.analytics(&with_json(arguments));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {error}");
     serde_json::from_slice(&output.stdout).unwrap_or_default()

@@ -34,7 +34,7 @@ pub async fn age(deployment: &Deployment, days: i64) {
 pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
     let before = jiff::Timestamp::from_millisecond(entity::now_ms() - 2 * DAY_MS).unwrap();
     let before = before.to_string();
-    let arguments = [&["--json", "archive", "--before", &*before], arguments].concat();
+    let arguments = [&["archive", "--before", &*before], arguments].concat();
     figures(deployment, &arguments)
 }
 

@@ -10,7 +10,7 @@ use crate::jobs::analytics::output_beside;
 
 /// Rebuilds a board, and returns the figures of the job.
 pub async fn rebuild(deployment: &Arc<Deployment>, slug: &str) -> Value {
-    let output = output_beside(deployment, &["--json", "rebuild", "--board", slug]).await;
+    let output = output_beside(deployment, &["rebuild", "--json", "--board", slug]).await;
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{slug}: {error}");
     serde_json::from_slice(&output.stdout).unwrap()

@@ -15,7 +15,7 @@ use crate::model::history::History;
 /// Starts a move.
 pub fn begin(deployment: &Deployment, slug: &str, shards: u16) -> Child {
     let shards = shards.to_string();
-    let arguments = ["--json", "rebuild", "--board", slug, "--shards", &*shards];
+    let arguments = ["rebuild", "--json", "--board", slug, "--shards", &*shards];
     let mut command = deployment.analytics_command(&arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()

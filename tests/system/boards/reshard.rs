@@ -83,7 +83,7 @@ async fn a_diff_that_a_move_overtakes_begins_again() {
     let score = |number: usize| json!({ "member": format!("m{number}"), "score": number });
     submit_durably(&api, "busy", (0..500).map(score).collect()).await;
     for (round, shards) in MOVES.into_iter().cycle().take(5).enumerate() {
-        let mut command = deployment.analytics_command(&["--json", "diff", "--full"]);
+        let mut command = deployment.analytics_command(&["diff", "--json", "--full"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let diff = command.spawn().unwrap();
         let running = "SELECT count(*) FROM job WHERE kind = 'DIFF' AND state = 'RUNNING'";

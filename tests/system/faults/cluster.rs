@@ -94,7 +94,7 @@ fn check_analytics(deployment: &Deployment, oracles: &[Oracle]) {
         let members: Vec<String> = cluster.ask(master, &["ZRANGE", &keys[0], "0", "0"]);
         let () = cluster.ask(master, &["ZREM", &keys[0], &members[0]]);
     }
-    let found = deployment.analytics(&["--json", "diff"]);
+    let found = deployment.analytics(&["diff", "--json"]);
     assert_eq!(found.status.code(), Some(3));
     let found: Value = serde_json::from_slice(&found.stdout).unwrap();
     let findings = found["findings"].as_array().unwrap();

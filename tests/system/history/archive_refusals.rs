@@ -89,7 +89,7 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
         );
         std::fs::write(&path, &whole).unwrap();
         figures(&deployment, &["rebuild", "--board", "b"]);
-        assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
+        assert_eq!(figures(&deployment, &["diff"])["findings"], json!([]));
     }
 }
 
@@ -115,12 +115,12 @@ async fn what_would_need_archived_events_is_refused() {
         "member,score,at,event_id\nm7,7,2025-03-08T12:00:00Z,e7\nm7,8,2025-03-08T12:00:00Z,new\n",
     )
     .unwrap();
-    let told = figures(&deployment, &["--json", "import", "--board", "b", file.to_str().unwrap()]);
+    let told = figures(&deployment, &["import", "--board", "b", file.to_str().unwrap()]);
     assert_eq!((&told["known"], &told["accepted"]), (&json!(1), &json!(1)));
     std::fs::write(&file, "member,score,at,event_id\nm7,9,2025-03-08T12:00:00Z,e7\n").unwrap();
     let output = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
+    assert_eq!(figures(&deployment, &["diff"])["findings"], json!([]));
 }
 
 /// An archive announces itself before all partitions know; a void in the meantime, or where nothing
@@ -150,7 +150,7 @@ async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
     assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
     let sealed = format!("SELECT score FROM sealed_entry WHERE member = '{young}'");
     assert_eq!(deployment.number(&sealed).await, 1);
-    assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
+    assert_eq!(figures(&deployment, &["diff"])["findings"], json!([]));
 }
 
 #[tokio::test]

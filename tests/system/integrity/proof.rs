@@ -110,7 +110,7 @@ async fn a_repair_beside_writers_restores_corrupted_entries() {
                 .query_async(&mut other)
                 .await
                 .unwrap();
-            runs.push(run(&deployment, &["--json", "diff", "--repair"]).await);
+            runs.push(run(&deployment, &["diff", "--json", "--repair"]).await);
         }
         runs
     };

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use tests::boards::corrupted::Corrupted;
 use tests::deployment::Sql;
+use tests::jobs::analytics::with_json;
 use tests::jobs::archive::{archived, paths};
 use tests::jobs::diff::{named, set};
 
@@ -88,7 +89,7 @@ async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
         std::fs::write(copy, bytes).unwrap();
     }
     let with_copies = |arguments: &[&str]| {
-        let mut command = deployment.analytics_command(&[&["--json"], arguments].concat());
+        let mut command = deployment.analytics_command(&with_json(arguments));
         let output = command.env("LAUREL_ARCHIVE_COPY_DIR", &copies).output().unwrap();
         let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         (output.status.code().unwrap(), found)

@@ -87,7 +87,7 @@ async fn cut_short(
             let sealed = engine::seal::seal(stores, entity::now_ms());
             match tokio::time::timeout(patience, sealed).await {
                 Ok(Ok(_)) => break,
-                Ok(Err(error)) => assert!(error.is_for_now(), "{error}"),
+                Ok(Err(error)) => assert!(error.is_transient(), "{error}"),
                 Err(_) => {
                     cuts += 1;
                     patience_us += patience_us / 4;
@@ -148,7 +148,7 @@ async fn late_in_between(
             let sealed = engine::seal::seal(stores, entity::now_ms());
             let patience = std::time::Duration::from_micros(rng.random_range(0..patience_us));
             if let Ok(Err(error)) = tokio::time::timeout(patience, sealed).await {
-                assert!(error.is_for_now(), "{error}");
+                assert!(error.is_transient(), "{error}");
             }
             patience_us *= 4;
             let numbers: Vec<usize> = (0..history.items().len()).collect();

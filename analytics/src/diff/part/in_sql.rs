@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use engine::integrity::look::{Held, Spot};
+use engine::integrity::look::{Location, StoredValues};
 use entity::blocks::Columns;
 use entity::standings::{sealed_entry, sealed_period};
 use futures::StreamExt;
@@ -11,17 +11,17 @@ use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Statement, Value};
 
-use super::Part;
+use super::PartitionDiff;
 use crate::diff::findings::Findings;
 use crate::diff::rows::{Rows, Walk};
 use crate::diff::second_look::Suspects;
 use crate::diff::sums::Sum;
-use crate::frame::multiset_hash::Balance;
+use crate::frame::multiset_hash::MultisetHash;
 
-impl Part<'_> {
+impl PartitionDiff<'_> {
     /// The sum of the rows of `standing`, if they are exactly those that history folds to.
     async fn same_standing(&self, rows: &Rows) -> Result<Option<Sum>> {
-        let mut balance = Balance::new();
+        let mut balance = MultisetHash::new();
         for (segment, member, (key, score)) in rows.entries() {
             balance.add(segment, member, &[Some(score), Some(key)]);
         }
@@ -35,7 +35,7 @@ impl Part<'_> {
             }
             self.job.advance(block.len());
         }
-        Ok(balance.is_even().then_some(sum))
+        Ok(balance.is_zero().then_some(sum))
     }
 
     fn standing(&self) -> Columns {
@@ -54,7 +54,8 @@ impl Part<'_> {
         if let Some(sum) = self.same_standing(rows).await? {
             return Ok(sum);
         }
-        let spot = |segment: &str| Spot::Entry(StandingsId::all_time(board, segment.to_owned()));
+        let spot =
+            |segment: &str| Location::Entry(StandingsId::all_time(board, segment.to_owned()));
         let mut awaited = rows.awaited();
         let mut sum = Sum::default();
         let mut there = self.standing().read(&self.deployment.db);
@@ -62,10 +63,10 @@ impl Part<'_> {
             let block = block.context("the standings in SQL cannot be read")?;
             sum.add(&block)?;
             for (segment, member, [key, score]) in block.rows(["rank_key", "score"])?.iter() {
-                let expected = awaited.meet(segment, member).map(|place| rows.held(place));
+                let expected = awaited.mark_found(segment, member).map(|place| rows.held(place));
                 let there = key.zip(score);
                 let is_held = there.is_some_and(|(key, score)| {
-                    matches!(Held::of_row(board, score, key), Held::Key(..))
+                    matches!(StoredValues::of_row(board, score, key), StoredValues::Key(..))
                 });
                 if !is_held || there != expected {
                     suspects.add(member.as_bytes(), spot(segment));
@@ -73,7 +74,7 @@ impl Part<'_> {
             }
             suspects.look_again_if_many(findings).await?;
         }
-        for (segment, member) in awaited.left() {
+        for (segment, member) in awaited.missing() {
             suspects.add(member.as_bytes(), spot(segment));
             suspects.look_again_if_many(findings).await?;
         }
@@ -138,7 +139,9 @@ impl Part<'_> {
             };
             if present.as_ref().is_none_or(|(no, ..)| *no != row.standings_no) {
                 if let Some((_, id, walk)) = present.take() {
-                    walk.end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
+                    walk.end(|member| {
+                        suspects.add(member.as_bytes(), Location::Sealed(id.clone()))
+                    });
                     suspects.look_again_if_many(findings).await?;
                 }
                 left.remove(id);
@@ -148,16 +151,17 @@ impl Part<'_> {
                 continue;
             };
             let mut lost =
-                |member: &str| suspects.add(member.as_bytes(), Spot::Sealed((*id).clone()));
+                |member: &str| suspects.add(member.as_bytes(), Location::Sealed((*id).clone()));
             if !walk.meets(row.rank_key, Some(row.score), row.member.as_bytes(), &mut lost) {
-                suspects.add(row.member.as_bytes(), Spot::Sealed((*id).clone()));
+                suspects.add(row.member.as_bytes(), Location::Sealed((*id).clone()));
             }
         }
         if let Some((_, id, walk)) = present {
-            walk.end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
+            walk.end(|member| suspects.add(member.as_bytes(), Location::Sealed(id.clone())));
         }
         for id in left {
-            rows.walk(&id).end(|member| suspects.add(member.as_bytes(), Spot::Sealed(id.clone())));
+            rows.walk(&id)
+                .end(|member| suspects.add(member.as_bytes(), Location::Sealed(id.clone())));
             suspects.look_again_if_many(findings).await?;
         }
         Ok(())

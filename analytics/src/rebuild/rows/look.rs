@@ -12,7 +12,7 @@ use ranking::window::{Period, Window};
 use sea_orm::{ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{ROWS_MAX, Rows};
-use crate::frame::multiset_hash::Balance;
+use crate::frame::multiset_hash::MultisetHash;
 use crate::frame::sorted::Run;
 
 /// Scores and keys of members, by segment.
@@ -35,7 +35,7 @@ impl Rows<'_> {
             .await?
             .into_iter()
             .collect();
-        let mut balance = Balance::new();
+        let mut balance = MultisetHash::new();
         for Run { id, rows, .. } in self.all.runs() {
             for row in rows.clone() {
                 let member = self.all.member(row);
@@ -58,7 +58,7 @@ impl Rows<'_> {
             }
         }
         drop(blocks);
-        let mut wrong = match balance.is_even() {
+        let mut wrong = match balance.is_zero() {
             true => BTreeSet::new(),
             false => self.wrong(&view, &later).await?,
         };
@@ -84,14 +84,14 @@ impl Rows<'_> {
         let mut blocks = self.rows().read(view);
         while let Some(block) = blocks.try_next().await? {
             for (segment, member, held) in block.rows(["score", "rank_key"])?.iter() {
-                let said = awaited.meet(segment, member);
+                let said = awaited.mark_found(segment, member);
                 let said = said.map(|row| self.said(row).map(Some));
                 if said != Some(held) && !later.contains(member) {
                     wrong.insert(member.to_owned());
                 }
             }
         }
-        let left = awaited.left().map(|(_, member)| member.to_owned());
+        let left = awaited.missing().map(|(_, member)| member.to_owned());
         wrong.extend(left.filter(|member| !later.contains(member)));
         Ok(wrong)
     }

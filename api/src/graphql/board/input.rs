@@ -19,7 +19,7 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter
 
 use super::{Board, Direction, ScorePolicy, TieBreak, Visibility};
 use crate::app::App;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, text};
@@ -149,13 +149,13 @@ pub struct DeleteBoardPayload {
 pub(crate) async fn create(
     app: &App,
     input: CreateBoardInput,
-) -> crate::error::Result<Arc<KnownBoard>> {
+) -> crate::error::Result<Arc<CachedBoard>> {
     let row = board_row(app, input)?;
     let slug = row.slug.clone().take().unwrap_or_default();
     match board::Entity::insert(row).exec_with_returning(&app.deployment.db).await {
         Ok(row) => {
             app.boards.changed(&slug);
-            KnownBoard::new(row)
+            CachedBoard::new(row)
         }
         Err(error) if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) => {
             Err(Error::new(ErrorCode::AlreadyExists, format!("board {slug:?} already exists")))
@@ -168,7 +168,7 @@ pub(crate) async fn create(
 pub(crate) async fn update(
     app: &App,
     input: UpdateBoardInput,
-) -> crate::error::Result<Arc<KnownBoard>> {
+) -> crate::error::Result<Arc<CachedBoard>> {
     check_slug(&input.slug).map_err(|_| no_board(&input.slug))?;
     let db = &app.deployment.db;
     let windows = input.windows.as_deref().map(retained).transpose()?;
@@ -188,7 +188,7 @@ pub(crate) async fn update(
         app.boards.changed(&input.slug);
         if updated.rows_affected == 1 {
             let row = board::Entity::find_by_id(row.no).one(db).await?;
-            return KnownBoard::new(row.ok_or_else(|| no_board(&input.slug))?);
+            return CachedBoard::new(row.ok_or_else(|| no_board(&input.slug))?);
         }
     }
     Err(Error::new(ErrorCode::Unavailable, "other requests keep changing this board; try again"))

@@ -8,7 +8,7 @@ use ranking::submission::{REGION, segment_of};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use crate::app::App;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::submission::ScoreInput;
 
@@ -23,7 +23,7 @@ pub(crate) enum Segments {
 impl Segments {
     /// Looks up the attributes of the members, with one SELECT if the board has segments. While SQL
     /// is unavailable, takes the last known ones.
-    pub(crate) async fn of(app: &App, board: &KnownBoard, scores: &[ScoreInput]) -> Self {
+    pub(crate) async fn of(app: &App, board: &CachedBoard, scores: &[ScoreInput]) -> Self {
         if board.segment_by.is_empty() {
             return Self::None;
         }

@@ -8,14 +8,14 @@ use entity::history::score_event;
 use ranking::id::MemberId;
 use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter};
 
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 use crate::graphql::request::app;
 use crate::graphql::types::scalar::int;
 
 /// The counts of a connection of events, made only if a query asks for them.
 pub struct EventTotal {
-    pub(crate) board: Arc<KnownBoard>,
+    pub(crate) board: Arc<CachedBoard>,
     pub(crate) member: String,
 }
 
@@ -43,7 +43,7 @@ impl EventTotal {
 /// archived.
 pub(crate) async fn mark_of(
     ctx: &Context<'_>,
-    board: &KnownBoard,
+    board: &CachedBoard,
     member: &str,
 ) -> crate::error::Result<archive_mark::Model> {
     let deployment = &app(ctx).deployment;

@@ -3,7 +3,7 @@
 use async_graphql::connection::{CursorType, PageInfo};
 use async_graphql::{Context, Object, Result, SimpleObject};
 use ranking::id::MemberId;
-use ranking::store::read::Placed;
+use ranking::store::read::RankedEntry;
 
 use super::Member;
 use crate::access::Scope;
@@ -96,7 +96,7 @@ pub(crate) struct FriendsPage {
 /// key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    Ranked(Placed),
+    Ranked(RankedEntry),
     Missing(MemberId),
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn friends_page(
     }
     let keys = app.rank_keys(&list.read, &members).await?;
     let place = |(member, key): (MemberId, _)| match key {
-        Some(key) => Some(Place::Ranked(Placed { key, member })),
+        Some(key) => Some(Place::Ranked(RankedEntry { key, member })),
         None => page.include_missing.then_some(Place::Missing(member)),
     };
     let mut places: Vec<Place> = members.into_iter().zip(keys).filter_map(place).collect();
@@ -154,7 +154,7 @@ pub(crate) async fn friends_page(
         Place::Ranked(placed) => Some(placed.clone()),
         Place::Missing(_) => None,
     });
-    let ranked: Vec<Placed> = ranked.collect();
+    let ranked: Vec<RankedEntry> = ranked.collect();
     let mut positions = app.positions(&list.read, &ranked).await?.into_iter();
     for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
         let placed = match place {

@@ -16,7 +16,7 @@ use async_graphql::{
 };
 use async_graphql_value::Name;
 use indexmap::IndexMap;
-use ranking::store::read::Placed;
+use ranking::store::read::RankedEntry;
 
 use super::Standings;
 use super::entry::Entry;
@@ -157,7 +157,7 @@ pub struct EntryConnection {
     /// The standings.
     pub(crate) list: Standings,
     /// The entries of the page.
-    pub(crate) placed: Vec<Placed>,
+    pub(crate) placed: Vec<RankedEntry>,
     /// The position of the first entry.
     pub(crate) first: u64,
     /// True if there are entries before the page.
@@ -167,7 +167,7 @@ pub struct EntryConnection {
 }
 
 impl EntryConnection {
-    fn cursor(&self, entry: &Placed) -> PageCursor {
+    fn cursor(&self, entry: &RankedEntry) -> PageCursor {
         EntryCursor::new(&self.list.read.id, entry.key, &entry.member).encode()
     }
 
@@ -181,7 +181,7 @@ impl EntryConnection {
 impl EntryConnection {
     /// Information to aid in pagination.
     async fn page_info(&self) -> PageInfo {
-        let cursor = |entry: &Placed| self.cursor(entry).0;
+        let cursor = |entry: &RankedEntry| self.cursor(entry).0;
         PageInfo {
             has_previous_page: self.has_previous,
             has_next_page: self.has_next,

@@ -1,7 +1,7 @@
 //! Pages of entries.
 
 use async_graphql::Context;
-use ranking::store::read::Placed;
+use ranking::store::read::RankedEntry;
 
 use super::Standings;
 use super::entries::EntryConnection;
@@ -72,16 +72,20 @@ impl Standings {
         Ok(self.entries(placed, position).next())
     }
 
-    pub(crate) fn entries(&self, placed: Vec<Placed>, first: u64) -> impl Iterator<Item = Entry> {
+    pub(crate) fn entries(
+        &self,
+        placed: Vec<RankedEntry>,
+        first: u64,
+    ) -> impl Iterator<Item = Entry> {
         let with_position = placed.into_iter().zip(first..);
-        with_position.map(|(Placed { key, member }, position)| {
+        with_position.map(|(RankedEntry { key, member }, position)| {
             Entry::new(self.clone(), member, Found { key, position })
         })
     }
 
     fn connection(
         &self,
-        placed: Vec<Placed>,
+        placed: Vec<RankedEntry>,
         first: u64,
         has_previous: bool,
         has_next: bool,

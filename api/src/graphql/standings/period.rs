@@ -2,12 +2,12 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
-use ranking::store::periods::{Began, Range};
+use ranking::store::periods::{ListedPeriod, Range};
 use ranking::window::Window as RankingWindow;
 
 use super::Standings;
 use crate::app::App;
-use crate::cache::boards::KnownBoard;
+use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
@@ -34,7 +34,7 @@ pub struct Period {
 
 impl Period {
     pub(crate) fn new(
-        board: &KnownBoard,
+        board: &CachedBoard,
         window: RankingWindow,
         period: &ranking::window::Period,
         now_ms: i64,
@@ -139,13 +139,15 @@ async fn periods(
     standings: &Standings,
     range: Range,
     limit: usize,
-) -> crate::error::Result<Vec<Began>> {
+) -> crate::error::Result<Vec<ListedPeriod>> {
     let read = &standings.read;
     if read.id.window.has_periods() {
         return app.periods(read, range, limit).await;
     }
     let size = app.size(read).await?;
-    let all =
-        Began { present_from_ms: read.period.present_from_ms, label: read.period.label.clone() };
+    let all = ListedPeriod {
+        present_from_ms: read.period.present_from_ms,
+        label: read.period.label.clone(),
+    };
     Ok(if size > 0 { vec![all] } else { vec![] })
 }

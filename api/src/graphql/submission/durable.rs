@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
-use crate::submit::committer::Placed;
+use crate::submit::committer::Submitted;
 
 /// How long a request waits for SQL.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) async fn confirm(
     app: &App,
     partition: Partition,
-    placed: Placed,
+    placed: Submitted,
 ) -> Vec<Result<Verdict>> {
     let own = placed.commit;
     let seq_of = |verdict: &Verdict| match verdict {

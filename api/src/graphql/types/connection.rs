@@ -181,9 +181,9 @@ impl EntryCursor {
     ///
     /// # Errors
     /// `BAD_USER_INPUT` if the client has altered the cursor.
-    pub fn place(&self) -> Result<ranking::store::read::Placed> {
+    pub fn place(&self) -> Result<ranking::store::read::RankedEntry> {
         let tampered = |_| no_cursor(&self.6);
-        Ok(ranking::store::read::Placed {
+        Ok(ranking::store::read::RankedEntry {
             key: RankKey::from_i64(self.5).map_err(tampered)?,
             member: MemberId::new(&self.6).map_err(tampered)?,
         })

@@ -15,7 +15,7 @@ use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, EntityTrait, QueryFilter,
 };
 
-use super::{Archived, Held, Places, Spot, home_member, text_of};
+use super::{ArchivedHistory, Location, Locations, StoredValues, home_member, text_of};
 use crate::deployment::Deployment;
 use crate::partition::home::is_up_to;
 use entity::archive::{archive_mark, archived_entry};
@@ -54,15 +54,15 @@ impl InSql {
         view: &DatabaseTransaction,
         board: &Board,
         partition: Partition,
-        archived: &Archived,
-        places: &Places,
+        archived: &ArchivedHistory,
+        places: &Locations,
     ) -> Result<Self> {
         let mark = archived.mark_now(view, board.no, partition).await?;
         let home = |bytes: &Vec<u8>| home_member(deployment, board, partition, bytes);
         let members: Vec<String> =
             places.keys().filter_map(home).map(|id| id.to_string()).collect();
         let sealed = places.values().flatten().filter_map(|spot| match spot {
-            Spot::Sealed(id) => Some(id),
+            Location::Sealed(id) => Some(id),
             _ => None,
         });
         let sealed: BTreeSet<&StandingsId> = sealed.collect();
@@ -96,7 +96,7 @@ impl InSql {
         &mut self,
         view: &impl ConnectionTrait,
         board: &Board,
-        archived: &Archived,
+        archived: &ArchivedHistory,
         members: &[String],
     ) -> Result<()> {
         use score_event::Column::{BoardNo, Member, Seq};
@@ -148,23 +148,29 @@ impl InSql {
     }
 
     /// The value of the row at a location; `None` if there is no row.
-    pub(crate) fn row(&self, board: &Board, member: &[u8], spot: &Spot) -> Option<Held> {
+    pub(crate) fn row(
+        &self,
+        board: &Board,
+        member: &[u8],
+        spot: &Location,
+    ) -> Option<StoredValues> {
         let member = String::from_utf8(member.to_vec()).ok()?;
         let is_home = self.events.contains_key(&member);
         let (of_partition, held) = match spot {
-            Spot::Entry(id) => {
+            Location::Entry(id) => {
                 let row = self.standings.get(&(member, id.segment.clone()));
                 let row = row.filter(|_| id.window == Window::All)?;
-                let held = Held::of_row(board, row.score, row.rank_key);
+                let held = StoredValues::of_row(board, row.score, row.rank_key);
                 (row.partition, Some(held))
             }
-            Spot::Sealed(id) => {
+            Location::Sealed(id) => {
                 let row = self.sealed.get(&(*self.sealed_nos.get(id)?, member))?;
                 let key = RankKey::from_i64(row.rank_key);
-                let held = key.map_or(Held::Foreign, |key| Held::Key(key, row.score));
+                let held =
+                    key.map_or(StoredValues::Foreign, |key| StoredValues::Key(key, row.score));
                 (row.partition, Some(held))
             }
-            Spot::Archived(segment) => {
+            Location::Archived(segment) => {
                 let row = self.archived.get(&(member, segment.clone()))?;
                 (row.partition, archived(row.state(), row.events))
             }
@@ -173,22 +179,22 @@ impl InSql {
             true => held,
             // If the member belongs to this partition, its row is wrong; otherwise the row belongs
             // elsewhere.
-            false => is_home.then_some(Held::Foreign),
+            false => is_home.then_some(StoredValues::Foreign),
         }
     }
 
     /// The commit that last changed the row at a location; `None` if there is no row.
-    pub(crate) fn row_seq(&self, member: &str, spot: &Spot) -> Option<i64> {
+    pub(crate) fn row_seq(&self, member: &str, spot: &Location) -> Option<i64> {
         match spot {
-            Spot::Entry(id) => {
+            Location::Entry(id) => {
                 let place = (member.to_owned(), id.segment.clone());
                 self.standings.get(&place).map(|row| row.seq)
             }
-            Spot::Sealed(id) => {
+            Location::Sealed(id) => {
                 let place = (*self.sealed_nos.get(id)?, member.to_owned());
                 self.sealed.get(&place).map(|row| row.seq)
             }
-            Spot::Archived(_) => None,
+            Location::Archived(_) => None,
         }
     }
 
@@ -199,7 +205,7 @@ impl InSql {
         member: &[u8],
         seq: u64,
         rolls: &Rolls,
-        spots: &BTreeSet<Spot>,
+        spots: &BTreeSet<Location>,
     ) -> Result<Folded> {
         let text = std::str::from_utf8(member).unwrap_or_default();
         let events = self.events.get(text).map_or(&[][..], Vec::as_slice);
@@ -215,11 +221,11 @@ pub(crate) fn fold(
     events: &[(EventPlace, Event)],
     archived_seq: i64,
     rolls: &Rolls,
-    spots: &BTreeSet<Spot>,
+    spots: &BTreeSet<Location>,
 ) -> Result<Folded> {
-    let window = |spot: &Spot| match spot {
-        Spot::Entry(id) | Spot::Sealed(id) => id.window,
-        Spot::Archived(_) => Window::All,
+    let window = |spot: &Location| match spot {
+        Location::Entry(id) | Location::Sealed(id) => id.window,
+        Location::Archived(_) => Window::All,
     };
     let windows: BTreeSet<Window> = spots.iter().map(window).collect();
     let target = |(_, event): &(EventPlace, Event)| match event.kind {
@@ -234,7 +240,7 @@ pub(crate) fn fold(
     }
     let mut archived = Replay::without(voided(), rolls.now_ms).only([Window::All]);
     let mut archived_events = 0;
-    if spots.iter().any(|spot| matches!(spot, Spot::Archived(_))) {
+    if spots.iter().any(|spot| matches!(spot, Location::Archived(_))) {
         let seq = archived_seq as u64;
         for (place, event) in events.iter().filter(|(place, _)| place.seq <= seq) {
             archived.apply(board, *place, event)?;
@@ -247,13 +253,13 @@ pub(crate) fn fold(
 impl Folded {
     /// The value at a location. A state without a key is foreign: accepted history never leads to
     /// it.
-    pub(crate) fn held(&self, board: &Board, spot: &Spot) -> Result<Option<Held>> {
+    pub(crate) fn held(&self, board: &Board, spot: &Location) -> Result<Option<StoredValues>> {
         let Some(member) = &self.member else {
             return Ok(None);
         };
         let id = match spot {
-            Spot::Entry(id) | Spot::Sealed(id) => id,
-            Spot::Archived(segment) => {
+            Location::Entry(id) | Location::Sealed(id) => id,
+            Location::Archived(segment) => {
                 let id = StandingsId::all_time(board, segment.clone());
                 let state = self.archived.state_of(&id, member);
                 let events = if segment.is_empty() { self.archived_events } else { 0 };
@@ -267,8 +273,8 @@ impl Folded {
             return Ok(None);
         };
         Ok(Some(match spot {
-            Spot::Sealed(_) => {
-                Held::Key(board.rules.nearest_key(id.window, &period, state), state.score)
+            Location::Sealed(_) => {
+                StoredValues::Key(board.rules.nearest_key(id.window, &period, state), state.score)
             }
             _ => entry_key(board, id, &period, state),
         }))
@@ -276,17 +282,17 @@ impl Folded {
 }
 
 /// The value of a state as an entry in Redis.
-fn entry_key(board: &Board, id: &StandingsId, period: &Period, state: State) -> Held {
+fn entry_key(board: &Board, id: &StandingsId, period: &Period, state: State) -> StoredValues {
     match board.rules.key(id.window, period, state) {
-        Ok(key) => Held::Key(key, board.rules.layout(id.window).decode(key).0),
-        Err(_) => Held::Foreign,
+        Ok(key) => StoredValues::Key(key, board.rules.layout(id.window).decode(key).0),
+        Err(_) => StoredValues::Foreign,
     }
 }
 
 /// The value of archived sums; `None` if a segment has nothing, as it then has no row.
-fn archived(state: Option<State>, events: i64) -> Option<Held> {
+fn archived(state: Option<State>, events: i64) -> Option<StoredValues> {
     let has_something = state.is_some() || events != 0;
-    has_something.then_some(Held::Archived {
+    has_something.then_some(StoredValues::Archived {
         score: state.map(|state| state.score),
         tick: state.map(|state| state.tick),
         events,

@@ -19,7 +19,7 @@ use super::{Truth, proposal};
 use crate::amend::seal_names;
 use crate::deployment::Deployment;
 use crate::integrity::look::{
-    Held, Places, Spot, asked, fold, home_member, is_on_its_way, text_of,
+    Location, Locations, StoredValues, asked, fold, home_member, is_on_its_way, text_of,
 };
 use crate::partition::change::{Change, Proposal};
 use crate::partition::{follow, home};
@@ -37,20 +37,20 @@ struct Known {
     events: BTreeMap<String, Vec<(EventPlace, Event)>>,
     /// The keys in `standing`, by member and segment, as of the cursor; only for
     /// [`Truth::Standings`].
-    rows: BTreeMap<(String, String), Held>,
+    rows: BTreeMap<(String, String), StoredValues>,
 }
 
 /// A repair of entries of a board in one partition.
 pub(super) struct Mending<'a> {
     board: &'a Board,
     truth: Truth<'a>,
-    places: &'a Places,
+    places: &'a Locations,
     known: Option<Known>,
 }
 
 impl<'a> Mending<'a> {
     /// A repair that has read nothing yet.
-    pub(super) fn new(board: &'a Board, truth: Truth<'a>, places: &'a Places) -> Self {
+    pub(super) fn new(board: &'a Board, truth: Truth<'a>, places: &'a Locations) -> Self {
         Self { board, truth, places, known: None }
     }
 }
@@ -72,14 +72,24 @@ impl Change for Mending<'_> {
                     None => continue,
                 },
             };
-            let asked_of =
-                follow::tail(deployment, partition, &known.cursor, self.board.no, &seals, None);
+            let asked_of = follow::tail_to_head(
+                deployment,
+                partition,
+                &known.cursor,
+                self.board.no,
+                &seals,
+                None,
+            );
             let Some(tail) = asked_of.await? else {
                 // The persister has moved on, or the log is too long: SQL has more now.
                 if let Truth::History(_) = self.truth
-                    && let Some((cursor, rows)) =
-                        follow::since(deployment, partition, &known.cursor, self.of_members())
-                            .await?
+                    && let Some((cursor, rows)) = follow::events_since(
+                        deployment,
+                        partition,
+                        &known.cursor,
+                        self.of_members(),
+                    )
+                    .await?
                 {
                     for row in rows {
                         let events = known.events.entry(row.member.clone()).or_default();
@@ -137,7 +147,7 @@ impl Mending<'_> {
 
     /// Reads the members' history up to SQL's cursor. `None` if the cursor moved where it must not.
     async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Option<Known>> {
-        let cursor = follow::present(deployment, partition).await?;
+        let cursor = follow::settled_cursor(deployment, partition).await?;
         let no_events = || self.members().map(|member| (member.to_owned(), vec![])).collect();
         let archived = match self.truth {
             Truth::History(archived) => archived,
@@ -147,11 +157,11 @@ impl Mending<'_> {
                     .filter(standing::Column::Member.is_in(self.members()));
                 let mut rows = BTreeMap::new();
                 for row in of_members.all(&deployment.db).await? {
-                    let held = Held::of_row(self.board, row.score, row.rank_key);
+                    let held = StoredValues::of_row(self.board, row.score, row.rank_key);
                     rows.insert((row.member, row.segment), held);
                 }
                 let events = no_events();
-                let is_still = follow::present(deployment, partition).await? == cursor;
+                let is_still = follow::settled_cursor(deployment, partition).await? == cursor;
                 return Ok(is_still.then_some(Known { cursor, events, rows }));
             }
         };
@@ -200,7 +210,7 @@ impl Mending<'_> {
             };
             let mut set: Vec<(MemberId, RankKey)> = vec![];
             for (bytes, double) in asked.members.iter().zip(doubles) {
-                let there = double.map(|double| Held::of_double(board, id.window, double));
+                let there = double.map(|double| StoredValues::of_double(board, id.window, double));
                 let member = home_member(deployment, board, partition, bytes);
                 let meant = match &member {
                     Some(member) => self.meant(member, id, &rolls, known)?,
@@ -211,7 +221,7 @@ impl Mending<'_> {
                     continue;
                 }
                 match (member, meant) {
-                    (Some(member), Some(Held::Key(key, _))) => set.push((member, key)),
+                    (Some(member), Some(StoredValues::Key(key, _))) => set.push((member, key)),
                     (_, None) => writes.take_out(&asked.key, bytes),
                     // No key can hold this state, so it cannot be written.
                     _ => continue,
@@ -233,11 +243,11 @@ impl Mending<'_> {
         id: &StandingsId,
         rolls: &Rolls,
         known: &Known,
-    ) -> Result<Option<Held>> {
+    ) -> Result<Option<StoredValues>> {
         match self.truth {
             Truth::History(archived) => {
                 let events = known.events.get(member.as_str()).map_or(&[][..], Vec::as_slice);
-                let spot = Spot::Entry(id.clone());
+                let spot = Location::Entry(id.clone());
                 let spots = BTreeSet::from([spot.clone()]);
                 let archived_seq = archived.mark.archived_seq;
                 fold(self.board, member.as_str(), events, archived_seq, rolls, &spots)?

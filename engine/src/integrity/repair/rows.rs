@@ -11,7 +11,7 @@ use sea_orm::{
 };
 
 use crate::deployment::Deployment;
-use crate::integrity::look::{Archived, Held, InSql, Places, Spot, text_of};
+use crate::integrity::look::{ArchivedHistory, InSql, Location, Locations, StoredValues, text_of};
 use entity::archive::archived_entry;
 use entity::error::Result;
 use entity::sql::insert_chunked;
@@ -24,8 +24,8 @@ pub(super) async fn mend_in(
     transaction: &DatabaseTransaction,
     board: &Board,
     partition: Partition,
-    archived: &Archived,
-    places: &Places,
+    archived: &ArchivedHistory,
+    places: &Locations,
 ) -> Result<usize> {
     number_sealed(transaction, board, places).await?;
     let in_sql = InSql::read(deployment, transaction, board, partition, archived, places).await?;
@@ -39,11 +39,11 @@ pub(super) async fn mend_in(
         let events = in_sql.events.get(member).map_or(&[][..], Vec::as_slice);
         let seq = events.last().map_or(0, |(place, _)| place.seq) as i64;
         for spot in spots {
-            if matches!(spot, Spot::Entry(id) if id.window != Window::All) {
+            if matches!(spot, Location::Entry(id) if id.window != Window::All) {
                 continue;
             }
             let history = folded.held(board, spot)?;
-            if history == Some(Held::Foreign) || history == in_sql.row(board, bytes, spot) {
+            if history == Some(StoredValues::Foreign) || history == in_sql.row(board, bytes, spot) {
                 continue;
             }
             mended += 1;
@@ -64,11 +64,11 @@ pub(super) async fn mend_in(
 async fn number_sealed(
     transaction: &DatabaseTransaction,
     board: &Board,
-    places: &Places,
+    places: &Locations,
 ) -> Result<()> {
     let mut standings = BTreeMap::new();
     for spot in places.values().flatten() {
-        if let Spot::Sealed(id) = spot {
+        if let Location::Sealed(id) = spot {
             let period = id.window.period_named(&id.period, &board.rules.zone)?;
             standings.insert(id.clone(), period);
         }
@@ -103,13 +103,13 @@ impl Rows {
         in_sql: &InSql,
         no: BoardNo,
         place: RowPlace<'_>,
-        spot: &Spot,
-        history: Option<Held>,
+        spot: &Location,
+        history: Option<StoredValues>,
     ) {
         let RowPlace { member, partition, last_seq, row_seq } = place;
         let member = member.to_owned();
         match (spot, history) {
-            (Spot::Entry(id), Some(Held::Key(key, score))) => {
+            (Location::Entry(id), Some(StoredValues::Key(key, score))) => {
                 self.standings.push(standing::Model {
                     board_no: no.0,
                     segment: id.segment.clone(),
@@ -120,13 +120,13 @@ impl Rows {
                     seq: row_seq.unwrap_or(last_seq),
                 })
             }
-            (Spot::Entry(id), _) => self.no_standings.push((id.segment.clone(), member)),
-            (Spot::Sealed(id), history) => {
+            (Location::Entry(id), _) => self.no_standings.push((id.segment.clone(), member)),
+            (Location::Sealed(id), history) => {
                 let Some(&standings_no) = in_sql.sealed_nos.get(id) else {
                     return;
                 };
                 match history {
-                    Some(Held::Key(key, score)) => self.sealed.push(sealed_entry::Model {
+                    Some(StoredValues::Key(key, score)) => self.sealed.push(sealed_entry::Model {
                         standings_no,
                         member,
                         score,
@@ -139,10 +139,10 @@ impl Rows {
                     _ => self.no_sealed.push((standings_no, member)),
                 }
             }
-            (Spot::Archived(segment), history) => {
+            (Location::Archived(segment), history) => {
                 // A row with a smaller seq would count in its place, so all of them go.
                 self.no_archived.push((segment.clone(), member.clone()));
-                if let Some(Held::Archived { score, tick, events }) = history {
+                if let Some(StoredValues::Archived { score, tick, events }) = history {
                     self.archived.push(archived_entry::Model {
                         board_no: no.0,
                         member,

@@ -18,7 +18,7 @@ use sea_orm::{
     QuerySelect, QueryTrait,
 };
 
-use super::{Concerned, sealing_until_ms};
+use super::{AffectedEntries, sealing_until_ms};
 use entity::sql::insert_chunked;
 use entity::standings::{sealed_entry, sealed_period};
 
@@ -29,7 +29,7 @@ pub(super) async fn fold_onto(
     partition: Partition,
     board: &Board,
     member: &MemberId,
-    concerned: &Concerned<'_>,
+    concerned: &AffectedEntries<'_>,
 ) -> Result<Vec<i64>, DbErr> {
     let mut corrected = BTreeSet::new();
     let last_removal = concerned.events.iter().rposition(|event| event.kind == EventKind::Removal);

@@ -1,39 +1,40 @@
-//! Pages: the entries from a place on, or before it, merged from the sorted lists of the shards.
+//! Pages: the entries from a place forward or backward, merged from the sorted lists of the shards.
 //!
-//! A shard is asked for the entries next to a place, not for those at an index found before: who moves meanwhile would shift the others, and
-//! a walk from page to page would show some twice and miss some.
+//! Each shard returns the entries next to a place, not those at an index found before: a member
+//! that moves between two reads would shift the indices, and a walk from page to page would repeat
+//! some entries and miss others.
 
-use super::requests::{Reads, placed};
-use super::{Placed, Split, Standings};
+use super::requests::{Reads, ranked_entries};
+use super::{RankedEntry, Split, Standings};
 use crate::error::Result;
 use crate::store::{Store, decode};
 
-/// Where a page begins, or ends.
+/// The start of a page, or its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// At a place, there or not.
-    Place(Placed),
-    /// So many entries into each shard, at the moment that it was found.
+    /// A key and a member, whether or not they are an entry.
+    Place(RankedEntry),
+    /// A number of entries in each shard, as of the moment when it was found.
     Split(Split),
 }
 
-/// Which way a page goes.
+/// The direction of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// From a place on.
+    /// From a place forward.
     Forward,
-    /// Back from a place; entries come in reverse.
+    /// Backward from a place; entries come in reverse.
     Backward,
 }
 
-/// What a shard is asked for next.
+/// The next request to a shard.
 #[derive(Debug)]
 enum Next {
     /// Entries next to a place.
-    Place(Placed),
-    /// Entries next to one that was seen last, without it.
-    Beyond(Placed),
-    /// Entries from an index on, or before it.
+    Place(RankedEntry),
+    /// Entries next to the last one seen, without it.
+    Beyond(RankedEntry),
+    /// Entries from an index forward, or before it.
     Index(u64),
 }
 
@@ -41,22 +42,23 @@ enum Next {
 #[derive(Debug)]
 struct Source {
     next: Next,
-    buffer: Vec<Placed>,
+    buffer: Vec<RankedEntry>,
     exhausted: bool,
 }
 
 impl Store {
-    /// Up to `limit` entries one way from a place, and how many come before it: each shard is asked for its likely share, then for more only where it
-    /// is needed.
+    /// Up to `limit` entries in one direction from a place, and the number of entries before it:
+    /// each shard returns its likely share, then more only if the page needs it.
     pub(crate) async fn merge(
         &self,
         standings: &Standings,
         start: &Start,
         limit: usize,
         way: Way,
-    ) -> Result<(u64, Vec<Placed>)> {
+    ) -> Result<(u64, Vec<RankedEntry>)> {
         let shards = standings.partitions().len();
-        // A shard's likely share of the page, and some more so that one round trip usually does.
+        // A shard's likely share of the page, plus a margin so that one round trip usually
+        // suffices.
         let share = if shards == 1 {
             limit
         } else {
@@ -96,7 +98,8 @@ impl Store {
         Ok((position, merged))
     }
 
-    /// Asks every shard whose buffer is empty for its next entries, in one round trip; how many entries come before the places asked of.
+    /// Asks every shard whose buffer is empty for its next entries, in one round trip; returns the
+    /// number of entries before the requested places.
     async fn refill(
         &self,
         standings: &Standings,
@@ -115,7 +118,7 @@ impl Store {
                     count
                 }
                 Next::Beyond(last) => {
-                    // From a place on comes what is at it first.
+                    // Forward reads return the entry at the place itself first.
                     let wanted = count + usize::from(way == Way::Forward);
                     reads.page(shard, last, way, wanted);
                     wanted
@@ -149,7 +152,7 @@ impl Store {
             let source = &mut sources[shard];
             let entries = match &source.next {
                 Next::Index(first) => {
-                    // Before it are others, unless it is the first of all, however few came.
+                    // Others come before this index unless it is 0, however few were returned.
                     source.exhausted = *first == 0;
                     decode(Some(answer))?
                 }
@@ -159,7 +162,7 @@ impl Store {
                     entries
                 }
             };
-            let mut entries = placed(entries)?;
+            let mut entries = ranked_entries(entries)?;
             if !matches!((&source.next, way), (Next::Index(_), Way::Backward)) {
                 source.exhausted = entries.len() < wanted;
             }
@@ -171,7 +174,7 @@ impl Store {
             if way == Way::Forward {
                 entries.reverse();
             }
-            // The one that is taken last.
+            // The entry that the merge takes last.
             if let Some(last) = entries.first() {
                 source.next = Next::Beyond(last.clone());
             }

@@ -1,9 +1,9 @@
-//! One pipeline of reads over the shards, guarded by the marks of the partitions.
+//! One pipeline of reads over shards, checked against the marks of their partitions.
 
 use redis::{FromRedisValue, Pipeline};
 
 use super::merge::Way;
-use super::{Placed, Standings};
+use super::{RankedEntry, Standings};
 use crate::error::{Error, Result};
 use crate::id::MemberId;
 use crate::rank_key::RankKey;
@@ -14,12 +14,12 @@ use crate::store::periods::Range;
 use crate::store::write::layout_field;
 use crate::store::{Store, decode};
 
-/// A pipeline of reads of one standings; the heads of its partitions are read with it.
+/// A pipeline of reads of one period's standings and of the heads of its partitions.
 pub(crate) struct Reads<'a> {
     store: &'a Store,
     standings: &'a Standings,
     pub(crate) pipe: Pipeline,
-    /// Whether it looks at the list of periods, not at one of them.
+    /// True if it reads the list of periods instead of one period.
     lists: bool,
 }
 
@@ -44,8 +44,9 @@ impl<'a> Reads<'a> {
         self.pipe.cmd("ZRANGE").arg(key).arg(start).arg(start + count - 1).arg("WITHSCORES");
     }
 
-    /// The entries next to a place, one way, and how many come before it: a script.
-    pub(crate) fn page(&mut self, shard: usize, place: &Placed, way: Way, count: usize) {
+    /// The entries next to a place, in one direction, and the number of entries before it: a
+    /// script.
+    pub(crate) fn page(&mut self, shard: usize, place: &RankedEntry, way: Way, count: usize) {
         let key = self.standings.key(self.store, shard);
         let way = match way {
             Way::Forward => "FORWARD",
@@ -62,7 +63,7 @@ impl<'a> Reads<'a> {
             .arg(count);
     }
 
-    /// An `EXISTS` a shard, of the standings that differs in its period only.
+    /// An `EXISTS` for each shard of these standings in another period.
     pub(crate) fn exist(&mut self, label: &str) {
         self.lists = true;
         let id = StandingsId { period: label.to_owned(), ..self.standings.id.clone() };
@@ -90,7 +91,7 @@ impl<'a> Reads<'a> {
     pub(crate) fn count_before<'p>(
         &mut self,
         shard: usize,
-        places: impl Iterator<Item = &'p Placed>,
+        places: impl Iterator<Item = &'p RankedEntry>,
     ) {
         let script = &self.store.inner.scripts.count_before;
         let key = self.standings.key(self.store, shard);
@@ -105,7 +106,7 @@ impl<'a> Reads<'a> {
         let no = self.standings.id.board;
         let moved = || Error::BoardMoved(no);
         let layout_since = self.standings.layout_since.ok_or_else(moved)?;
-        // Last: whatever the reads before missed as it was dropped, this sees.
+        // Last: if a period was dropped before one of the reads above, this one sees its mark.
         for &partition in &self.standings.partitions {
             let marks = self.store.keys().board_marks(partition);
             let command = self.pipe.cmd("HMGET").arg(marks).arg(layout_field(no));
@@ -136,9 +137,9 @@ impl<'a> Reads<'a> {
         for marks in last_marks {
             let marks: Vec<Option<String>> = decode(Some(marks))?;
             let layout = marks.first().and_then(Option::as_deref);
-            let layout: u32 = layout
-                .map_or(Ok(1), str::parse)
-                .map_err(|_| Error::corrupt(format!("board {no} has a layout of no generation")))?;
+            let layout: u32 = layout.map_or(Ok(1), str::parse).map_err(|_| {
+                Error::corrupt(format!("the layout of board {no} is not a generation"))
+            })?;
             if layout != layout_since {
                 return Err(moved());
             }
@@ -156,17 +157,17 @@ impl<'a> Reads<'a> {
     }
 }
 
-pub(crate) fn placed(entries: Vec<(String, f64)>) -> Result<Vec<Placed>> {
+pub(crate) fn ranked_entries(entries: Vec<(String, f64)>) -> Result<Vec<RankedEntry>> {
     let foreign =
-        |name: &str| Error::corrupt(format!("a sorted set holds {name:?}, which is no member"));
+        |name: &str| Error::corrupt(format!("a sorted set holds {name:?}, which is not a member"));
     let place = |(name, double): (String, f64)| {
         let member = MemberId::new(&name).map_err(|_| foreign(&name))?;
-        Ok(Placed { key: RankKey::from_f64(double)?, member })
+        Ok(RankedEntry { key: RankKey::from_f64(double)?, member })
     };
     entries.into_iter().map(place).collect()
 }
 
-/// The indices of items by the shard of their member; only shards that have some.
+/// The indices of items by the shard of their member; shards without items are left out.
 pub(crate) fn group_by_shard<T>(
     standings: &Standings,
     items: &[T],

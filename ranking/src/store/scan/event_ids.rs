@@ -7,15 +7,15 @@ use crate::id::{BoardNo, Partition};
 use crate::store::Store;
 use crate::submission::event_ids::seen_prefix;
 
-/// How many fields one `HSCAN` looks at.
+/// The number of fields in one `HSCAN`.
 const FIELDS_MAX: usize = 1000;
 
-/// What one `HSCAN` answers: where the next one goes on, and fields with their values.
+/// The answer to one `HSCAN`: the next cursor, and fields with their values.
 type Found = (String, Vec<(String, String)>);
 
 impl Store {
-    /// The event ids of a board that a partition remembers of one day: fields and values of a seen hash. `HSCAN`: several round trips, O(event ids of all
-    /// boards).
+    /// The event ids of a board in one day's bucket of a partition: fields and values of a seen
+    /// hash. `HSCAN`: several round trips, O(event ids of all boards).
     pub async fn seen_of(
         &self,
         partition: Partition,

@@ -1,4 +1,5 @@
-//! What the integrity diff and its repair need of Redis: how large sorted sets are, what members have in them at one moment, and the lists of periods.
+//! The reads of the integrity diff and its repair: sizes of sorted sets, members' doubles at one
+//! moment, and the lists of periods.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use crate::id::{BoardNo, Partition};
 use crate::roll::RollMark;
 use crate::store::{Store, decode};
 
-/// Members of one sorted set that are asked for.
+/// A request for members of one sorted set.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The key.
@@ -18,19 +19,20 @@ pub struct Asked {
     pub members: Vec<Vec<u8>>,
 }
 
-/// What a partition held at one moment.
+/// A part of a partition, at one moment.
 #[derive(Debug)]
 pub struct Probe {
     /// The head.
     pub head: Head,
-    /// How far the board's rolling windows had got, by series.
+    /// The marks of the board's rolling windows, by series.
     pub rolls: HashMap<String, RollMark>,
-    /// The doubles, in the order asked; `None` for a key that is no sorted set.
+    /// The doubles, in the order of the request; `None` for a key of another type.
     pub doubles: Vec<Option<Vec<Option<f64>>>>,
 }
 
 impl Store {
-    /// How many entries sorted sets have, 0 where a key is not there; `None` for a key of another type. Two round trips: a `TYPE`, then a `ZCARD` a key.
+    /// The sizes of sorted sets, 0 for a missing key; `None` for a key of another type. Two round
+    /// trips: a `TYPE`, then a `ZCARD` for each key.
     pub async fn sizes(&self, keys: &[String]) -> Result<Vec<Option<u64>>> {
         let kinds = self.kinds(keys).await?;
         let mut pipe = redis::pipe();
@@ -49,8 +51,9 @@ impl Store {
         kinds.into_iter().map(of_kind).collect()
     }
 
-    /// A partition's head, how far a board's rolling windows have got in it, and members' doubles in sorted sets, at one moment. Two round trips: a `TYPE`
-    /// a key; `GET`, `HGETALL` and a `ZMSCORE` a key, in a transaction; O(members).
+    /// A partition's head, the marks of a board's rolling windows, and members' doubles in sorted
+    /// sets, at one moment. Two round trips: a `TYPE` for each key; then `GET`, `HGETALL` and a
+    /// `ZMSCORE` for each key, in a transaction; O(members).
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`.
@@ -90,8 +93,9 @@ impl Store {
         Ok(Probe { head, rolls, doubles })
     }
 
-    /// What lists of periods say of labels: since when each is the present one, in Unix milliseconds; `None` where it is not listed, or the list is no
-    /// sorted set. Two round trips: a `TYPE`, then a `ZSCORE` a label.
+    /// The instants in lists of periods at which labels became present, in Unix milliseconds;
+    /// `None` if the label is not listed or the list is of another type. Two round trips: a `TYPE`,
+    /// then a `ZSCORE` for each label.
     pub async fn listed(&self, labels: &[(String, String)]) -> Result<Vec<Option<f64>>> {
         if labels.is_empty() {
             return Ok(vec![]);
@@ -114,7 +118,8 @@ impl Store {
         kinds.iter().map(start).collect()
     }
 
-    /// The types of keys, as Redis names them: `zset`, `string`, `none`. One round trip: a `TYPE` a key.
+    /// The types of keys, as Redis names them: `zset`, `string`, `none`. One round trip: a `TYPE`
+    /// for each key.
     pub async fn types(&self, keys: &[String]) -> Result<Vec<String>> {
         match keys.is_empty() {
             true => Ok(vec![]),

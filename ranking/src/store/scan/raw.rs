@@ -1,4 +1,4 @@
-//! What batch jobs need of Redis: what is there as it is, right or wrong.
+//! The reads of batch jobs: raw entries, right or wrong.
 
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};
@@ -8,8 +8,8 @@ use crate::store::Store;
 pub type RawEntries = Vec<(Vec<u8>, f64)>;
 
 impl Store {
-    /// Every key that lies where standings do, with its partition, of all boards or one; foreign names included.
-    /// `SCAN` on all servers: several round trips, O(keys of the servers).
+    /// Every key with the pattern of standings, with its partition, of all boards or one; foreign
+    /// keys included. `SCAN` on all servers: several round trips, O(keys of the servers).
     pub async fn all_standings_keys(
         &self,
         board: Option<BoardNo>,
@@ -27,8 +27,9 @@ impl Store {
             .collect())
     }
 
-    /// The entries of sorted sets as they are: member bytes and double, in order, at most `count` of each from `start` on; `None` for a
-    /// key that is no sorted set. Two round trips: a `TYPE`, then a `ZRANGE` a key.
+    /// The raw entries of sorted sets: member bytes and double, in order, at most `count` of each
+    /// from `start` on; `None` for a key of another type. Two round trips: a `TYPE`, then a
+    /// `ZRANGE` for each key.
     pub async fn raw_entries(
         &self,
         keys: &[String],
@@ -52,8 +53,9 @@ impl Store {
         kinds.into_iter().map(of_kind).collect()
     }
 
-    /// The payloads of keys, which [`decode`](crate::store::stage::payload::decode) reads; `None` for one that is not there. Pipelined `DUMP`, one round trip;
-    /// O(entries), in which a server does nothing else: mind the sizes beside live traffic.
+    /// The payloads of keys, for [`decode`](crate::store::stage::payload::decode); `None` for a
+    /// missing key. Pipelined `DUMP`, one round trip; O(entries). Each `DUMP` blocks its server:
+    /// mind the sizes beside live traffic.
     pub async fn dump(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut pipe = redis::pipe();
         for key in keys {
@@ -71,7 +73,7 @@ impl Store {
         payloads.map(payload).collect()
     }
 
-    /// What kinds of values keys have: `zset`, `none` and so on. One round trip: a `TYPE` a key.
+    /// The types of keys: `zset`, `none` and so on. One round trip: a `TYPE` for each key.
     pub async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
         if keys.is_empty() {

@@ -1,4 +1,4 @@
-//! What rolling needs of Redis: how far a board's series have got, and who is in a standings.
+//! The reads of the roller: the progress of a board's series, and the members of standings.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,24 @@ use crate::roll::RollMark;
 use crate::standings_id::StandingsId;
 use crate::store::{Store, decode};
 
-/// How many members one step looks at.
+/// The number of members in one step.
 const MEMBERS_MAX: usize = 500;
 
-/// A step of a walk through a standings.
+/// A step of a walk through the members of one shard.
 #[derive(Debug)]
 pub struct Walked {
-    /// Where the next step begins; `None` at the end.
+    /// The cursor of the next step; `None` at the end.
     pub next: Option<String>,
-    /// Members that are there; some may come twice. What is no member is left out.
+    /// Members; some may come twice. Foreign entries are left out.
     pub members: Vec<MemberId>,
 }
 
 impl Store {
-    /// How far a board's series have got in a partition, and the head of that moment. One round trip: `GET`, `HGETALL` in a transaction.
+    /// The marks of a board's series in a partition, and the head at that moment. One round trip:
+    /// `GET`, `HGETALL` in a transaction.
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` where a mark is none of ours.
+    /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote a mark.
     pub async fn rolls(
         &self,
         partition: Partition,
@@ -41,10 +42,11 @@ impl Store {
         Ok((head, marks_of(marks)?))
     }
 
-    /// How far boards' series have got in partitions, in the order asked, level or not. One round trip: an `HGETALL` a board and partition.
+    /// The marks of boards' series in partitions, in the order of the request, level or not. One
+    /// round trip: an `HGETALL` for each board and partition.
     ///
     /// # Errors
-    /// `Unavailable`; `Corrupt` where a mark is none of ours.
+    /// `Unavailable`; `Corrupt` if another program wrote a mark.
     pub async fn many_rolls(
         &self,
         places: &[(Partition, BoardNo)],
@@ -57,10 +59,11 @@ impl Store {
         marks.map(|marks| marks_of(decode(Some(marks))?)).collect()
     }
 
-    /// A step of a walk through one shard of a standings: whoever is there all the while is met. Begins at "0". `ZSCAN`: O(members of the step).
+    /// A step of a walk through one shard of these standings. The walk begins at "0" and meets
+    /// every member that is there from its beginning to its end. `ZSCAN`: O(members of the step).
     ///
     /// # Errors
-    /// `Unavailable`; `Corrupt` where the key has a foreign type.
+    /// `Unavailable`; `Corrupt` if the key has a foreign type.
     pub async fn walk(
         &self,
         partition: Partition,
@@ -80,7 +83,7 @@ impl Store {
         Ok(Walked { next: (next != "0").then_some(next), members })
     }
 
-    /// How many entries one shard of a standings has. One round trip: `ZCARD`.
+    /// The number of entries in one shard of these standings. One round trip: `ZCARD`.
     pub async fn shard_size(&self, partition: Partition, id: &StandingsId) -> Result<u64> {
         let mut pipe = redis::pipe();
         pipe.cmd("ZCARD").arg(self.keys().standings(partition, id));
@@ -89,7 +92,7 @@ impl Store {
     }
 }
 
-/// Marks as a hash has them.
+/// Parses the marks in a hash.
 pub(crate) fn marks_of(marks: HashMap<String, String>) -> Result<HashMap<String, RollMark>> {
     let parse = |(series, mark): (String, String)| Ok((series, RollMark::parse(&mark)?));
     marks.into_iter().map(parse).collect()

@@ -1,4 +1,4 @@
-//! What a seal needs of Redis: the entries that nobody writes to any more, page by page, and the lists of their periods.
+//! The reads of the sealer: the final entries of a period, page by page, and the lists of periods.
 
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -6,30 +6,30 @@ use crate::id::{MemberId, Partition};
 use crate::rank_key::RankKey;
 use crate::seal::{SealMark, SealName};
 use crate::standings_id::StandingsId;
-use crate::store::read::Placed;
+use crate::store::read::RankedEntry;
 use crate::store::{Store, decode};
 
-/// A page of one shard of a standings, at one moment.
+/// A page of one shard of a period's standings, at one moment.
 #[derive(Debug)]
 pub struct FinalPage {
     /// The partition's head.
     pub head: Head,
-    /// How far the window is sealed.
+    /// The mark of the window's seal.
     pub mark: SealMark,
-    /// The entries; one that is none of ours is left out.
-    pub entries: Vec<Placed>,
-    /// How many were read: less than were asked for at the end.
+    /// The entries; without those that another program wrote.
+    pub entries: Vec<RankedEntry>,
+    /// The number of entries read, foreign ones included: fewer than requested at the end.
     pub count: usize,
-    /// How many the shard has.
+    /// The size of the shard.
     pub size: u64,
 }
 
 impl Store {
-    /// The entries of one shard of a standings from an index on, in order, with the seal mark of its window. One round trip: `GET`, `HGET`,
-    /// `ZCARD`, `ZRANGE` in a transaction.
+    /// The entries of one shard of these standings from an index on, in order, with the seal mark
+    /// of the window. One round trip: `GET`, `HGET`, `ZCARD`, `ZRANGE` in a transaction.
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Invalid` where the window is never sealed.
+    /// `NotLevel`, `Unavailable`; `Invalid` if the window is never sealed.
     pub async fn final_page(
         &self,
         partition: Partition,
@@ -37,8 +37,12 @@ impl Store {
         start: usize,
         count: usize,
     ) -> Result<FinalPage> {
-        let name = SealName::of(id)
-            .ok_or_else(|| Error::invalid(format!("the window {} is never sealed", id.window)))?;
+        let name = SealName::of(id).ok_or_else(|| {
+            Error::invalid(format!(
+                "invalid window {}: expected one with periods, which can be sealed",
+                id.window
+            ))
+        })?;
         let key = self.keys().standings(partition, id);
         let mut pipe = redis::pipe();
         pipe.atomic();
@@ -58,7 +62,7 @@ impl Store {
             let member = String::from_utf8(member).ok()?;
             let member = MemberId::new(&member).ok()?;
             let key = RankKey::from_f64(double).ok()?;
-            Some(Placed { key, member })
+            Some(RankedEntry { key, member })
         };
         Ok(FinalPage {
             head,
@@ -69,7 +73,8 @@ impl Store {
         })
     }
 
-    /// The labels of a list's periods that start before an instant. One round trip: `ZRANGE` by score.
+    /// The labels in a list of the periods that start before an instant. One round trip: `ZRANGE`
+    /// by score.
     pub async fn listed_before(&self, list: &str, before_ms: i64) -> Result<Vec<String>> {
         let mut pipe = redis::pipe();
         pipe.cmd("ZRANGE").arg(list).arg("-inf").arg(format!("({before_ms}")).arg("BYSCORE");

@@ -1,7 +1,8 @@
--- A fast-forward of one partition: everything below is written, or nothing.
--- KEYS  head, log, then whatever the writes name
+-- A fast-forward of one partition: writes everything below, or nothing.
+-- KEYS  head, log, then the keys of the writes
 -- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua)
--- returns DONE, STALE (the head is another one), RESTARTED (the head is not of this server's run) or TYPE <key>
+-- returns DONE, STALE (another head), RESTARTED (the head is not of this server's run) or TYPE
+-- <key>
 local head = redis.call('GET', KEYS[1])
 if not head or string.match(head, '%S+$') ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') then
   return 'RESTARTED'

@@ -1,4 +1,4 @@
--- How many entries of one shard come before each of some places.
+-- Counts the entries of one shard that come before each of some places.
 -- KEYS  standings
 -- ARGV  key, member, key, member, …
 -- returns a count for each place

@@ -1,5 +1,5 @@
--- The order of one shard's entries: key, then member bytes. Other scripts begin with it.
--- Lua's own < on strings follows the server's locale, so bytes are compared here.
+-- The order of one shard's entries: key, then member bytes. Prepended to other scripts.
+-- Compares bytes, as Lua's own < on strings follows the server's locale.
 local function before(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -10,7 +10,7 @@ local function before(a, b)
   return #a < #b
 end
 
--- How many entries come before a place. A run of equal keys is bisected: about log2(run) look-ups.
+-- Counts the entries before a place. Bisects a run of equal keys: about log2(run) look-ups.
 local function count_before(standings, key, member)
   local low = redis.call('ZCOUNT', standings, '-inf', '(' .. key)
   local high = low + redis.call('ZCOUNT', standings, key, key)

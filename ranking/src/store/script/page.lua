@@ -1,6 +1,7 @@
--- The entries of one shard next to a place, and how many come before it: at one moment, so that others who move meanwhile shift nobody.
+-- Reads the entries of one shard next to a place, and counts those before it, at one moment: a
+-- member that moves between two reads would shift the others.
 -- KEYS  standings
--- ARGV  key, member, FORWARD (from the place on) or BACKWARD (before it), how many at most
+-- ARGV  key, member, FORWARD (from the place on) or BACKWARD (before it), most entries
 -- returns the count, then members and keys in order
 local place, count = count_before(KEYS[1], ARGV[1], ARGV[2]), tonumber(ARGV[4])
 local first, last = place, place + count - 1

@@ -1,7 +1,8 @@
--- A step of a partition's recovery, taken only while the caller is the one who recovers it on this server's run.
--- KEYS  recovery token, then whatever the writes name
+-- A step of a partition's recovery, taken only while the caller holds the right to recover it on
+-- this server's run.
+-- KEYS  recovery token, then the keys of the writes
 -- ARGV  the caller's token, the run id, the token's lifetime in ms, then writes (see write.lua)
--- returns DONE, LOST (another one recovers), RESTARTED (another run) or TYPE <key>
+-- returns DONE, LOST (the caller no longer holds the right), RESTARTED (another run) or TYPE <key>
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'LOST'
 end

@@ -1,7 +1,7 @@
--- Drops from the log what SQL has.
+-- Drops the commits that SQL has from the log.
 -- KEYS  head, log
 -- ARGV  the cursor's run id, the first log entry id to keep
--- returns how many commits were dropped; none where the head is not of that run
+-- returns the number of dropped commits; 0 if the head is not of that run
 local head = redis.call('GET', KEYS[1])
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if run_id ~= ARGV[1] or not head or string.match(head, '%S+$') ~= run_id then

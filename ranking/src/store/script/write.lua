@@ -1,5 +1,7 @@
--- Writes, as commit.lua and recover.lua take them: command, index into KEYS, number of arguments, arguments.
--- RENAME's one argument is the index of the later key. STRLEN only says that a key must be there. Lua does not roll back, so types are checked first.
+-- The writes of commit.lua and recover.lua: command, index into KEYS, number of arguments,
+-- arguments.
+-- RENAME's one argument is the index of its target. STRLEN only requires that a key exists. Types
+-- are checked first, as Lua does not roll back.
 local TYPE_OF = { ZADD = 'zset', ZREM = 'zset', RENAME = 'zset', HSET = 'hash', HDEL = 'hash', SET = 'string', STRLEN = 'string' }
 local MUST_EXIST = { RENAME = true, STRLEN = true }
 

@@ -1,8 +1,9 @@
-//! The servers, and which of them has which partition. A single server is a cluster of one.
+//! The servers and their partitions. A single server is a cluster of one.
 //!
-//! All keys of a partition have its number as their hash tag, so a partition lies in one slot, and each slot with one master. Who that is
-//! is asked once, and again where a server says that it is another one, or does not answer. What is known here may be old: the servers
-//! themselves refuse what is not theirs.
+//! All keys of a partition have its number as their hash tag, so a partition lies in one slot, and
+//! each slot with one master. The map of masters is read once, and again when a server answers that
+//! another one has the slot, or does not answer. The map may be old: the servers themselves refuse
+//! commands for slots that they do not have.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,35 +16,37 @@ use crate::error::{Error, Result};
 use crate::id::Partition;
 use crate::shard::Partitions;
 use crate::store::key::KeySpace;
-use crate::store::{decode, what_it_means};
+use crate::store::{classify, decode};
 
-/// What a Redis URL may look like.
+/// The accepted forms of a Redis URL.
 const ACCEPTED: &str =
-    "redis://host:port, redis+unix:///path or redis://host:port,host:port?cluster=true is";
+    "expected redis://host:port, redis+unix:///path or redis://host:port,host:port?cluster=true";
 
 /// The servers of one Redis, by one address or several.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     greeting: Greeting,
-    /// Asks whether the cluster is well, for the slots and their servers, then for the slot of each partition.
+    /// Asks for the state of the cluster, for the slots and their servers, then for the slot of
+    /// each partition.
     question: Pipeline,
     /// The servers that the URL names.
     seeds: Vec<Arc<Node>>,
-    /// Every server met so far, by its address.
+    /// Every server seen so far, by its address.
     met: Mutex<HashMap<String, Arc<Node>>>,
     map: RwLock<Arc<Map>>,
-    /// Held by whoever asks for a new map.
+    /// Held while a caller asks for a new map.
     asking: tokio::sync::Mutex<()>,
 }
 
-/// Which server has which partition, as far as it is known.
+/// The server of each partition, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct Map {
-    /// The servers that have slots, each once. There is one, unless the map is doubted from the start.
+    /// The servers that have slots, each once. Never empty, except in the initial map of a cluster,
+    /// which is doubted.
     pub(crate) nodes: Vec<Arc<Node>>,
-    /// The place in `nodes` of each partition; `None` where no server has it.
+    /// The index in `nodes` of each partition's server; `None` if no server has it.
     places: Vec<Option<usize>>,
-    /// Whether something did not go as it says.
+    /// True once an answer contradicted the map.
     is_doubted: AtomicBool,
 }
 
@@ -52,7 +55,8 @@ impl Map {
         Self { nodes, places, is_doubted: AtomicBool::new(false) }
     }
 
-    /// The server that has a partition; any for one that nobody has, as it says so itself.
+    /// The server that has a partition; any server for a partition that none has, as that server
+    /// says so itself.
     pub(crate) fn node(&self, partition: Option<Partition>) -> &Arc<Node> {
         let place = partition.and_then(|partition| *self.places.get(usize::from(partition.0))?);
         &self.nodes[place.unwrap_or(0)]
@@ -102,7 +106,7 @@ impl Cluster {
         })
     }
 
-    /// The present map. One round trip where there is none, or the last one was doubted; else none.
+    /// The present map. One round trip if there is none or the last one is doubted; else none.
     pub(crate) async fn map(&self) -> Result<Arc<Map>> {
         let map = self.known();
         if !map.is_doubted.load(Ordering::Relaxed) {
@@ -111,7 +115,7 @@ impl Cluster {
         self.ask_again(&map, None).await
     }
 
-    /// A connection to a server. Where there is none to be had, the map is doubted.
+    /// A connection to a server. If it cannot be made, the map is doubted.
     pub(crate) async fn link(&self, map: &Map, node: &Node) -> Result<Link> {
         let link = node.link(&self.greeting).await;
         if link.is_err() {
@@ -120,7 +124,7 @@ impl Cluster {
         link
     }
 
-    /// Lets the next one who needs it ask for the map again. A single server is where it is.
+    /// Makes the next caller that needs the map ask for it again. A single server never moves.
     pub(crate) fn doubt(&self, map: &Map) {
         map.is_doubted.store(self.greeting.is_cluster, Ordering::Relaxed);
     }
@@ -137,7 +141,7 @@ impl Cluster {
             return Ok(known);
         }
         let mut nodes: Vec<&Arc<Node>> = known.nodes.iter().chain(&self.seeds).collect();
-        // Who is away may take long to be found so.
+        // A server that is down may take long to fail: connected ones are asked first.
         nodes.sort_by_key(|node| !node.is_linked());
         let mut last = None;
         for node in first.into_iter().chain(nodes) {
@@ -152,14 +156,18 @@ impl Cluster {
         }
         let reason = last.map_or_else(String::new, |error| error.to_string());
         Err(Error::Unavailable(format!(
-            "no server of the cluster says which has which slot: {reason}"
+            "no server of the cluster gives a map of the slots: {reason}"
         )))
     }
 
-    /// The server at an address that a server named: `host:port`, or `:port` where the host is its own.
+    /// The server at an address from an answer: `host:port`, or `:port` for the host of the
+    /// answering server.
     pub(crate) fn named(&self, by: &Node, address: &str) -> Result<Arc<Node>> {
-        let strange =
-            || Error::corrupt(format!("a server of the cluster is said to be at {address:?}"));
+        let strange = || {
+            Error::corrupt(format!(
+                "the cluster names a server at {address:?}, which is not host:port"
+            ))
+        };
         let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
         let port = port.parse().map_err(|_| strange())?;
         self.at(by, host, port)
@@ -181,7 +189,7 @@ impl Cluster {
         };
         let info = by.info().clone().set_addr(addr);
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        let node = Node::new(info).map_err(|error| what_it_means(&error))?;
+        let node = Node::new(info).map_err(|error| classify(&error))?;
         Ok(met.entry(node.address.clone()).or_insert_with(|| Arc::new(node)).clone())
     }
 
@@ -189,19 +197,22 @@ impl Cluster {
         self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks a server for the map. One round trip: `CLUSTER INFO`, `CLUSTER SLOTS` and a `CLUSTER KEYSLOT` a partition.
+    /// Asks a server for the map. One round trip: `CLUSTER INFO`, `CLUSTER SLOTS` and a `CLUSTER
+    /// KEYSLOT` for each partition.
     async fn ask(&self, node: &Arc<Node>) -> Result<Map> {
         let mut link = node.link(&self.greeting).await?;
         let answers = link.query::<Vec<Value>>(&self.question).await;
         if answers.is_err() {
             node.unlink(&link).await;
         }
-        let mut answers = answers.map_err(|error| what_it_means(&error))?.into_iter();
+        let mut answers = answers.map_err(|error| classify(&error))?.into_iter();
         let info: String = decode(answers.next())?;
-        // One that the others have left behind thinks so, and that it has still what it had.
+        // A server cut off from the others says so here, and still claims its old slots.
         if info.contains("cluster_state:fail") {
             let address = &node.address;
-            return Err(Error::Unavailable(format!("{address} says that the cluster is down")));
+            return Err(Error::Unavailable(format!(
+                "Redis at {address} says that the cluster is down"
+            )));
         }
         let ranges: Vec<Vec<Value>> = decode(answers.next())?;
         let mut nodes: Vec<Arc<Node>> = vec![];
@@ -219,7 +230,7 @@ impl Cluster {
             }
         }
         if nodes.is_empty() {
-            return Err(Error::Unavailable(format!("{} knows of no slots", node.address)));
+            return Err(Error::Unavailable(format!("Redis at {} knows of no slots", node.address)));
         }
         let mut places = vec![];
         for slot in answers {
@@ -231,23 +242,22 @@ impl Cluster {
     }
 }
 
-/// The servers that a URL names, and whether they are a cluster's.
+/// The servers that a URL names, and true for a cluster.
 fn servers_of(url: &str) -> Result<(Vec<Arc<Node>>, bool)> {
-    let refused =
-        |why: &str| Error::invalid(format!("the Redis URL is not accepted ({why}); {ACCEPTED}"));
+    let refused = |why: &str| Error::invalid(format!("invalid Redis URL ({why}): {ACCEPTED}"));
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
     let (ours, others): (Vec<&str>, Vec<&str>) =
         query.split('&').partition(|pair| pair.starts_with("cluster="));
     let is_cluster = match ours[..] {
         [] => false,
         ["cluster=true"] => true,
-        _ => return Err(refused("of a cluster it says cluster=true, else nothing")),
+        _ => return Err(refused("a cluster is named by cluster=true, and nothing else")),
     };
     let query = match others.join("&") {
         query if query.is_empty() => query,
         query => format!("?{query}"),
     };
-    let (scheme, place) = place.split_once("://").ok_or_else(|| refused("it has no kind"))?;
+    let (scheme, place) = place.split_once("://").ok_or_else(|| refused("it has no scheme"))?;
     let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
     let (login, hosts) = match authority.rfind('@') {
         Some(at) => authority.split_at(at + 1),
@@ -259,12 +269,12 @@ fn servers_of(url: &str) -> Result<(Vec<Arc<Node>>, bool)> {
             .map_err(|error| refused(&error.to_string()))?;
         let info: ConnectionInfo = client.get_connection_info().clone();
         if is_cluster && matches!(info.addr(), ConnectionAddr::Unix(_)) {
-            return Err(refused("a cluster is not behind a Unix socket"));
+            return Err(refused("a cluster cannot be reached over a Unix socket"));
         }
         nodes.push(Arc::new(Node::new(info).map_err(|error| refused(&error.to_string()))?));
     }
     if nodes.len() > 1 && !is_cluster {
-        return Err(refused("several servers are a cluster's"));
+        return Err(refused("several servers need cluster=true"));
     }
     Ok((nodes, is_cluster))
 }

@@ -8,17 +8,17 @@ use redis::{AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline};
 use tokio::sync::RwLock;
 
 use crate::error::{Error, Result};
-use crate::store::what_it_means;
+use crate::store::classify;
 
-/// How long a connection may take to come about.
+/// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What every connection begins with.
+/// The start of every connection.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// How long the server may take to answer one request.
+    /// The longest time to answer one request.
     pub(crate) response_timeout: Duration,
-    /// Whether it has to be a cluster's; else it must be none of a cluster's.
+    /// True if the server must belong to a cluster; false if it must not.
     pub(crate) is_cluster: bool,
     /// Loads the scripts.
     pub(crate) scripts: Pipeline,
@@ -33,7 +33,7 @@ pub(crate) struct Node {
     slot: RwLock<Slot>,
 }
 
-/// The connection to a server, and what became of attempts to make one.
+/// The connection to a server, and the failures to make one.
 #[derive(Debug, Default)]
 struct Slot {
     link: Option<Link>,
@@ -57,12 +57,12 @@ impl Node {
         })
     }
 
-    /// How to connect to it.
+    /// The parameters of the connection.
     pub(crate) fn info(&self) -> &ConnectionInfo {
         self.client.get_connection_info()
     }
 
-    /// The connection, made where there is none. Up to three round trips.
+    /// The connection; makes one if there is none. Up to three round trips.
     pub(crate) async fn link(&self, greeting: &Greeting) -> Result<Link> {
         let failures = {
             let slot = self.slot.read().await;
@@ -75,7 +75,8 @@ impl Node {
         if let Some(link) = &slot.link {
             return Ok(link.clone());
         }
-        // Who waited while others tried need not try too: one after the other they would wait long for a server that is gone.
+        // A caller that waited for a failed attempt shares its error: one attempt after the other
+        // would take long for a server that is gone.
         if let Some(error) = slot.last.as_ref().filter(|_| slot.failures > failures) {
             return Err(error.clone());
         }
@@ -92,21 +93,21 @@ impl Node {
         }
     }
 
-    /// Gives up a connection that broke.
+    /// Drops a broken connection.
     pub(crate) async fn unlink(&self, broken: &Link) {
         let mut slot = self.slot.write().await;
         slot.link.take_if(|link| link.run_id == broken.run_id);
     }
 
-    /// Whether there is a connection that is not known to be broken.
+    /// True if there is a connection that is not known to be broken.
     pub(crate) fn is_linked(&self) -> bool {
         self.slot.try_read().is_ok_and(|slot| slot.link.is_some())
     }
 
     async fn connect(&self, greeting: &Greeting) -> Result<Link> {
-        let away = |error| match what_it_means(&error) {
+        let away = |error| match classify(&error) {
             Error::Unavailable(_) => {
-                Error::Unavailable(format!("Redis at {} is away: {error}", self.address))
+                Error::Unavailable(format!("Redis at {} is unavailable: {error}", self.address))
             }
             other => other,
         };
@@ -130,10 +131,10 @@ impl Node {
         let address = &self.address;
         match mode.map(str::trim) {
             Some("cluster") if !greeting.is_cluster => Err(Error::Unavailable(format!(
-                "Redis at {address} belongs to a cluster; redis://{address}?cluster=true is accepted"
+                "Redis at {address} belongs to a cluster: expected redis://{address}?cluster=true"
             ))),
             Some("standalone") if greeting.is_cluster => Err(Error::Unavailable(format!(
-                "Redis at {address} has no cluster enabled; redis://{address} without cluster=true is accepted, or a server with cluster-enabled yes"
+                "Redis at {address} has no cluster enabled: expected redis://{address} without cluster=true, or a server with cluster-enabled yes"
             ))),
             _ => Ok(()),
         }

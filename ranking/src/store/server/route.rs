@@ -1,7 +1,8 @@
-//! Every command to the server that has its partition, and on to another one where that one says so.
+//! Routes each command to the server that has its partition, and follows redirections.
 //!
-//! A server answers `MOVED` for a partition that it does not have, and `ASK` for a key that has left already while the partition's slot moves.
-//! Neither did anything, so such a command can be sent on, a write too.
+//! A server answers `MOVED` for a partition that it does not have, and `ASK` for a key that has
+//! already left while the partition's slot moves. Neither command was executed, so it can be sent
+//! to the named server, even if it writes.
 
 use std::sync::Arc;
 
@@ -12,28 +13,29 @@ use super::cluster::Map;
 use super::node::{Link, Node};
 use crate::error::{Error, Result};
 use crate::id::Partition;
-use crate::store::{Failed, Store, has_code, what_it_means};
+use crate::store::{Failed, Store, classify, has_code};
 
-/// How often a command is sent on before it is given up.
+/// The most redirections of a command before it fails.
 const SENT_ON_MAX: usize = 5;
 
-/// What servers answered to a pipeline, in its order.
+/// The answers to a pipeline, in its order.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) values: Vec<Value>,
     runs: Vec<Arc<str>>,
-    /// Whose run answered each command; empty where all were answered by the first.
+    /// The index of the run that answered each command; empty if the first run answered all.
     by: Vec<usize>,
 }
 
-/// Where a command is sent.
+/// The destination of a command.
 #[derive(Debug, Clone)]
 enum Place {
-    /// To the server that has its partition, as far as the map says.
+    /// The server that has its partition, according to the map.
     Mapped,
-    /// To the one that another server named.
+    /// The server that another one named.
     Moved(Arc<Node>),
-    /// To the one that gets the partition's keys one by one, and has to be told that it was named.
+    /// The server that receives the partition's keys one by one; each command needs `ASKING` before
+    /// it.
     Asked(Arc<Node>),
 }
 
@@ -43,7 +45,7 @@ struct Part {
     node: Arc<Node>,
     link: Link,
     is_asked: bool,
-    /// Which; `None` where it is all of them.
+    /// Their indices; `None` for all commands.
     commands: Option<Vec<usize>>,
 }
 
@@ -69,7 +71,8 @@ impl Answers {
 }
 
 impl Store {
-    /// Sends a pipeline of reads of one partition; says by which run it was answered. As [`Self::read_many`].
+    /// Sends a pipeline of reads of one partition; also returns the run id of the server that
+    /// answered. As [`Self::read_many`].
     pub(crate) async fn read<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<(T, Arc<str>)> {
         let answers = self.read_many(pipe).await?;
         let run_id = answers.run_id(0).clone();
@@ -77,7 +80,8 @@ impl Store {
         Ok((value, run_id))
     }
 
-    /// Sends a pipeline of reads, to all servers concerned at once; a transaction whole to one. Once more where a connection was lost or the scripts were.
+    /// Sends a pipeline of reads to all servers concerned at once; a transaction goes to one server
+    /// as a whole. Sends it once more after a lost connection or lost scripts.
     pub(crate) async fn read_many(&self, pipe: &Pipeline) -> Result<Answers> {
         let (mut answers, mut is_second) = (Answers::default(), false);
         let mut parts = self.parts(pipe, None).await?;
@@ -95,7 +99,7 @@ impl Store {
                 if error.is_io_error() || has_code(&error, &["NOSCRIPT"]) {
                     lost = true;
                     if is_second {
-                        return Err(what_it_means(&error));
+                        return Err(classify(&error));
                     }
                     let commands = part.commands(pipe).into_iter();
                     again.extend(commands.map(|command| (command, Place::Mapped)));
@@ -112,7 +116,8 @@ impl Store {
         Err(sent_around())
     }
 
-    /// Sends a command that writes to one partition; again only where the server certainly did not do it.
+    /// Sends a command that writes to one partition; sends it again only if the server certainly
+    /// did not run it.
     pub(crate) async fn write_once<T: FromRedisValue>(
         &self,
         command: Cmd,
@@ -133,9 +138,9 @@ impl Store {
             if has_code(&error, &["NOSCRIPT"]) && !std::mem::replace(&mut forgot, true) {
                 continue;
             }
-            // An error that the server answered with comes before its script's first write.
+            // A server answers with an error before the first write of its script.
             if error.clone().into_server_errors().is_none() {
-                return Err(Failed::Lost(what_it_means(&error)));
+                return Err(Failed::Lost(classify(&error)));
             }
             let again = self.sent_on(&part, &pipe, &error).await;
             places = Some(again.map_err(Failed::Refused)?);
@@ -143,7 +148,7 @@ impl Store {
         Err(Failed::Refused(sent_around()))
     }
 
-    /// Groups commands by the servers they go to; by default all of the pipeline's, by the map.
+    /// Groups commands by their servers; by default all commands of the pipeline, by the map.
     async fn parts(
         &self,
         pipe: &Pipeline,
@@ -226,7 +231,8 @@ impl Store {
         Ok(values)
     }
 
-    /// Where the commands of a part are to be sent, after its server named others for some of them. What it refused is an error.
+    /// The new destinations of a part's commands, after its server named others for some of them.
+    /// Fails if the server refused a command.
     async fn sent_on(
         &self,
         part: &Part,
@@ -240,20 +246,20 @@ impl Store {
             named.extend(self.named_by(part, error)?.map(|place| (*answer, place)));
         }
         if named.iter().any(|(_, place)| matches!(place, Place::Moved(_))) {
-            // The one who said so knows more than others may.
+            // The server that answered MOVED has a newer map than others may have.
             let cluster = &self.inner.cluster;
             cluster.ask_again(&part.map, Some(&part.node)).await?;
         }
         if is_one(pipe) {
             return match named.into_iter().next() {
                 Some((_, place)) => Ok(vec![(0, place)]),
-                None => Err(what_it_means(error)),
+                None => Err(classify(error)),
             };
         }
         if named.len() < errors.len() || errors.is_empty() {
-            return Err(what_it_means(error));
+            return Err(classify(error));
         }
-        // Each has an answer of its own to ASKING before it.
+        // With ASKING before it, each command has two answers.
         let answers = if part.is_asked { 2 } else { 1 };
         let stay = || match part.is_asked {
             true => Place::Asked(part.node.clone()),
@@ -288,7 +294,7 @@ impl Part {
         self.commands.clone().unwrap_or_else(all)
     }
 
-    /// The part as a pipeline: where its server was named by `ASK`, each command says so.
+    /// The part as a pipeline, with `ASKING` before each command if its server was named by `ASK`.
     fn pipe(&self, pipe: &Pipeline) -> Pipeline {
         let commands: Vec<&Cmd> = pipe.cmd_iter().collect();
         let mut part = redis::pipe();
@@ -314,11 +320,13 @@ impl Part {
     }
 }
 
-/// Whether a pipeline cannot be divided.
+/// True if the pipeline goes to one server as a whole.
 fn is_one(pipe: &Pipeline) -> bool {
     pipe.is_transaction() || pipe.len() == 1
 }
 
 fn sent_around() -> Error {
-    Error::Unavailable("the servers of the cluster name each other for one key; try again".into())
+    Error::Unavailable(
+        "the servers of the cluster redirect a command to each other; try again".into(),
+    )
 }

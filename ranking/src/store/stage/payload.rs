@@ -1,9 +1,11 @@
-//! The form in which Redis dumps and restores a sorted set (`DUMP`, `RESTORE`): a value of its RDB files, with a version and a checksum.
+//! The form in which Redis dumps and restores a sorted set (`DUMP`, `RESTORE`): a value of its RDB
+//! files, with a version and a checksum.
 //!
 //! ```text
-//! 05 · count · (member · double, little-endian)* · version, 2 bytes · CRC-64 of all before it, 8 bytes
+//! 05 · count · (member · double, little-endian)* · version, 2 bytes · CRC-64 of all before, 8 bytes
 //! ```
-//! The last entry comes first, as Redis writes it: so each is put in front of the others when it is loaded, without a search.
+//! The last entry comes first, as Redis writes it: on loading, each entry goes to the front without
+//! a search.
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
@@ -13,18 +15,20 @@ use crate::store::scan::raw::RawEntries;
 /// The type of a sorted set with binary doubles, `RDB_TYPE_ZSET_2`: Redis 4.0 and later.
 const SORTED_SET: u8 = 5;
 
-/// The version that payloads are stamped with. Servers refuse versions later than their own; this one is Redis 5.0's.
+/// The RDB version in our payloads, that of Redis 5.0: servers refuse versions later than their
+/// own.
 const VERSION: u16 = 9;
 
 /// The bytes of version and checksum.
 const FOOTER: usize = 10;
 
-/// The most bytes of an entry beside its member's: five of length, eight of the double.
+/// The most bytes of an entry besides its member's: five of length, eight of the double.
 const ENTRY_BYTES: usize = 13;
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// The payload of entries in the order of ranks; at least one, as Redis has no empty sorted sets. O(entries).
+/// The payload of entries in rank order; at least one, as Redis has no empty sorted sets.
+/// O(entries).
 pub fn encode<'a, I>(entries: I) -> Vec<u8>
 where
     I: IntoIterator<Item = (&'a [u8], f64)>,
@@ -46,24 +50,24 @@ where
     payload
 }
 
-/// The entries of a dumped sorted set in the order of ranks; `None` where it is something else, such as a small set, which Redis dumps in
-/// another form: read that by `ZRANGE`. O(entries).
+/// The entries of a dumped sorted set in rank order; `None` for any other form, such as that of a
+/// small set: read that by `ZRANGE`. O(entries).
 ///
 /// # Errors
-/// `Corrupt` where the checksum is another one, or the entries do not fill the payload exactly.
+/// `Corrupt` if the checksum is wrong, or the entries do not fill the payload exactly.
 pub fn decode(payload: &[u8]) -> Result<Option<RawEntries>> {
     let (body, footer) = payload
         .split_last_chunk::<FOOTER>()
         .ok_or_else(|| Error::corrupt("a dump is shorter than its checksum"))?;
     let [_, _, sum @ ..] = *footer;
     if CRC.checksum(&payload[..payload.len() - sum.len()]) != u64::from_le_bytes(sum) {
-        return Err(Error::corrupt("a dump has another checksum than it says"));
+        return Err(Error::corrupt("the checksum of a dump is wrong"));
     }
     let Some((&SORTED_SET, body)) = body.split_first() else {
         return Ok(None);
     };
     let entries = Reader(body).entries();
-    let entries = entries.ok_or_else(|| Error::corrupt("a dump is no list of entries"))?;
+    let entries = entries.ok_or_else(|| Error::corrupt("a dump is not a list of entries"))?;
     Ok(Some(entries))
 }
 
@@ -84,22 +88,23 @@ fn put_length(payload: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// A length, or how a string is written instead.
+/// A length, or another form of a string.
 enum Length {
     Bytes(usize),
-    /// As a number of so many bytes, whose digits are the string.
+    /// A number of this many bytes, whose decimal digits are the string.
     Number(usize),
     /// Compressed by LZF.
     Compressed,
 }
 
-/// What is left to read; every read is `None` where that is too little.
+/// The unread rest; every read is `None` if too little is left.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn entries(mut self) -> Option<RawEntries> {
         let count = self.size()?;
-        // No entry is shorter: a count that promises more is wrong, and must not reserve memory.
+        // No entry is shorter than 9 bytes: a count that promises more entries is wrong, and must
+        // not reserve memory.
         if count > self.0.len() / 9 {
             return None;
         }
@@ -166,7 +171,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What LZF compressed: runs of literals, and references to what came before.
+/// Expands LZF: runs of literals, and references to earlier bytes.
 fn expand(compressed: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let mut reader = Reader(compressed);
     let mut expanded = vec![];
@@ -183,7 +188,7 @@ fn expand(compressed: &[u8], bytes: usize) -> Option<Vec<u8>> {
             let [low] = reader.array()?;
             let back = ((control & 0x1F) << 8 | usize::from(low)) + 1;
             let from = expanded.len().checked_sub(back)?;
-            // What is referred to may reach into what it becomes.
+            // A reference may overlap the bytes that it produces.
             for at in from..from + length + 2 {
                 expanded.push(expanded[at]);
             }
@@ -219,7 +224,7 @@ mod tests {
 
     #[test]
     fn compressed_members_are_expanded() {
-        // "aaaa…": one literal, then eighteen bytes that begin one before where they stand.
+        // "aaaa…": one literal, then eighteen bytes copied from one byte before.
         assert_eq!(expand(&[0, b'a', 0xE0, 9, 0], 19), Some(b"a".repeat(19)));
         assert_eq!(expand(&[0, b'a', 0xE0, 9, 1], 19), None);
         assert_eq!(expand(&[0, b'a', 0xE0, 9, 0], 18), None);

@@ -16,18 +16,18 @@ use std::collections::BTreeSet;
 pub(crate) struct Folding<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) keys: Vec<Vec<Result<Option<RankKey>>>>,
-    /// What was not read and is needed: the fold is to be thrown away.
+    /// Entries that are needed and were not read: if there are any, the fold is discarded.
     pub(crate) unknown: BTreeSet<BaseEntry>,
 }
 
 impl<'a> Folding<'a> {
-    /// Moves a member in all the standings it touches, or in none.
+    /// Changes the member's entries in all standings that the submission touches, or in none.
     pub(crate) fn admit(&mut self, submission: &Submission, places: &[TouchedEntry]) -> Result<()> {
         let rules = &submission.board.rules;
         let earned_ms = submission.earned_ms(self.batch.now_ms);
         submission.board.admission.check(earned_ms, self.batch.now_ms)?;
         if rules.policy != Policy::Sum {
-            // One that would not change anything now might after a removal.
+            // A score without effect now might count after a removal.
             rules.check_score(submission.score)?;
         }
         let mut moved = Vec::with_capacity(places.len());
@@ -62,7 +62,7 @@ impl<'a> Folding<'a> {
         Ok(key.map(|key| submission.board.rules.state(id.window, period, key)))
     }
 
-    /// What the member takes over into the standings after the last period begun.
+    /// The state that the member carries into the standings after the last begun period.
     pub(crate) fn carried(
         &mut self,
         submission: &Submission,

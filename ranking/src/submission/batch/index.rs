@@ -9,41 +9,41 @@ use crate::submission::{Periods, Submission, Wanted};
 use crate::window::{Period, Rolling};
 use std::collections::{BTreeMap, HashMap};
 
-/// An entry in what is read: standings, then member.
+/// The position of an entry among the reads: standings, then member.
 pub(crate) type EntryIndex = (usize, usize);
 
 /// An entry that a submission touches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TouchedEntry {
     pub(crate) place: EntryIndex,
-    /// Of the standings after the last period begun: the same member's entry in that period.
+    /// For the standings after the last begun period: the same member's entry in that period.
     pub(crate) from: Option<EntryIndex>,
 }
 
-/// An entry of a base window's period, by standings, start of the period, and member.
+/// An entry in a base window's period, by standings, start of the period, and member.
 pub(crate) type BaseEntry = (StandingsId, i64, MemberId);
 
 /// One series of a rolling window.
 #[derive(Debug)]
 pub(crate) struct Series {
-    /// Which, in some period.
+    /// The name, with any period.
     pub(crate) id: StandingsId,
     pub(crate) board: Board,
-    /// Since when the latest period that an event belongs to is the present one.
+    /// The instant at which the latest period with an event became the present one.
     pub(crate) needs_ms: i64,
-    /// The last period begun, as far as it is known.
+    /// The last begun period, as far as it is known.
     pub(crate) begun: Begun,
 }
 
-/// How far a series is taken to have got.
+/// The assumed progress of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Begun {
     pub(crate) ms: i64,
-    /// What the partition has to be told about it.
+    /// The mark that the partition has to record for it.
     pub(crate) mark: Option<RollMark>,
 }
 
-/// Where standings and their members are in what is wanted.
+/// The positions of standings and their members in [`Wanted`].
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub(crate) standings: HashMap<StandingsId, usize>,
@@ -81,7 +81,8 @@ impl Index {
 }
 
 impl Series {
-    /// How far it has got with this mark, or with none, once the events are in; `None` where it has to be rolled first.
+    /// The progress after the batch, given this mark or none; `None` if the window has to be rolled
+    /// first.
     pub(crate) fn begun(
         &self,
         mark: Option<RollMark>,
@@ -106,7 +107,8 @@ impl Series {
     }
 }
 
-/// The series that submissions touch, each taken to have got as far as it is known, or to the present; and the same by board.
+/// The series that submissions touch, with their known progress or else the present; and that
+/// progress by board.
 pub(crate) fn rolling(
     submissions: &[Submission],
     now_ms: i64,
@@ -120,7 +122,7 @@ pub(crate) fn rolling(
         let of_board = rolls.entry(board.no).or_insert_with(|| Rolls::to(now_ms));
         let windows = board.rules.windows.iter().copied();
         for window in windows.filter(|window| window.rolling().is_some()) {
-            // What cannot be accepted for its time is told later.
+            // The fold refuses a submission whose time is invalid.
             let Ok(period) = periods.at(board, window, submission.earned_ms(now_ms)) else {
                 continue;
             };
@@ -150,7 +152,7 @@ pub(crate) fn rolling(
     (all, rolls)
 }
 
-/// The standings of a rolling window's part.
+/// The standings of one base period of a rolling window.
 #[must_use]
 pub fn part_id(board: &Board, segment: &str, window: Rolling, period: &Period) -> StandingsId {
     StandingsId::of(board, segment, window.base(), period)

@@ -10,7 +10,7 @@ use ranking::board::rules::Rules;
 use ranking::board::{Direction, Policy, TieBreak};
 use ranking::standings_id::StandingsId;
 use ranking::store::read::merge::Start;
-use ranking::store::read::{Placed, Standings};
+use ranking::store::read::{RankedEntry, Standings};
 use ranking::window::{Period, Window};
 
 use crate::boards::rolling::{Scored, World};
@@ -70,7 +70,7 @@ impl World {
         period: &Period,
         segment: &str,
         now_ms: i64,
-    ) -> Option<Vec<Placed>> {
+    ) -> Option<Vec<RankedEntry>> {
         let Stores { store, .. } = &self.stores;
         let id = StandingsId::of(&self.board, segment, window, period);
         let standings = Standings::new(store, &self.board, id, period.clone());
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    async fn archived(&self, standings: &Standings) -> Vec<Placed> {
+    async fn archived(&self, standings: &Standings) -> Vec<RankedEntry> {
         settle(&self.stores).await;
         let found = sealed::find(&self.stores.db, standings).await.unwrap();
         match found {

@@ -1,0 +1,98 @@
+//! The windows of a board.
+
+use crate::cache::boards::CachedBoard;
+use crate::error::Error;
+use crate::graphql::request::state;
+use crate::graphql::standings::period::Period;
+use crate::graphql::types::scalar::int;
+use async_graphql::{Context, Enum, Object, Result};
+use entity::board::{WindowRow, WindowState};
+use ranking::seal::RETAIN_MAX;
+use std::sync::Arc;
+
+/// The kind of a window.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowKind {
+    /// All time.
+    AllTime,
+    /// Local hours.
+    Hourly,
+    /// Local days.
+    Daily,
+    /// ISO weeks, from Monday.
+    Weekly,
+    /// Calendar months.
+    Monthly,
+    /// Calendar quarters.
+    Quarterly,
+    /// Calendar years.
+    Yearly,
+    /// The present hour, day, week or month, and a number of earlier ones.
+    Rolling,
+    /// All time, with scores that lose half their weight in every half-life.
+    Decay,
+}
+
+/// A rule about time, with standings of its own.
+pub struct Window {
+    board: Arc<CachedBoard>,
+    window: ranking::window::Window,
+}
+
+impl Window {
+    pub(crate) fn new(board: &Arc<CachedBoard>, window: ranking::window::Window) -> Self {
+        Self { board: board.clone(), window }
+    }
+}
+
+/// A rule about time, with standings of its own.
+#[Object]
+impl Window {
+    /// The name: "all", "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; of a
+    /// rolling window "24h", "7d" (today and the six days before), "12w" or "3mo"; of a window in
+    /// which scores decay "decay:7d".
+    async fn name(&self) -> String {
+        self.window.to_string()
+    }
+
+    /// The kind of the window.
+    async fn kind(&self) -> WindowKind {
+        use ranking::window::Window as Rule;
+        match self.window {
+            Rule::All => WindowKind::AllTime,
+            Rule::Hourly => WindowKind::Hourly,
+            Rule::Daily => WindowKind::Daily,
+            Rule::Weekly => WindowKind::Weekly,
+            Rule::Monthly => WindowKind::Monthly,
+            Rule::Quarterly => WindowKind::Quarterly,
+            Rule::Yearly => WindowKind::Yearly,
+            Rule::Rolling(_) => WindowKind::Rolling,
+            Rule::Decay(_) => WindowKind::Decay,
+        }
+    }
+
+    /// The number of past periods kept in Redis; older ones are sealed and read from SQL. 1,000,000
+    /// is in effect all. It is also the number of "all", which has a single period.
+    async fn retain(&self) -> Result<i32> {
+        let rows = self.board.row.window_rows().map_err(Error::from)?;
+        let named = self.window.to_string();
+        let row = rows.iter().find(|row| row.name == named && row.state != WindowState::Dropped);
+        let retain = row.map_or(RETAIN_MAX, WindowRow::retained);
+        Ok(int(retain.into())?)
+    }
+
+    /// True if the window has everything that came before it. While a new window is being filled
+    /// from the history, its standings are UNAVAILABLE.
+    async fn ready(&self) -> bool {
+        self.board.board.is_whole(self.window)
+    }
+
+    /// The present period.
+    async fn current(&self, ctx: &Context<'_>) -> Result<Period> {
+        let period = self
+            .window
+            .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
+            .map_err(Error::from)?;
+        Ok(Period::new(&self.board, self.window, &period, state(ctx).now_ms))
+    }
+}

@@ -1,0 +1,210 @@
+//! The commits of a roll: a period begun, and members carried into it.
+
+use super::series::Series;
+use crate::deployment::Deployment;
+use crate::partition::change::{Change, Proposal};
+use entity::error::{Error, Result};
+use ranking::board::mark::BoardMark;
+use ranking::commit::Head;
+use ranking::fold::State;
+use ranking::id::{MemberId, Partition};
+use ranking::rank_key::RankKey;
+use ranking::roll::{Carried, RollMark, carry};
+use ranking::store::write::Writes;
+use ranking::submission::batch::index::part_id;
+use ranking::submission::{Snapshot, StandingsChange, Wanted};
+use ranking::window::Period;
+use std::collections::BTreeMap;
+
+/// The most boards and partitions whose marks one call reads.
+pub(super) const PLACES_MAX: usize = 500;
+
+/// Begins the next period; if it has no members, skips to the present one.
+pub(super) struct Beginning<'a> {
+    pub(super) series: &'a Series<'a>,
+    pub(super) mark: RollMark,
+    pub(super) present_ms: i64,
+    pub(super) now_ms: i64,
+}
+
+impl Change for Beginning<'_> {
+    type Outcome = ();
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<()>> {
+        let series = self.series;
+        let name = series.id(&series.at(self.mark.begun_ms)?).series();
+        let (head, marks) = deployment.store.rolls(partition, series.board.no).await?;
+        let proposal = Proposal { head, log_len: 0, commit: None, outcome: () };
+        if marks.get(&name) != Some(&self.mark) {
+            return Ok(proposal);
+        }
+        let (_, next) = series.pair(self.mark)?;
+        let size = deployment.store.shard_size(partition, &series.id(&next)).await?;
+        let mark = match size {
+            0 => RollMark { begun_ms: self.present_ms, is_ready: true },
+            _ => RollMark { begun_ms: next.present_from_ms, is_ready: false },
+        };
+        let mut writes = Writes::default();
+        writes.mark_roll(deployment.store.keys(), partition, series.board.no, &name, mark);
+        Ok(proposal.writing(writes, self.now_ms))
+    }
+}
+
+/// Carries some members. The outcome is false if the walk must stop: another process moved the
+/// window on, or Redis restarted.
+pub(super) struct Carrying<'a> {
+    pub(super) series: &'a Series<'a>,
+    pub(super) mark: RollMark,
+    /// The Redis run in which the walk began.
+    pub(super) run_id: &'a str,
+    pub(super) from: Period,
+    pub(super) next: Period,
+    pub(super) members: Vec<MemberId>,
+    pub(super) is_last: bool,
+    pub(super) now_ms: i64,
+}
+
+impl Change for Carrying<'_> {
+    type Outcome = bool;
+
+    async fn propose(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<Proposal<bool>> {
+        let series = self.series;
+        let mut parts: BTreeMap<i64, (Period, Vec<MemberId>)> = BTreeMap::new();
+        loop {
+            let wanted = self.wanted(&parts);
+            let snapshot = deployment
+                .store
+                .snapshot(partition, &wanted, deployment.dedup, self.now_ms)
+                .await?;
+            let nothing = |head: Head, outcome: bool| Proposal {
+                head,
+                log_len: snapshot.log_len,
+                commit: None,
+                outcome,
+            };
+            let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
+            if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
+                return Err(ranking::Error::BoardHeld.into());
+            }
+            // A walk is valid in one run of Redis only: entries carried in an earlier run may be
+            // lost.
+            if mark != Some(self.mark) || snapshot.head.run_id != self.run_id {
+                return Ok(nothing(snapshot.head, false));
+            }
+            let (entries, unknown) = self.carried(&wanted, &snapshot, &parts)?;
+            if !unknown.is_empty() {
+                for (period, member) in unknown {
+                    let known = parts.entry(period.present_from_ms);
+                    known.or_insert((period, vec![])).1.push(member);
+                }
+                continue;
+            }
+            if entries.is_empty() && !self.is_last {
+                return Ok(nothing(snapshot.head, true));
+            }
+            let keys = deployment.store.keys();
+            let mut writes = Writes::default();
+            let change = StandingsChange {
+                id: series.id(&self.next),
+                present_from_ms: self.next.present_from_ms,
+                entries,
+            };
+            writes.change(keys, partition, &change);
+            if self.is_last {
+                let mark = RollMark { is_ready: true, ..self.mark };
+                let name = change.id.series();
+                writes.mark_roll(keys, partition, series.board.no, &name, mark);
+            }
+            let commit = snapshot.head.next(entity::random_id(), self.now_ms, vec![]);
+            return Ok(Proposal {
+                head: snapshot.head,
+                log_len: 0,
+                commit: Some((commit, writes)),
+                outcome: true,
+            });
+        }
+    }
+}
+
+impl Carrying<'_> {
+    fn wanted(&self, parts: &BTreeMap<i64, (Period, Vec<MemberId>)>) -> Wanted {
+        let Series { board, segment, rolling, .. } = self.series;
+        let mut wanted = Wanted {
+            boards: vec![board.no],
+            rolls: vec![(board.no, vec![self.series.id(&self.from).series()])],
+            ..Wanted::default()
+        };
+        if self.members.is_empty() {
+            return wanted;
+        }
+        for period in [&self.from, &self.next] {
+            let of_period = (self.series.id(period), self.members.clone());
+            wanted.standings.push(of_period);
+        }
+        for (period, members) in parts.values() {
+            let id = part_id(board, segment, *rolling, period);
+            wanted.standings.push((id, members.clone()));
+        }
+        wanted
+    }
+
+    /// The entries of members that are not carried yet, and the base entries that must be read
+    /// first.
+    #[expect(clippy::type_complexity, reason = "two lists")]
+    fn carried(
+        &self,
+        wanted: &Wanted,
+        snapshot: &Snapshot,
+        parts: &BTreeMap<i64, (Period, Vec<MemberId>)>,
+    ) -> Result<(Vec<(MemberId, Option<RankKey>)>, Vec<(Period, MemberId)>)> {
+        let Series { board, rolling, .. } = self.series;
+        let rules = &board.rules;
+        let (mut entries, mut unknown) = (vec![], vec![]);
+        if self.members.is_empty() {
+            return Ok((entries, unknown));
+        }
+        let mut known: BTreeMap<(i64, &MemberId), Option<State>> = BTreeMap::new();
+        let read = wanted.standings[2..].iter().zip(&snapshot.keys[2..]);
+        for ((period, _), ((id, members), keys)) in parts.values().zip(read) {
+            for (member, key) in members.iter().zip(keys) {
+                // Invalid values from other programs are not carried; the integrity diff reports
+                // them.
+                let key = key.clone().ok().flatten();
+                let state = key.map(|key| rules.state(id.window, period, key));
+                known.insert((period.present_from_ms, member), state);
+            }
+        }
+        let there = snapshot.keys[0].iter().zip(&snapshot.keys[1]);
+        for (member, (from, next)) in self.members.iter().zip(there) {
+            let (Ok(Some(key)), Ok(None)) = (from.clone(), next.clone()) else {
+                continue;
+            };
+            let state = rules.state(self.series.window, &self.from, key);
+            let part = |period: &Period| Ok(known.get(&(period.present_from_ms, member)).copied());
+            match carry(rules, *rolling, &self.from, &self.next, state, part)? {
+                Carried::Known(None) => {}
+                Carried::Known(Some(state)) => {
+                    match rules.key(self.series.window, &self.next, state) {
+                        Ok(key) => entries.push((member.clone(), Some(key))),
+                        // A window that is being filled is rebuilt anyway.
+                        Err(_) if !board.is_whole(self.series.window) => {}
+                        Err(error) => return Err(Error::from(error)),
+                    }
+                }
+                Carried::Wants(periods) => {
+                    let missing = periods.into_iter().map(|period| (period, member.clone()));
+                    unknown.extend(missing);
+                }
+            }
+        }
+        Ok((entries, unknown))
+    }
+}
