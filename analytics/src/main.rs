@@ -2,14 +2,14 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`frame`] | the history of a board as a frame, from SQL and the archive; the fold as polars expressions |
-//! | [`rebuild`], [`reshard`], [`restore`] | standings from history; a board moved to another number of shards; Redis from SQL |
+//! | [`frame`] | the history of a board as a frame, from SQL and archive; the fold in polars |
+//! | [`rebuild`], [`reshard`], [`restore`] | standings from history; a move; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`] | old events into files, and out of SQL |
-//! | [`import`], [`export`], [`generate`] | events from a file; standings into a file; synthetic events |
+//! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
 //! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
-//! | [`file`] | CSV, NDJSON or Parquet; files that are there whole or not at all |
-//! | [`job`], [`side_by_side`] | a job's row, progress bar and outcome; several partitions at once |
+//! | [`file`] | CSV, NDJSON or Parquet; files that exist whole or not at all |
+//! | [`job`], [`side_by_side`] | a job's row, progress bar and outcome; partitions in parallel |
 //! | [`failpoint`] | steps at which a test ends the program |
 
 /// mimalloc, as a history, too, consists of many small allocations.
@@ -61,7 +61,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The exit status for differences found.
 const DIFFERENCES: u8 = 3;
 
-/// Batch jobs over Laurel's history. Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found.
+/// Batch jobs over Laurel's history. Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences
+/// found.
 #[derive(Debug, Parser)]
 #[command(name = "laurel-analytics", bin_name = "laurel", version, propagate_version = true)]
 struct Arguments {
@@ -71,27 +72,37 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Rebuilds the standings of a board from its history, in Redis and in SQL; or moves the board to another number of shards.
+    /// Rebuilds the standings of a board from its history, in Redis and in SQL; or moves the board
+    /// to another number of shards.
     Rebuild(On<RebuildArguments>),
-    /// Compares the history with the standings in SQL and in Redis, and repairs them. Exit status 3 if they differ, or still do after --repair.
+    /// Compares the history with the standings in SQL and in Redis, and repairs them. Exit status 3
+    /// if they differ, or still do after --repair.
     Diff(On<diff::Arguments>),
-    /// Moves rolling windows on to the present and prepares the period after it. The server's background work does it by itself.
+    /// Moves rolling windows on to the present and prepares the period after it. The server's
+    /// background work does it by itself.
     Roll(On<NoArguments>),
-    /// Seals past periods that their windows do not retain: their final standings move from Redis to SQL. The server does it by itself.
+    /// Seals past periods that their windows do not retain: their final standings move from Redis
+    /// to SQL. The server does it by itself.
     Seal(On<NoArguments>),
-    /// Loads the partitions of Redis that are not level with SQL, from SQL and the archive. The server does it by itself.
+    /// Loads the partitions of Redis that are not level with SQL, from SQL and the archive. The
+    /// server does it by itself.
     Restore(On<RestoreArguments>),
     /// Moves old events from SQL to Parquet files, verified before their rows go.
     Archive(On<archive::Arguments>),
-    /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and optionally board, event_id, region.
+    /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and
+    /// optionally board, event_id, region.
     Import(On<import::Arguments>),
-    /// Writes all entries of the standings of a board, in rank order, to a CSV, NDJSON or Parquet file.
+    /// Writes all entries of the standings of a board, in rank order, to a CSV, NDJSON or Parquet
+    /// file.
     Export(On<export::Arguments>),
-    /// Computes the standings of a board under other rules, from the same history, and the members that would move. It changes nothing.
+    /// Computes the standings of a board under other rules, from the same history, and the members
+    /// that would move. It changes nothing.
     WhatIf(On<what_if::Arguments>),
-    /// Writes a page about a board: the spread of scores, growth, activity, moves at the top, ties, the share of the top 1 %.
+    /// Writes a page about a board: the spread of scores, growth, activity, moves at the top, ties,
+    /// the share of the top 1 %.
     Report(On<report::Arguments>),
-    /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no store.
+    /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no
+    /// store.
     Generate(GenerateArguments),
 }
 
@@ -135,10 +146,12 @@ struct RebuildArguments {
     /// The one window to rebuild; by default every window.
     #[arg(long, conflicts_with = "shards")]
     window: Option<Window>,
-    /// Moves the board to another number of shards while people play: a power of two up to the number of partitions.
+    /// Moves the board to another number of shards while people play: a power of two up to the
+    /// number of partitions.
     #[arg(long, conflicts_with = "exclusive")]
     shards: Option<u16>,
-    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other client.
+    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other
+    /// client.
     #[arg(long)]
     exclusive: bool,
 }
@@ -148,7 +161,8 @@ struct RestoreArguments {
     /// The slug of a board: all its standings are rebuilt from its history.
     #[arg(long)]
     board: Option<String>,
-    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other client.
+    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other
+    /// client.
     #[arg(long)]
     exclusive: bool,
 }
@@ -192,7 +206,7 @@ impl Command {
         }
     }
 
-    /// An import makes a deployment where there is none: it may be the first thing that a newcomer does.
+    /// An import makes a deployment if there is none: it may be a newcomer's first command.
     fn if_missing(&self) -> Missing {
         match self {
             Self::Import(_) => Missing::Create,
@@ -231,7 +245,7 @@ async fn run(command: Command) -> Result<ExitCode> {
     }
     let (json, stop) = (output.json, Stop::new(output.stop_with_stdin)?);
     let Some(stores) = stores else {
-        let Command::Generate(generate) = command else { unreachable!("only generate needs no stores") };
+        let Command::Generate(generate) = command else { unreachable!("it needs stores") };
         return generate_until(stop, generate.own, json).await;
     };
     let settings = &stores.settings;

@@ -2,7 +2,8 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT and SIGTERM, caught from the start on: a signal during the start still stops the process in order.
+/// SIGINT and SIGTERM, caught from the start on: a signal during the start still stops the process
+/// in order.
 #[derive(Debug)]
 pub struct StopSignals {
     interrupt: Signal,

@@ -1,7 +1,8 @@
-//! The settings of both programs: each is an environment variable, and a flag of the commands that use it.
+//! The settings of both programs: each is an environment variable, and a flag of the commands that
+//! use it.
 //!
-//! They are declared here once. The names that a program accepts, the name that an error shows, and the environment of a
-//! child are derived from the declarations.
+//! Each is declared once, here. The names that a program accepts, the name in an error, and the
+//! environment of a child derive from the declarations.
 
 pub mod log;
 pub mod server;
@@ -38,12 +39,14 @@ struct All {
 pub struct Parsed<A> {
     /// The arguments.
     pub arguments: A,
-    /// The settings that were given, as environment variables: a child that gets them finds the same stores.
+    /// The settings that were given, as environment variables: a child that gets them finds the
+    /// same stores.
     pub environment: Vec<(String, OsString)>,
 }
 
-/// Reads the command line and the environment. A usage error ends the process with status 2 and names the variable that holds
-/// the refused value; an environment variable that begins with `LAUREL_` and is no setting is one, too.
+/// Reads the command line and the environment. A usage error ends the process with status 2 and
+/// names the variable that holds the refused value. An unknown environment variable that begins
+/// with `LAUREL_` is a usage error, too.
 #[must_use]
 pub fn parse<A: Parser>() -> Parsed<A> {
     let command = A::command();
@@ -66,7 +69,8 @@ pub fn names() -> BTreeSet<String> {
     All::augment_args(Command::new("")).get_arguments().filter_map(variable).collect()
 }
 
-/// A message about an environment variable that begins with `LAUREL_` and is no setting: a misspelled one must not be ignored.
+/// A message about an environment variable that begins with `LAUREL_` and is not a setting: a
+/// misspelled setting must not be ignored.
 fn unknown_variable() -> Option<String> {
     let names = names();
     let given = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());

@@ -1,4 +1,5 @@
-//! The store against a real redis-server: exact keys, reads over shards, commits that are fast-forwards or nothing.
+//! The store against a real redis-server: exact keys, reads over shards, and commits that are
+//! fast-forwards or write nothing.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

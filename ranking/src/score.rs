@@ -47,7 +47,7 @@ pub fn parse(text: &str, decimals: u8) -> Result<i64> {
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > usize::from(decimals) {
         return Err(Error::invalid(format!(
-            "invalid score {text} with {} decimals: expected at most {decimals}, as this board never rounds",
+            "{text} has {} decimals; this board keeps {decimals} and never rounds",
             fraction.len()
         )));
     }

@@ -9,8 +9,8 @@ use self::keys::{column, key, nearest_key, of_each, same_type};
 use self::periods::{in_periods, periods, rolling_periods};
 use anyhow::{Context, Result};
 use polars::prelude::{
-    DataFrame, DataType, Expr, IdxCa, IdxSize, IntoLazy, LazyFrame, NamedFrom, SortMultipleOptions,
-    UnionArgs, col, concat, len, lit,
+    DataFrame, DataType, Expr, IdxCa, IdxSize, IntoLazy, LazyFrame, SortMultipleOptions, UnionArgs,
+    col, concat, len, lit,
 };
 use ranking::board::{Board, Direction, Policy};
 use ranking::window::{HalfLife, Period, Window};
@@ -229,6 +229,9 @@ fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
 
 #[cfg(test)]
 mod tests {
+    use polars::prelude::NamedFrom;
+    use ranking::board::TieBreak;
+
     use super::*;
     use crate::frame::events::Events;
     use entity::history::score_event;

@@ -1,4 +1,5 @@
-//! Batch jobs: `laurel rebuild …` runs `laurel-analytics rebuild …`, as git and cargo run their programs.
+//! Batch jobs: `laurel rebuild …` runs `laurel-analytics rebuild …`, as git and cargo run their
+//! programs.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -35,7 +36,8 @@ pub enum BatchCommand {
     /// Moves rolling windows on to the present; the background work does it, too.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Roll(Passed),
-    /// Moves past periods that no window retains from Redis to SQL; the background work does it, too.
+    /// Moves past periods that no window retains from Redis to SQL; the background work does it,
+    /// too.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Seal(Passed),
     /// Compares the standings of a board with those under other rules.

@@ -40,7 +40,8 @@ const EVENTS: &[u8] = include_bytes!("../../demo/commits.csv.gz");
 /// The board of every project's largest commit.
 const LARGEST: &str = "largest-commit";
 
-/// The board of the commits of all projects in the last days before the newest one: small enough for a rolling window.
+/// The board of the commits of all projects in the last days before the newest one: small enough
+/// for a rolling window.
 const RECENT: &str = "recent";
 const RECENT_DAYS: i64 = 60;
 

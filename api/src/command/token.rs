@@ -20,7 +20,8 @@ pub enum TokenCommand {
         /// The rights of the token; each scope includes those before it.
         #[arg(long)]
         scope: access::Scope,
-        /// The member that the token speaks for: it submits that member's scores only, on boards that allow it.
+        /// The member that the token speaks for: it submits that member's scores only, on boards
+        /// that allow it.
         #[arg(long, value_name = "KEY")]
         member: Option<String>,
         /// The lifetime of the token: 30d, 12h, 45m, 90s; by default it does not expire.

@@ -2,7 +2,7 @@
 //! it running, restarted when it dies, and stopped by the last process that uses it.
 //!
 //! ```text
-//! <dir>/redis.sock   the Unix socket; if this path is too long, in a directory under the temporary one
+//! <dir>/redis.sock   the Unix socket; in the temporary directory if this path is too long
 //! <dir>/users.lock   every process that uses the server holds it shared
 //! <dir>/start.lock   held by the process that starts a server
 //! <dir>/…            the append-only file

@@ -4,12 +4,12 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// What a program logs, and how.
+/// The level and the form of the log.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Logging")]
 pub struct LogSettings {
-    /// The least level to log: error, warn, info, debug, trace, or a filter such as "info,api=debug". By default info for the
-    /// server and warn for batch jobs.
+    /// The least level to log: error, warn, info, debug, trace, or a filter such as
+    /// "info,api=debug". By default info for the server and warn for batch jobs.
     #[arg(long, env = "LAUREL_LOG", value_name = "LEVEL")]
     pub log: Option<String>,
     /// The form of a log line.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where the server listens, and whom it lets read.
+/// The server's address, and access without a token.
 #[derive(Debug, Clone, clap::Args)]
 pub struct HttpSettings {
     /// The address to listen on.
@@ -17,12 +17,13 @@ pub struct HttpSettings {
     pub no_workers: bool,
 }
 
-/// How much the server keeps in memory, and for how long.
+/// The sizes of the server's caches, and the age of their contents.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Caches")]
 pub struct CacheSettings {
-    /// The age that a cached page or answer may reach, in milliseconds, 0 to 250. At 0 a read never serves an earlier read;
-    /// identical requests that arrive while one is under way share the next read.
+    /// The age that a cached page or answer may reach, in milliseconds, 0 to 250. At 0 a read never
+    /// serves an earlier read; identical requests that arrive while one is under way share the next
+    /// read.
     #[arg(long, env = "LAUREL_CACHE_AGE_MS", default_value_t = 250, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=250))]
     pub cache_age_ms: u64,
     /// The memory for the first pages of standings, in bytes; 0 switches this cache off.
@@ -40,7 +41,8 @@ pub struct CacheSettings {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Daily diff")]
 pub struct DailyDiffSettings {
-    /// The time of day, in UTC, at which the background work compares history, SQL and Redis of all boards; off for never.
+    /// The time of day, in UTC, at which the background work compares history, SQL and Redis of all
+    /// boards; off for never.
     #[arg(long, env = "LAUREL_DIFF_AT", default_value = "03:30", value_name = "HH:MM", value_parser = DiffAt::parse)]
     pub diff_at: DiffAt,
     /// The program of batch jobs. By default laurel-analytics beside this program.

@@ -23,25 +23,28 @@ use crate::deployment::{Clock, Deployment};
 /// The partitions of a new deployment whose settings name no number.
 const PARTITIONS_DEFAULT: u16 = 16;
 
-/// The part of the database that a connection to SQLite keeps in memory, in KiB; SQLite wants the minus sign.
+/// The part of the database that a connection to SQLite keeps in memory, in KiB; SQLite wants the
+/// minus sign.
 const SQLITE_CACHE: &str = "-32768";
 
-/// The length at which SQLite copies its write-ahead log back, in pages of 4 KiB: a page that is written often is copied once.
+/// The length at which SQLite copies its write-ahead log back, in pages of 4 KiB: a page written
+/// often is copied once.
 const SQLITE_CHECKPOINT_PAGES: &str = "8000";
 
-/// The rows that SQLite reads ahead of its reader: each wait for the reader costs as much as some rows.
+/// The rows that SQLite reads ahead of its reader: each wait for the reader costs as much as some
+/// rows.
 const SQLITE_ROWS_MAX: usize = 1000;
 
-/// The longest wait of a start for processes that make or upgrade a database of SQLite, and the pause between two tries.
-/// SQLite refuses some of the processes that turn a new file to write-ahead logging at once without waiting, and an upgrade
-/// may outlast the wait for a lock.
+/// The longest wait at start for processes that make or upgrade a SQLite database, and the pause
+/// between two tries. SQLite at once refuses some of the processes that switch a new file to
+/// write-ahead logging, and an upgrade may outlast the wait for a lock.
 const SQLITE_LOCKED_TIMEOUT: Duration = Duration::from_secs(600);
 const SQLITE_PAUSE: Duration = Duration::from_millis(250);
 
 /// The name of the embedded database in the data directory.
 const SQLITE_FILE: &str = "laurel.sqlite";
 
-/// What a command does where there is no deployment.
+/// The behavior of a command without a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// It makes one.
@@ -50,7 +53,7 @@ pub enum Missing {
     Refuse,
 }
 
-/// Where SQL is.
+/// The address of SQL.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Stores")]
 pub struct SqlSettings {
@@ -62,15 +65,16 @@ pub struct SqlSettings {
     pub database_url: Option<String>,
 }
 
-/// Where the stores are, and what a deployment remembers.
+/// The addresses of the stores, and the limits of a deployment.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Stores")]
 pub struct Settings {
     #[command(flatten)]
     #[allow(missing_docs, reason = "a doc comment here would replace the help of the command")]
     pub sql: SqlSettings,
-    /// Redis: redis:// or redis+unix://; a cluster as redis://host:port,host:port?cluster=true, by some of its servers. By
-    /// default a private redis-server in the data directory, started and stopped with the processes that use it.
+    /// Redis: redis:// or redis+unix://; a cluster as redis://host:port,host:port?cluster=true, by
+    /// some of its servers. By default a private redis-server in the data directory, started and
+    /// stopped with the processes that use it.
     #[arg(long, env = "LAUREL_REDIS_URL", hide_env_values = true, value_name = "URL")]
     pub redis_url: Option<String>,
     /// The prefix of every Redis key; no braces.
@@ -79,20 +83,22 @@ pub struct Settings {
     /// The time that Redis may take to answer one request, in milliseconds.
     #[arg(long, env = "LAUREL_REDIS_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     pub redis_timeout_ms: u64,
-    /// The number of partitions, a power of two up to 4096, fixed when the deployment is made. By default 16, or the number
-    /// that the deployment has.
+    /// The number of partitions, a power of two up to 4096, fixed when the deployment is made. By
+    /// default 16, or the number that the deployment has.
     #[arg(long, env = "LAUREL_PARTITIONS", value_name = "COUNT")]
     pub partitions: Option<u16>,
     /// The time that an event id is remembered, in hours, 1 to 720.
     #[arg(long, env = "LAUREL_DEDUP_HOURS", default_value_t = 24, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..=720))]
     pub dedup_hours: u32,
-    /// The commits that a partition's log may hold while SQL is away; beyond that the server refuses submissions.
+    /// The commits that a partition's log may hold while SQL is away; beyond that the server
+    /// refuses submissions.
     #[arg(long, env = "LAUREL_LOG_COMMITS_MAX", default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub log_commits_max: u64,
     /// The directory of archived events. By default archive in the data directory.
     #[arg(long, env = "LAUREL_ARCHIVE_DIR", value_name = "DIR")]
     pub archive_dir: Option<PathBuf>,
-    /// A directory, best on another disk, for a copy of each archived file; a damaged file is restored from it. None by default.
+    /// A directory, best on another disk, for a copy of each archived file; a damaged file is
+    /// restored from it. None by default.
     #[arg(long, env = "LAUREL_ARCHIVE_COPY_DIR", value_name = "DIR")]
     pub archive_copy_dir: Option<PathBuf>,
 }
@@ -101,8 +107,8 @@ impl SqlSettings {
     /// Connects to the database of a deployment and brings its schema up to date.
     ///
     /// # Errors
-    /// `Invalid` if there are no tables of a deployment, or for a URL of another kind; `Sql` if the database does not answer, or is of a newer
-    /// version.
+    /// `Invalid` if there are no tables of a deployment, or for a URL of another kind; `Sql` if the
+    /// database does not answer or has a newer version.
     pub async fn connect(&self) -> Result<DatabaseConnection> {
         let db = self.connect_without_upgrade().await?;
         match deployment_row::Entity::find_by_id(1).one(&db).await {
@@ -114,7 +120,7 @@ impl SqlSettings {
         connect(self.options()?, Schema::UpToDate).await
     }
 
-    /// Connects to a database that is there, and leaves its schema as it is.
+    /// Connects to an existing database, and leaves its schema unchanged.
     ///
     /// # Errors
     /// As [`Self::connect`]; an empty database of PostgreSQL is taken.
@@ -128,7 +134,8 @@ impl SqlSettings {
         connect(options, Schema::AsItIs).await
     }
 
-    /// Connects to the database, and makes the data directory, the SQLite file and the schema where they are missing.
+    /// Connects to the database; creates the data directory, the SQLite file and the schema if they
+    /// are missing.
     pub async fn create(&self) -> Result<DatabaseConnection> {
         std::fs::create_dir_all(&self.data_dir).map_err(|error| {
             ranking::Error::Unavailable(format!(
@@ -152,7 +159,8 @@ impl SqlSettings {
         }
         let mut options = ConnectOptions::new(url);
         options.sqlx_logging(false).max_connections(16).acquire_timeout(Duration::from_secs(10));
-        // FULL: a power cut must not take commits that the cursor names, as the log in Redis is trimmed to it.
+        // FULL: a power cut must not lose commits that the cursor names, as the log in Redis is
+        // trimmed up to it.
         options.map_sqlx_sqlite_opts(|sqlite| {
             sqlite
                 .journal_mode(SqliteJournalMode::Wal)
@@ -243,11 +251,12 @@ impl Settings {
         }
     }
 
-    /// Opens the stores behind a connection that [`Self::connect_sql`] made; the first one to do so makes the deployment.
-    /// Starts or adopts the private Redis unless a URL names another one.
+    /// Opens the stores behind a connection that [`Self::connect_sql`] made; the first one to do so
+    /// makes the deployment. Starts or adopts the private Redis unless a URL names another one.
     ///
     /// # Errors
-    /// `Invalid` for settings that contradict each other or the deployment; `Unavailable` if a store does not answer.
+    /// `Invalid` for settings that contradict each other or the deployment; `Unavailable` if a
+    /// store does not answer.
     pub async fn open(&self, db: DatabaseConnection) -> Result<Deployment> {
         let partitions = self.partitions_of(&db).await?;
         let keys = KeySpace::new(&self.redis_prefix)?;

@@ -52,14 +52,14 @@ impl Admission {
         };
         if let Some(opens) = self.opens_at_ms.filter(|&opens| at_ms < opens) {
             return Err(Error::invalid(format!(
-                "the score was earned at {1}: this board accepts scores earned from {0} on",
+                "this board takes scores earned from {} on, not {}",
                 shown(opens),
                 shown(at_ms)
             )));
         }
         if let Some(closes) = self.closes_at_ms.filter(|&closes| at_ms >= closes) {
             return Err(Error::invalid(format!(
-                "the score was earned at {1}: this board accepts scores earned before {0}",
+                "this board takes scores earned before {}, not {}",
                 shown(closes),
                 shown(at_ms)
             )));
@@ -67,7 +67,7 @@ impl Admission {
         match self.lateness_max_ms {
             Some(lateness_ms) if at_ms < now_ms - lateness_ms => {
                 Err(Error::LimitExceeded(format!(
-                    "the score was earned at {1}: this board accepts scores up to {0} s after they were earned",
+                    "this board takes scores up to {} s after they were earned; this one was earned at {}",
                     lateness_ms / 1000,
                     shown(at_ms)
                 )))

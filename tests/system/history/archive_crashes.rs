@@ -39,8 +39,8 @@ fn archive_until(deployment: &Deployment, step: &str) {
     let mut command = deployment.analytics_command(&["archive", "--before", &before.to_string()]);
     let output = command.env("ANALYTICS_CRASH_AT", step).output().unwrap();
     // Killed by a signal, so there is no exit code.
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), None, "{step}: {error}");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), None, "{step}: {said}");
 }
 
 async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {

@@ -3,7 +3,7 @@
 use super::first_place;
 use super::keys::{of_each, same_type};
 use anyhow::Result;
-use polars::prelude::{LazyFrame, NamedFrom, col};
+use polars::prelude::{LazyFrame, col};
 use ranking::board::Board;
 use ranking::window::{Period, Window};
 
