@@ -16,7 +16,8 @@ use crate::model::history::History;
 /// A day, in milliseconds.
 pub const DAY_MS: i64 = 86_400_000;
 
-/// Waits until SQL has everything, then makes all recently accepted events so many days older.
+/// Waits until SQL has everything, then makes all recently accepted events so many days older. It
+/// takes more than a year until an event of a yearly window can be archived.
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;

@@ -179,7 +179,7 @@ async fn a_move_that_cannot_be_is_refused() {
     reshard(&deployment, &board.slug, 8);
     submit_events(&api, &board, &events[10..]).await;
     check_diff(&deployment);
-    age(&deployment, 100).await;
+    age(&deployment, 400).await;
     let archived = archive(&deployment, &["--board", &board.slug]);
     assert!(archived["skipped"].to_string().contains("another number of shards"), "{archived}");
 
@@ -187,7 +187,7 @@ async fn a_move_that_cannot_be_is_refused() {
     create_board(&api, &other).await;
     submit_events(&api, &other, &events).await;
     seal(&api, &other).await;
-    age(&deployment, 100).await;
+    age(&deployment, 400).await;
     archive(&deployment, &["--board", "archived"]);
     let output = deployment.analytics(&["rebuild", "--board", "archived", "--shards", "8"]);
     let error = String::from_utf8_lossy(&output.stderr);

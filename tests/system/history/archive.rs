@@ -137,7 +137,7 @@ async fn check_games(sql: Sql, shards: u16) {
         seal(&api, &history.board).await;
         histories.push(history);
     }
-    age(&deployment, 200).await;
+    age(&deployment, 800).await;
     assert_eq!(archive(&deployment, &[])["boards"], 3);
     check_files(&deployment).await;
     for history in &histories {
@@ -158,7 +158,7 @@ async fn check_games(sql: Sql, shards: u16) {
     }
     check_anew(&deployment, &api, &histories).await;
     // Of these, the events before the first one that was earned a moment ago are archived.
-    age(&deployment, 100).await;
+    age(&deployment, 400).await;
     println!("{}", archive(&deployment, &[]));
     check_files(&deployment).await;
     check_anew(&deployment, &api, &histories).await;

@@ -55,7 +55,7 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
         // The events lie in two months.
         let (first, second) = game.events.split_at(20);
         play(&mut rng, &api, &mut history, first).await;
-        age(&deployment, 200).await;
+        age(&deployment, 800).await;
         // Redis remembers the ids of events that SQL now takes for old: none is sent again.
         let mut second = second.to_vec();
         for event in &mut second {
@@ -63,7 +63,7 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
         }
         play(&mut rng, &api, &mut history, &second).await;
         seal(&api, &history.board).await;
-        age(&deployment, 100).await;
+        age(&deployment, 400).await;
 
         archive_until(&deployment, step);
         if *step == "decided" {
@@ -136,7 +136,7 @@ async fn check_beside(sql: Sql) {
     let mut history = History::new(board);
     let (mut refused, mut killed) = (0, 0);
     for (number, batch) in events.chunks(10).enumerate() {
-        age(&deployment, 100 - number as i64).await;
+        age(&deployment, 500 - number as i64).await;
         let before = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(48);
         let mut archiving = deployment
             .analytics_command(&["archive", "--before", &before.to_string()])
