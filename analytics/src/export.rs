@@ -4,15 +4,15 @@
 //! the next may be listed twice, or not at all.
 
 pub(crate) mod choice;
-pub(crate) mod listing;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
 use engine::deployment::Deployment;
+use engine::read::reader::Reader;
 use entity::board;
 use polars::prelude::{
     Column, DataFrame, DataType, Int64Chunked, IntoSeries, NamedFrom, NewChunkedArray, Schema,
@@ -25,19 +25,24 @@ use ranking::score;
 use ranking::store::read::{RankedEntry, Standings};
 
 use crate::display_path;
-use crate::export::choice::Choice;
-use crate::export::listing::Listing;
+use crate::export::choice::StandingsArguments;
 use crate::file::frame_file::{FrameFile, INSTANT};
 use crate::job::Job;
 
 /// Rows that are gathered before they are written; in Parquet, the rows of a row group.
 const ROWS: usize = 100_000;
 
+/// Entries of a page: the command that reads them keeps Redis busy for some milliseconds.
+const PAGE: usize = 4000;
+
+/// How long a page waits for level partitions, and for rolling windows that lag behind.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Options of `export`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
-    pub choice: Choice,
+    pub choice: StandingsArguments,
     /// How to rank equal scores.
     #[arg(long, value_enum, ignore_case = true, default_value_t = RankMethod::Ordinal)]
     method: RankMethod,
@@ -94,9 +99,10 @@ pub async fn export(
 ) -> Result<Exported> {
     let (began, now_ms) = (Instant::now(), deployment.clock.now_ms());
     let (board, choice) = (row.to_ranking()?, &arguments.choice);
-    let period = choice.period(row, &board, now_ms)?;
+    let (id, period) = choice.resolve(row, &board, now_ms)?;
     let label = period.label.clone();
-    let mut listing = Listing::new(deployment, board, &choice.segment, choice.window, period);
+    let reader = Reader::new(deployment, READ_TIMEOUT);
+    let standings = Standings::new(&deployment.store, &board, id, period);
     let mut file = FrameFile::create(&arguments.out, &schema())?;
     let job = Job::unrecorded()?;
     job.stage("exporting", 0);
@@ -104,12 +110,13 @@ pub async fn export(
     let mut rows = Rows::default();
     let mut last = None;
     loop {
-        let page = listing.page_after(last.as_ref()).await?;
+        // A member that moves from one page to the next may be in both, or in neither.
+        let page = reader.page_after(&standings, last.as_ref(), PAGE).await?;
         let Some(end) = page.last() else { break };
         last = Some(end.clone());
         for entry in &page {
-            let rank = ranks.next(listing.standings(), entry.key);
-            rows.push(rank, entry, listing.standings(), now_ms);
+            let rank = ranks.next(&standings, entry.key);
+            rows.push(rank, entry, &standings, now_ms);
         }
         job.advance(page.len());
         if rows.rank.len() >= ROWS {

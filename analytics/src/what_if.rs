@@ -17,7 +17,7 @@ use ranking::score;
 use ranking::standings_id::StandingsId;
 use ranking::window::Period;
 
-use crate::export::choice::Choice;
+use crate::export::choice::StandingsArguments;
 use crate::frame::counted::Counted;
 use crate::frame::fold;
 use crate::frame::history;
@@ -28,7 +28,7 @@ use crate::job::Job;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
-    pub choice: Choice,
+    pub choice: StandingsArguments,
     /// Another policy: SUM, BEST or LATEST.
     #[arg(long, value_parser = Policy::from_name)]
     policy: Option<Policy>,
@@ -86,7 +86,7 @@ pub async fn what_if(
 ) -> Result<Found> {
     let (board, choice) = (row.to_ranking()?, &arguments.choice);
     let now_ms = deployment.clock.now_ms();
-    let period = choice.period(row, &board, now_ms)?;
+    let (_, period) = choice.resolve(row, &board, now_ms)?;
     let others = under(&board, other_rules(&board.rules, arguments)?);
     let job = Job::unrecorded()?;
     let history = history::read(deployment, &board, &job).await?;
@@ -172,7 +172,7 @@ fn under(board: &Board, rules: Rules) -> Board {
 }
 
 /// The events that may count in the chosen standings, and all removals.
-fn of_standings(events: &Counted, choice: &Choice, period: &Period) -> Counted {
+fn of_standings(events: &Counted, choice: &StandingsArguments, period: &Period) -> Counted {
     let at_ms = || col("at_ms");
     let mut counts = col("segment").eq(lit(choice.segment.as_str()));
     if let Some(end_ms) = period.end_ms {

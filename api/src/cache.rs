@@ -2,6 +2,7 @@
 
 pub(crate) mod boards;
 pub(crate) mod friends;
+pub(crate) mod pages;
 pub(crate) mod recent_members;
 pub(crate) mod shared;
 pub(crate) mod sql;

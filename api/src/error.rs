@@ -2,6 +2,7 @@
 //! sent.
 
 use async_graphql::Enum;
+use engine::read::choice::Unreadable;
 
 /// The kind of an error, for programs: `extensions.code` of an error, and the code of a rejected
 /// score.
@@ -99,6 +100,15 @@ impl From<ranking::Error> for Error {
             | ranking::Error::NotRolled(_)
             | ranking::Error::Sealed(_) => Self::unavailable(&error),
             ranking::Error::Corrupt(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<Unreadable> for Error {
+    fn from(error: Unreadable) -> Self {
+        match error {
+            Unreadable::Invalid(error) => error.into(),
+            Unreadable::Filling { .. } => Self::new(ErrorCode::Unavailable, error.to_string()),
         }
     }
 }

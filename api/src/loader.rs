@@ -238,7 +238,7 @@ async fn find(
     standings: &Standings,
     members: &[MemberId],
 ) -> Result<Vec<Option<Found>>> {
-    let found = app.find(standings, members).await?.into_iter();
+    let found = app.reader.find(standings, members).await?.into_iter();
     let found = found.map(|found| {
         let (RankedEntry { key, .. }, position) = found?;
         Some(Found { key, position })
@@ -258,9 +258,9 @@ impl BatchFn<Bound, Result<u64>> for CountBatch {
         let batches = by_standings.into_values().map(|bounds| async move {
             let standings = &bounds[0].standings;
             let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
-            let counts = app.counts_below(standings, &keys).await;
+            let counts = app.reader.counts_below(standings, &keys).await.map_err(Error::from);
             let size = match bounds.len() > keys.len() {
-                true => app.size(standings).await,
+                true => app.reader.size(standings).await.map_err(Error::from),
                 false => Ok(0),
             };
             let mut counts = keys.iter().enumerate().map(|(index, _)| {

@@ -6,11 +6,14 @@
 //! | [`http`] | GraphQL over HTTP: parameters, persisted queries, query cost, answers; GraphiQL |
 //! | [`graphql`] | the schema, one file a noun |
 //! | [`submit`] | submissions: committers and queues of partitions |
-//! | [`read`], [`loader`] | reads of standings; the look-ups of one request, batched |
+//! | [`loader`] | the look-ups of one request, batched |
 //! | [`cache`] | pages, answers, boards, friends and members kept for a moment |
 //! | [`background`] | the log into SQL, recovery, upkeep; the daily diff |
 //! | [`access`] | access tokens |
 //! | [`metrics`] | counters, histograms and gauges |
+
+// Futures of resolvers nest deeply.
+#![recursion_limit = "256"]
 
 /// mimalloc, as an answer consists of many small allocations.
 #[global_allocator]
@@ -26,7 +29,6 @@ mod graphql;
 mod http;
 mod loader;
 mod metrics;
-mod read;
 mod submit;
 
 use std::process::ExitCode;

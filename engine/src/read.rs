@@ -1,3 +1,5 @@
-//! Reading standings.
+//! Reads of standings, wherever they are: in Redis, or in SQL once their period is sealed.
 
+pub mod choice;
+pub mod reader;
 pub mod sealed;

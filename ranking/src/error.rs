@@ -14,7 +14,8 @@ pub enum Error {
     /// The caller's fault: a limit was passed; the message names it.
     #[error("{0}")]
     LimitExceeded(String),
-    /// The caller's fault: the board was deleted or got a new layout after the caller read it.
+    /// The caller's fault: the board was deleted, or began a new generation, after the caller read
+    /// it.
     #[error("this board was deleted or changed a moment ago")]
     BoardGone,
     /// The board is moving to another number of shards: try again in a moment.
@@ -34,8 +35,8 @@ pub enum Error {
     /// recover the partition, then try again.
     #[error("partition {0} waits for recovery")]
     NotLevel(u16),
-    /// The period is sealed, as is every other one that starts before this instant, in Unix
-    /// milliseconds: SQL holds their standings.
+    /// The period is sealed, as is every other one of its window that starts before this instant,
+    /// in Unix milliseconds: SQL holds their standings.
     #[error("the period is sealed; SQL holds its standings")]
     Sealed(i64),
     /// Stored data that this program cannot have written: an operator has to look.

@@ -1,8 +1,8 @@
 //! Seals: the past periods of a window that have left Redis, and a partition's record of them.
 //!
 //! All periods that became the present one before one instant are sealed. A partition holds a mark
-//! for each sealed window of a board, so that a writer or reader unaware of the seal is refused in
-//! the same script or transaction.
+//! for each sealed window of a board. Writers read the mark in the snapshot that they fold onto,
+//! and readers after the entries, so neither misses a seal.
 
 use jiff::tz::TimeZone;
 

@@ -11,7 +11,7 @@ use crate::id::{BoardNo, MemberId, Partition};
 /// The most partitions that a deployment may have.
 pub const PARTITIONS_MAX: u16 = 4096;
 
-/// The number of partitions, a power of two, fixed when a deployment is born.
+/// The number of partitions, a power of two, fixed when a deployment is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partitions(u16);
 

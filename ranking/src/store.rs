@@ -4,6 +4,7 @@
 //! recovery in [`recovery`], loads in [`stage`], scans for batch jobs, rolling, sealing and the
 //! integrity diff in [`scan`]. [`server`] knows which server has a partition and routes commands
 //! there.
+//!
 //! A partition is *level* while its head carries the run id of the server that answers. Every
 //! connection belongs to one run of a server and asks for the run id once, when it is made. Each
 //! read also reads the head, so the first read after a restart, a failover, a move to another

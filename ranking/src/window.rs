@@ -258,7 +258,7 @@ mod tests {
         check(Window::Yearly, "2024-02-29T12:00:00Z", "UTC", "2024", 366.0);
         check(Window::Yearly, "2025-12-31T22:59:59Z", "Europe/Berlin", "2025", 365.0);
         check(Window::Yearly, "2025-12-31T23:00:00Z", "Europe/Berlin", "2026", 365.0);
-        // Samoa left out 30 December 2011.
+        // Samoa left out December 30, 2011.
         check(Window::Yearly, "2011-06-01T00:00:00Z", "Pacific/Apia", "2011", 364.0);
     }
 

@@ -1,13 +1,15 @@
 //! Selects the standings that a command is about.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use engine::read::choice::{Choice, PeriodChoice};
 use entity::board;
 use ranking::board::Board;
+use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 
 /// A board's window, period and segment.
 #[derive(Debug, clap::Args)]
-pub struct Choice {
+pub struct StandingsArguments {
     /// The board's slug.
     #[arg(long)]
     pub board: String,
@@ -22,32 +24,22 @@ pub struct Choice {
     pub segment: String,
 }
 
-impl Choice {
-    /// The selected period.
+impl StandingsArguments {
+    /// The standings that they name on a board, and their period.
     ///
     /// # Errors
-    /// If the board has no such window, segment or period, or if it is not there yet. The message
-    /// says what is expected.
-    pub fn period(&self, row: &board::Model, board: &Board, now_ms: i64) -> Result<Period> {
-        let (window, rules) = (self.window, &board.rules);
-        if !rules.is_shown(window) {
-            let names: Vec<String> = rules.shown().map(|window| window.to_string()).collect();
-            bail!("board {} has no window {window}: expected {}", row.slug, names.join(", "));
-        }
-        if !board.is_whole(window) {
-            bail!(
-                "window {window} of board {} is being filled from the history; try again later",
-                row.slug
-            );
-        }
-        board::check_segment(&row.slug, &row.segment_attributes()?, &self.segment)?;
+    /// If the board has no such standings, or they are not complete yet. The message says what is expected.
+    pub fn resolve(
+        &self,
+        row: &board::Model,
+        board: &Board,
+        now_ms: i64,
+    ) -> Result<(StandingsId, Period)> {
         let period = match &self.period {
-            Some(label) => window.period_named(label, &rules.zone)?,
-            None => window.period_at(now_ms, &rules.zone)?,
+            Some(label) => PeriodChoice::Label(label.clone()),
+            None => PeriodChoice::Present,
         };
-        if window.rolling().is_some() && period.present_from_ms > now_ms {
-            bail!("the period {} of the rolling window {window} has not begun yet", period.label);
-        }
-        Ok(period)
+        let choice = Choice { window: self.window, period, segment: self.segment.clone() };
+        Ok(choice.resolve(board, &row.slug, &row.segment_attributes()?, now_ms)?)
     }
 }

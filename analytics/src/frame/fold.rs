@@ -229,7 +229,6 @@ fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
 
 #[cfg(test)]
 mod tests {
-    use polars::prelude::NamedFrom;
     use ranking::board::TieBreak;
 
     use super::*;

@@ -1,5 +1,6 @@
 //! Standings: all entries of a board in one segment and one period of one window.
 
+pub(crate) mod dense;
 pub mod distribution;
 pub mod entries;
 pub mod entry;
@@ -9,6 +10,7 @@ pub mod period;
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result};
+use engine::read::choice::{self, PeriodChoice};
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::{RankedEntry, Standings as Read};
@@ -73,61 +75,37 @@ impl Standings {
         choice: Choice,
         now_ms: i64,
     ) -> crate::error::Result<Self> {
-        let window: RankingWindow = choice.window.parse()?;
-        let rules = &board.board.rules;
-        if !rules.is_shown(window) {
-            let names: Vec<String> = rules.shown().map(|window| window.to_string()).collect();
-            return Err(Error::bad_input(format!(
-                "board {} has no window {window}: expected {}",
-                board.row.slug,
-                names.join(", ")
-            )));
-        }
-        if !board.board.is_whole(window) {
-            return Err(Error::new(
-                ErrorCode::Unavailable,
-                format!(
-                    "window {window} of board {} is being filled from the history; try again later",
-                    board.row.slug
-                ),
-            ));
-        }
-        let segment = choice.segment.unwrap_or_default();
-        entity::board::check_segment(&board.row.slug, &board.segment_by, &segment)?;
-        let period_chosen = choice.period.is_some() || choice.at_ms.is_some();
         let period = match (choice.period, choice.at_ms) {
             (Some(_), Some(_)) => {
                 return Err(Error::bad_input("both at and period are given: expected one of them"));
             }
-            (Some(label), None) => window.period_named(&label, &rules.zone)?,
-            (None, at_ms) => window.period_at(at_ms.unwrap_or(now_ms), &rules.zone)?,
+            (Some(label), None) => PeriodChoice::Label(label),
+            (None, Some(at_ms)) => PeriodChoice::At(at_ms),
+            (None, None) => PeriodChoice::Present,
         };
-        if window.rolling().is_some() && period.present_from_ms > now_ms {
-            return Err(Error::bad_input(format!(
-                "the period {} of the rolling window {window} has not begun yet",
-                period.label
-            )));
-        }
-        Ok(Self::of_period(app, board, window, segment, period, period_chosen))
+        let period_chosen = period != PeriodChoice::Present;
+        let segment = choice.segment.unwrap_or_default();
+        let choice = choice::Choice { window: choice.window.parse()?, period, segment };
+        let (slug, segment_by) = (&board.row.slug, &board.segment_by);
+        let (id, period) = choice.resolve(&board.board, slug, segment_by, now_ms)?;
+        Ok(Self::new(app, board, id, period, period_chosen))
     }
 
-    fn of_period(
+    fn new(
         app: &App,
         board: &Arc<CachedBoard>,
-        window: RankingWindow,
-        segment: String,
+        id: StandingsId,
         period: ranking::window::Period,
         period_chosen: bool,
     ) -> Self {
-        let id = StandingsId {
-            board: board.board.no,
-            generation: board.board.generation_of(window),
-            segment,
-            window,
-            period: period.label.clone(),
-        };
         let read = Arc::new(Read::new(&app.deployment.store, &board.board, id, period));
         Self { board: board.clone(), read, period_chosen }
+    }
+
+    /// The standings of another period of the same window and segment, as a request chose it.
+    fn of_period(&self, app: &App, period: ranking::window::Period) -> Self {
+        let id = StandingsId { period: period.label.clone(), ..self.read.id.clone() };
+        Self::new(app, &self.board, id, period, true)
     }
 
     pub(crate) fn name(&self) -> StandingsName {
@@ -161,8 +139,7 @@ impl Standings {
             return Ok(None);
         }
         let period = window.period_at(last_ms, &rules.zone)?;
-        let segment = self.read.id.segment.clone();
-        Ok(Some(Self::of_period(app, &self.board, window, segment, period, true)))
+        Ok(Some(self.of_period(app, period)))
     }
 
     /// A member's entry, by the loader of the request.
@@ -212,7 +189,7 @@ impl Standings {
             )));
         }
         let period = id.window.period_named(cursor.period(), &self.read.rules.zone)?;
-        Ok((Self::of_period(app, &self.board, id.window, id.segment.clone(), period, true), cursor))
+        Ok((self.of_period(app, period), cursor))
     }
 }
 
@@ -398,7 +375,7 @@ impl Standings {
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
         let _reading = state(ctx).loaders.reading();
-        let around = app(ctx).neighbors(&self.read, &member, above, below).await?;
+        let around = app(ctx).reader.neighbors(&self.read, &member, above, below).await?;
         let around =
             around.map_or_else(Vec::new, |(first, placed)| self.entries(placed, first).collect());
         Ok(Entries(around))

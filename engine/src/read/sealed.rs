@@ -122,6 +122,17 @@ impl SealedStandings<'_> {
         Ok(members.iter().map(key).collect())
     }
 
+    /// The entries and positions of members, in the order of `members`; `None` for members without an entry.
+    pub async fn find(&self, members: &[MemberId]) -> Result<Vec<Option<(RankedEntry, u64)>>> {
+        let keys = self.rank_keys(members).await?.into_iter().zip(members);
+        let entries: Vec<Option<RankedEntry>> = keys
+            .map(|(key, member)| key.map(|key| RankedEntry { key, member: member.clone() }))
+            .collect();
+        let there: Vec<RankedEntry> = entries.iter().flatten().cloned().collect();
+        let mut positions = self.positions(&there).await?.into_iter();
+        Ok(entries.into_iter().map(|entry| Some((entry?, positions.next()?))).collect())
+    }
+
     /// The position of each of these entries: the number of entries before it. One statement for
     /// each 200; together they scan the entries before the last one once.
     pub async fn positions(&self, entries: &[RankedEntry]) -> Result<Vec<u64>> {

@@ -27,7 +27,7 @@ pub enum LogFormat {
 }
 
 impl LogSettings {
-    /// Starts the log of this process, at a level where none is set.
+    /// Starts the log of this process, at `level` unless a setting names another one.
     ///
     /// # Errors
     /// `Invalid` for text that is no filter.

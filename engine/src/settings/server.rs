@@ -37,7 +37,7 @@ pub struct CacheSettings {
     pub persisted_queries_bytes: u64,
 }
 
-/// When the background work compares all boards, and with which program.
+/// The time and the program of the daily diff.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Daily diff")]
 pub struct DailyDiffSettings {

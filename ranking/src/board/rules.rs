@@ -81,7 +81,7 @@ impl Rules {
         check_ranges(&input)?;
         let asked: BTreeSet<Window> = input.windows.iter().copied().chain([Window::All]).collect();
         if asked.len() < input.windows.len() + usize::from(!input.windows.contains(&Window::All)) {
-            return Err(Error::invalid("invalid windows: one is named twice: expected each once"));
+            return Err(Error::invalid("a window is named twice: expected each window once"));
         }
         if asked.len() > WINDOWS_MAX + 1 {
             return Err(Error::LimitExceeded(format!(
@@ -159,9 +159,9 @@ impl Rules {
         window.half_life().map_or(self.tie_break, |_| TieBreak::Member)
     }
 
-    /// The lowest and highest raw score that a window can hold. A SUM over a part of time may be
-    /// negative; its magnitude is at most the width of the board's range. A rolling window of N
-    /// periods holds up to N times that. Scores that decay have the range of their
+    /// The lowest and highest raw score that a window can hold. A SUM over a part of time lies in
+    /// the board's range or, as it may be negative, within ± the width of that range. A rolling
+    /// window of N periods holds up to N times that. Scores that decay have the range of their
     /// [codes](crate::window::HalfLife::code).
     #[must_use]
     pub fn range(&self, window: Window) -> (i64, i64) {

@@ -26,7 +26,7 @@ pub struct Replay {
     skips_before_ms: HashMap<(BoardNo, Window), i64>,
     /// The windows to fold; empty for all.
     windows: HashSet<Window>,
-    /// The progress of each board's rolling windows, and of boards without marks.
+    /// The progress of each board's rolling windows, and of boards that are not listed.
     rolls: HashMap<BoardNo, Rolls>,
     rolls_to: Rolls,
     periods: Periods,

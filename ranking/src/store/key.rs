@@ -65,7 +65,7 @@ impl KeySpace {
         self.of(partition, "log")
     }
 
-    /// Hash: the event ids accepted in one dedup span.
+    /// Hash: the event ids accepted in one bucket, a day.
     #[must_use]
     pub fn seen(&self, partition: Partition, bucket: i64) -> String {
         self.of(partition, format_args!("seen:{bucket}"))

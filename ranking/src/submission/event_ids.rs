@@ -31,7 +31,7 @@ pub fn seen_prefix(board: BoardNo) -> String {
 }
 
 /// A field of a seen hash that is not an event id: while it exists, the hash has lost nothing since
-/// it was written.
+/// the field was written.
 #[must_use]
 pub fn seen_mark(board: BoardNo, name: &str) -> String {
     // No member id is empty.

@@ -14,7 +14,7 @@ pub const AT_MS_MAX: i64 = 221_845_391_999_999;
 
 /// One concrete span of a window: `2025-09-03`, `2025-W36`, `2025-09`, `2025-10-26T02+01:00`,
 /// `all`. A rolling window's period is named for the last base period in it: `2025-09-03` of `7d`
-/// begins on 28 August.
+/// begins on August 28.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Period {
     /// Its name, unique within the window and zone.

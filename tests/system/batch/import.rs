@@ -39,7 +39,7 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
     assert_eq!(code, 1);
     for line in [
         "line 6: 1.5 has 1 decimals",
-        "line 7: the window all would hold 110; 0 to 100",
+        "line 7: the window all would hold 110: expected 0 to 100",
         "line 8: invalid at \"yesterday\"",
         "line 9: its event id \"1\"",
         "line 10: it has 2 fields",

@@ -44,7 +44,7 @@ const BAD: [&str; 13] = [
 const COMPLAINTS: [&str; 12] = [
     "line 6: 0.1000000000000000055511 has more than 15 digits",
     "line 7: 1234567890123456 has more than 15 digits",
-    "line 8: \"1e3\" is not a decimal",
+    "line 8: invalid score \"1e3\"",
     "line 9: invalid at \"1767323045.5\"",
     "line 10: 1.2345 has 4 decimals",
     "line 11: invalid score true: expected text or a number",

@@ -95,7 +95,7 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "tieBreakResolutionMs": 7 }), "1000"),
         (json!({ "tieBreakResolutionMs": -1 }), "tieBreakResolutionMs"),
         (json!({ "tieBreak": "MEMBER", "tieBreakResolutionMs": 1000 }), "MEMBER"),
-        (json!({ "tieBreak": "MEMBER", "policy": "LATEST" }), "EARLIEST and LATEST"),
+        (json!({ "tieBreak": "MEMBER", "policy": "LATEST" }), "EARLIEST or LATEST"),
         (json!({ "timeZone": "Mars/Olympus" }), "IANA"),
         (json!({ "shards": 3 }), "power of two"),
         (json!({ "shards": 32 }), "16"),

@@ -328,11 +328,11 @@ async fn a_url_of_the_other_kind_is_refused_and_the_right_one_is_said() {
     let plain = deployment.cluster().plain_url();
     let single = format!("redis://127.0.0.1:{port}");
     let cases = [
-        (plain.clone(), format!("{plain}?cluster=true is accepted")),
-        (format!("{single}?cluster=true"), format!("{single} without cluster=true is accepted")),
+        (plain.clone(), format!("expected {plain}?cluster=true")),
+        (format!("{single}?cluster=true"), format!("expected {single} without cluster=true")),
         (
             format!("{single},127.0.0.1:{port}"),
-            "redis://host:port,host:port?cluster=true is".to_owned(),
+            "redis://host:port,host:port?cluster=true".to_owned(),
         ),
     ];
     for (url, expected) in cases {

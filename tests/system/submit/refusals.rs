@@ -20,7 +20,7 @@ async fn a_score_that_cannot_count_is_refused_for_itself() {
         (json!({ "member": "a\nb", "score": 1 }), "BAD_USER_INPUT", "control"),
         (json!({ "member": "ann", "score": 1, "eventId": "" }), "BAD_USER_INPUT", "1 to 128"),
         (json!({ "member": "ann", "score": "1.005" }), "BAD_USER_INPUT", "never rounds"),
-        (json!({ "member": "ann", "score": "many" }), "BAD_USER_INPUT", "not a decimal"),
+        (json!({ "member": "ann", "score": "many" }), "BAD_USER_INPUT", "invalid score"),
         (
             json!({ "member": "ann", "score": "99999999999999999999" }),
             "SCORE_OUT_OF_RANGE",

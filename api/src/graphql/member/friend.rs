@@ -129,7 +129,7 @@ pub(crate) async fn friends_page(
     if page.include_self {
         members.push(member.clone());
     }
-    let keys = app.rank_keys(&list.read, &members).await?;
+    let keys = app.reader.rank_keys(&list.read, &members).await?;
     let place = |(member, key): (MemberId, _)| match key {
         Some(key) => Some(Place::Ranked(RankedEntry { key, member })),
         None => page.include_missing.then_some(Place::Missing(member)),
@@ -155,7 +155,7 @@ pub(crate) async fn friends_page(
         Place::Missing(_) => None,
     });
     let ranked: Vec<RankedEntry> = ranked.collect();
-    let mut positions = app.positions(&list.read, &ranked).await?.into_iter();
+    let mut positions = app.reader.positions(&list.read, &ranked).await?.into_iter();
     for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
         let placed = match place {
             Place::Ranked(placed) => placed,

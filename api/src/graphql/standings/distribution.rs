@@ -93,8 +93,8 @@ pub(crate) async fn distribution(
     let inner = &bounds[1..bounds.len() - 1];
     let keys =
         inner.iter().map(|&(bound, _)| first_key(read, bound)).collect::<Result<Vec<_>>>()?;
-    let better = app.counts_below(read, &keys).await?;
-    let size = app.size(read).await?;
+    let better = app.reader.counts_below(read, &keys).await?;
+    let size = app.reader.size(read).await?;
     let above = |count: &u64| match read.rules.direction {
         Direction::HighFirst => *count,
         Direction::LowFirst => size.saturating_sub(*count),
@@ -115,8 +115,8 @@ pub(crate) async fn distribution(
 
 /// The lowest and the highest raw score; `None` if there are no entries.
 async fn ends(app: &App, read: &Read) -> Result<Option<(i64, i64)>> {
-    let best = app.forward_from(read, 0, 1).await?;
-    let (_, worst) = app.backward(read, None, 1).await?;
+    let best = app.reader.forward_from(read, 0, 1).await?;
+    let (_, worst) = app.reader.backward(read, None, 1).await?;
     let score = |key: RankKey| read.rules.state(read.id.window, &read.period, key).score;
     let (Some(best), Some(worst)) = (best.first(), worst.first()) else {
         return Ok(None);

@@ -28,7 +28,7 @@ impl Standings {
                     None => (self.clone(), None),
                 };
                 let (mut position, mut entries) = match &after {
-                    Some(place) => app.forward(&list.read, place, limit + 2).await?,
+                    Some(place) => app.reader.forward(&list.read, place, limit + 2).await?,
                     None => {
                         let offset = offset.unwrap_or(0);
                         let page = app.page_from(&list.read, offset, limit + 2);
@@ -53,7 +53,7 @@ impl Standings {
                     None => (self.clone(), None),
                 };
                 let (end, mut entries) =
-                    app.backward(&list.read, before.as_ref(), limit + 1).await?;
+                    app.reader.backward(&list.read, before.as_ref(), limit + 1).await?;
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
                 let position = end.saturating_sub(entries.len() as u64);
@@ -68,7 +68,7 @@ impl Standings {
         position: u64,
     ) -> crate::error::Result<Option<Entry>> {
         let _reading = state(ctx).loaders.reading();
-        let placed = app(ctx).forward_from(&self.read, position, 1).await?;
+        let placed = app(ctx).reader.forward_from(&self.read, position, 1).await?;
         Ok(self.entries(placed, position).next())
     }
 

@@ -142,9 +142,9 @@ async fn periods(
 ) -> crate::error::Result<Vec<ListedPeriod>> {
     let read = &standings.read;
     if read.id.window.has_periods() {
-        return app.periods(read, range, limit).await;
+        return Ok(app.reader.periods(read, range, limit).await?);
     }
-    let size = app.size(read).await?;
+    let size = app.reader.size(read).await?;
     let all = ListedPeriod {
         present_from_ms: read.period.present_from_ms,
         label: read.period.label.clone(),

@@ -1,7 +1,6 @@
 -- The state of a partition at this moment, for a fold.
 -- KEYS  head, log, then the keys to read
--- ARGV  for each key after the log: HMGET or ZMSCORE, number of fields or members, the fields or
--- members
+-- ARGV  for each key after the log: HMGET or ZMSCORE, a count, that many fields or members
 -- returns run id, head, length of the log, then for each further key an array, or nil if the key
 -- does not exist
 local answer = {

@@ -46,7 +46,7 @@ pub(crate) struct Map {
     pub(crate) nodes: Vec<Arc<Node>>,
     /// The index in `nodes` of each partition's server; `None` if no server has it.
     places: Vec<Option<usize>>,
-    /// True once an answer contradicted the map.
+    /// True once a server contradicted the map or failed.
     is_doubted: AtomicBool,
 }
 

@@ -2,7 +2,7 @@
 //! files, with a version and a checksum.
 //!
 //! ```text
-//! 05 · count · (member · double, little-endian)* · version, 2 bytes · CRC-64 of all before, 8 bytes
+//! 05 · count · (member · double, little-endian)* · version, 2 bytes · CRC-64 of all this, 8 bytes
 //! ```
 //! The last entry comes first, as Redis writes it: on loading, each entry goes to the front without
 //! a search.

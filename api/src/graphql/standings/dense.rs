@@ -37,7 +37,7 @@ impl App {
         let mut from = RankedEntry { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
-            let (_, entries) = self.forward(standings, &from, step).await?;
+            let (_, entries) = self.reader.forward(standings, &from, step).await?;
             let is_end = entries.len() < step;
             let mut fresh = 0;
             for entry in &entries {

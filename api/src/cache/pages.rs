@@ -1,0 +1,63 @@
+//! The cache of the first pages of standings, from Redis or from SQL.
+
+use std::sync::Arc;
+
+use ranking::standings_id::StandingsId;
+use ranking::store::read::{RankedEntry, Standings};
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::cache::shared::SharedCache;
+use crate::error::Result;
+use crate::metrics::METRICS;
+
+/// The most entries from the front that are cached as pages: the longest page, and two more that
+/// say what comes after it.
+const HOT_ENTRIES_MAX: u64 = 1002;
+
+/// The cache of first pages of standings. Only requests that wait for a read that fails get its
+/// error.
+pub type PageCache = SharedCache<PageName, Result<Arc<[RankedEntry]>>>;
+
+/// The name of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PageName {
+    standings: StandingsId,
+    position: u64,
+    limit: usize,
+}
+
+/// The approximate memory that a page takes, in bytes.
+pub fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
+    let entry = |placed: &RankedEntry| size_of::<RankedEntry>() + placed.member.as_str().len() + 32;
+    let entries = page.iter().flat_map(|page| page.iter());
+    let name = name.standings.segment.len() + name.standings.period.len();
+    entries.map(entry).sum::<usize>() + name + 256
+}
+
+impl App {
+    /// As [`engine::read::reader::Reader::forward_from`], for the first entries with the page cache in front; and the
+    /// instant until which the page is good.
+    pub async fn page_from(
+        &self,
+        standings: &Standings,
+        position: u64,
+        limit: usize,
+    ) -> Result<(Arc<[RankedEntry]>, Instant)> {
+        let read = async {
+            let began = Instant::now();
+            match self.reader.forward_from(standings, position, limit).await {
+                Ok(entries) => (Ok(entries.into()), began + self.cache_age),
+                Err(error) => (Err(error.into()), began),
+            }
+        };
+        if position.saturating_add(limit as u64) > HOT_ENTRIES_MAX {
+            let (page, good_until) = read.await;
+            return Ok((page?, good_until));
+        }
+        let name = PageName { standings: standings.id.clone(), position, limit };
+        let fetched = self.pages.find(&name, read).await;
+        METRICS.pages.count(!fetched.is_own);
+        Ok((fetched.value?, fetched.good_until))
+    }
+}

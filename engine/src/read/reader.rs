@@ -1,0 +1,399 @@
+//! The reader: standings from Redis, or from SQL once their period is sealed, and one loop that makes a read succeed.
+//!
+//! A caller may know a board as it was a moment ago. If a period has left Redis, Redis says so; then SQL has all of it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use entity::error::Result;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::rank_key::RankKey;
+use ranking::seal::NEVER_MS;
+use ranking::store::Store;
+use ranking::store::periods::{ListedPeriod, Range};
+use ranking::store::read::merge::Start;
+use ranking::store::read::{RankedEntry, Standings};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::sealed::{self, SealedStandings};
+use crate::deployment::Deployment;
+use crate::partition::recovery::recover;
+use crate::roll::roll_board;
+
+/// The pause before a read is tried again while another process does what it waits for.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The pause while a board moves to another number of shards: readers wait for milliseconds only.
+const MOVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Reads standings, wherever they are. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    deployment: Deployment,
+    timeout: Duration,
+}
+
+impl Reader {
+    /// A reader that waits up to `timeout` for a partition to become level, a window to be rolled, or a board to have moved.
+    #[must_use]
+    pub fn new(deployment: &Deployment, timeout: Duration) -> Self {
+        Self { deployment: deployment.clone(), timeout }
+    }
+
+    /// The number of entries.
+    pub async fn size(&self, standings: &Standings) -> Result<u64> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.size(&standings).await }.boxed()
+        });
+        if let Some(size) = live.await? {
+            return Ok(size);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.size().await,
+            None => Ok(0),
+        }
+    }
+
+    /// The keys of members, in the order of `members`.
+    pub async fn rank_keys(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<RankKey>>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.rank_keys(&standings, members).await }.boxed()
+        });
+        if let Some(keys) = live.await? {
+            return Ok(keys);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.rank_keys(members).await,
+            None => Ok(vec![None; members.len()]),
+        }
+    }
+
+    /// The positions of entries; `None` for an entry that has left since.
+    pub async fn positions(
+        &self,
+        standings: &Standings,
+        entries: &[RankedEntry],
+    ) -> Result<Vec<Option<u64>>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.positions(&standings, entries).await }.boxed()
+        });
+        if let Some(positions) = live.await? {
+            return Ok(positions);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => Ok(sealed.positions(entries).await?.into_iter().map(Some).collect()),
+            None => Ok(vec![None; entries.len()]),
+        }
+    }
+
+    /// The entries and positions of members, in the order of `members`; `None` for members without an entry.
+    pub async fn find(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+    ) -> Result<Vec<Option<(RankedEntry, u64)>>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.find(&standings, members).await }.boxed()
+        });
+        if let Some(found) = live.await? {
+            return Ok(found);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.find(members).await,
+            None => Ok(vec![None; members.len()]),
+        }
+    }
+
+    /// For each key, the number of entries with a smaller one.
+    pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.counts_below(&standings, keys).await }.boxed()
+        });
+        if let Some(counts) = live.await? {
+            return Ok(counts);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.counts_below(keys).await,
+            None => Ok(vec![0; keys.len()]),
+        }
+    }
+
+    /// Up to `limit` entries from a place on, the entry of the place included, and the position of the first.
+    pub async fn forward(
+        &self,
+        standings: &Standings,
+        from: &RankedEntry,
+        limit: usize,
+    ) -> Result<(u64, Vec<RankedEntry>)> {
+        let live = self.live(standings, |store, standings| {
+            let start = Start::Place(from.clone());
+            async move { store.forward(&standings, &start, limit).await }.boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.forward(from, limit).await,
+            None => Ok((0, vec![])),
+        }
+    }
+
+    /// Up to `limit` entries from a position on.
+    pub async fn forward_from(
+        &self,
+        standings: &Standings,
+        position: u64,
+        limit: usize,
+    ) -> Result<Vec<RankedEntry>> {
+        let live = self.live(standings, |store, standings| {
+            async move {
+                let split = store.split_at_position(&standings, position).await?;
+                Ok(store.forward(&standings, &Start::Split(split), limit).await?.1)
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.forward_from(position, limit).await,
+            None => Ok(vec![]),
+        }
+    }
+
+    /// Up to `limit` entries after the last one of a page, or the first ones; nothing before them is counted in SQL.
+    pub async fn page_after(
+        &self,
+        standings: &Standings,
+        last: Option<&RankedEntry>,
+        limit: usize,
+    ) -> Result<Vec<RankedEntry>> {
+        let live = self.live(standings, |store, standings| {
+            async move {
+                let start = match last {
+                    // It begins with the entry of the place.
+                    Some(last) => Start::Place(last.clone()),
+                    None => Start::Split(store.split_at_position(&standings, 0).await?),
+                };
+                let more = usize::from(last.is_some());
+                let (_, mut page) = store.forward(&standings, &start, limit + more).await?;
+                if last.is_some() && page.first() == last {
+                    page.remove(0);
+                }
+                page.truncate(limit);
+                Ok(page)
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.page_after(last, limit).await,
+            None => Ok(vec![]),
+        }
+    }
+
+    /// Up to `limit` entries before a place, or the last ones, in rank order; and the position of the place.
+    pub async fn backward(
+        &self,
+        standings: &Standings,
+        before: Option<&RankedEntry>,
+        limit: usize,
+    ) -> Result<(u64, Vec<RankedEntry>)> {
+        let live = self.live(standings, |store, standings| {
+            async move {
+                let start = match before {
+                    Some(place) => Start::Place(place.clone()),
+                    None => Start::Split(store.end(&standings).await?),
+                };
+                store.backward(&standings, &start, limit).await
+            }
+            .boxed()
+        });
+        if let Some(page) = live.await? {
+            return Ok(page);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.backward(before, limit).await,
+            None => Ok((0, vec![])),
+        }
+    }
+
+    /// The entries around a member, its own included, and the position of the first; `None` if the member has no entry.
+    pub async fn neighbors(
+        &self,
+        standings: &Standings,
+        member: &MemberId,
+        above: usize,
+        below: usize,
+    ) -> Result<Option<(u64, Vec<RankedEntry>)>> {
+        let live = self.live(standings, |store, standings| {
+            async move { store.neighbors(&standings, member, above, below).await }.boxed()
+        });
+        if let Some(around) = live.await? {
+            return Ok(around);
+        }
+        match self.sealed(standings).await? {
+            Some(sealed) => sealed.neighbors(member, above, below).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Up to `limit` periods that have entries, in Redis or SQL, of the board, segment and window of `standings`. The period of
+    /// `standings` does not matter.
+    pub async fn periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Vec<ListedPeriod>> {
+        let mut standings = Cow::Borrowed(standings);
+        loop {
+            match self.merged_periods(&standings, range, limit).await? {
+                Ok(periods) => return Ok(periods),
+                // SQL has the periods that left Redis a moment ago.
+                Err(before_ms) => standings.to_mut().sealed_before_ms = before_ms,
+            }
+        }
+    }
+
+    /// As [`Self::periods`]. The inner error is the instant before which periods have left Redis, if that is later than known.
+    async fn merged_periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Result<Vec<ListedPeriod>, i64>> {
+        let sealed_before_ms = standings.sealed_before_ms;
+        let live = async |range: Range, limit: usize| {
+            if limit == 0 {
+                return Ok(Ok(vec![]));
+            }
+            self.read_redis(standings, |store, standings| {
+                async move { store.periods(&standings, range, limit).await }.boxed()
+            })
+            .await
+        };
+        let sealed = async |range: Range, limit: usize| match sealed_before_ms {
+            NEVER_MS => Ok(vec![]),
+            _ if limit == 0 => Ok(vec![]),
+            _ => {
+                let db = &self.deployment.db;
+                sealed::periods(db, standings, range, sealed_before_ms, limit).await
+            }
+        };
+        match range {
+            Range::Before(_) => {
+                let mut found = match live(range, limit).await? {
+                    Ok(found) => found,
+                    Err(before_ms) => return Ok(Err(before_ms)),
+                };
+                // A sealed period may not have left Redis yet.
+                found.retain(|listed| listed.present_from_ms >= sealed_before_ms);
+                let left = limit - found.len();
+                found.extend(sealed(range, left).await?);
+                Ok(Ok(found))
+            }
+            Range::After(after_ms) => {
+                let mut found = sealed(range, limit).await?;
+                let after_ms = after_ms.max(sealed_before_ms.saturating_sub(1));
+                match live(Range::After(after_ms), limit - found.len()).await? {
+                    Ok(later) => found.extend(later),
+                    Err(before_ms) => return Ok(Err(before_ms)),
+                }
+                Ok(Ok(found))
+            }
+        }
+    }
+
+    /// The standings in SQL; `None` if they never had an entry.
+    async fn sealed<'a>(&'a self, standings: &Standings) -> Result<Option<SealedStandings<'a>>> {
+        sealed::find(&self.deployment.db, standings).await
+    }
+
+    /// Reads from Redis; `None` if the standings are in SQL.
+    async fn live<'a, T>(
+        &'a self,
+        standings: &'a Standings,
+        read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
+    ) -> Result<Option<T>> {
+        if standings.is_sealed() {
+            return Ok(None);
+        }
+        Ok(self.read_redis(standings, read).await?.ok())
+    }
+
+    /// Reads from Redis until the read succeeds. It recovers a partition that is not level, or waits while another process does;
+    /// rolls a board whose windows lag behind the present; and reads the board's row again if the board has moved to another
+    /// number of shards since, or is about to. The inner error is the instant before which periods have left Redis.
+    async fn read_redis<'a, T>(
+        &'a self,
+        standings: &'a Standings,
+        read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
+    ) -> Result<Result<T, i64>> {
+        let deadline = Instant::now() + self.timeout;
+        let mut now = Cow::Borrowed(standings);
+        loop {
+            let error = match read(&self.deployment.store, now.clone()).await {
+                Ok(value) => return Ok(Ok(value)),
+                Err(ranking::Error::Sealed(before_ms)) => return Ok(Err(before_ms)),
+                Err(error) => error,
+            };
+            if Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            let mended = match error {
+                ranking::Error::BoardMoved(_) => {
+                    match self.read_again(standings).await? {
+                        Some(moved) => now = Cow::Owned(moved),
+                        None => sleep(MOVE_PAUSE).await,
+                    }
+                    continue;
+                }
+                ranking::Error::NotLevel(partition) => {
+                    recover(&self.deployment, Partition(partition)).await
+                }
+                ranking::Error::NotRolled(board) => {
+                    let rolling = timeout_at(deadline, self.roll(board)).await;
+                    rolling.map_err(|_| ranking::Error::NotRolled(board))?
+                }
+                error => return Err(error.into()),
+            };
+            match mended {
+                Err(error) if !error.is_transient() => return Err(error),
+                Err(_) => sleep(RETRY_PAUSE).await,
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// The standings by the board's row of now; `None` while the board moves.
+    async fn read_again(&self, standings: &Standings) -> Result<Option<Standings>> {
+        let no = standings.id.board;
+        let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
+        let board = boards.get(&no).ok_or(ranking::Error::BoardGone)?;
+        if board.layouts.is_coming {
+            return Ok(None);
+        }
+        let (id, period) = (standings.id.clone(), standings.period.clone());
+        Ok(Some(Standings::new(&self.deployment.store, board, id, period)))
+    }
+
+    /// Rolls a board's windows to the present.
+    async fn roll(&self, no: BoardNo) -> Result<()> {
+        let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
+        match boards.get(&no) {
+            Some(board) => {
+                roll_board(&self.deployment, board, self.deployment.clock.now_ms()).await
+            }
+            None => Ok(()),
+        }
+    }
+}
