@@ -246,7 +246,7 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
         assert!(!std::path::Path::new(&out).exists());
     }
     let (code, _, error) = run(&deployment, &["export", "--board", "c", "--out", &out]);
-    assert!(code == 1 && error.contains("there is no board \"c\""), "{error}");
+    assert!(code == 1 && error.contains("unknown board \"c\""), "{error}");
     // No member has a score yet: the file has no rows.
     assert!(exported(&deployment, &["--window", "daily"], "ORDINAL").is_empty());
 }

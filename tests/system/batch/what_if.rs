@@ -216,7 +216,7 @@ async fn rules_that_no_board_can_have_are_refused_in_the_words_of_its_creation()
         (&["--policy", "MOST"], "\"MOST\" is not one of [\"SUM\", \"BEST\", \"LATEST\"]"),
         (&["--policy", "SUM"], "history folds ann to 180 in all all, which is out of range"),
         (&["--max-score", "1.5"], "1.5 has 1 decimals"),
-        (&["--max-score", "-1"], "minScore must be less than maxScore"),
+        (&["--max-score", "-1"], "invalid minScore: expected less than maxScore"),
         (&["--window", "7d"], "has no window 7d: expected all"),
     ] {
         let (code, _, error) = run(&deployment, &[&["what-if", "--board", "b"], more].concat());

@@ -102,8 +102,8 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "shards": 0 }), ""),
         (json!({ "segmentBy": ["country"] }), "expected [] or"),
         (
-            json!({ "windows": [{ "name": "yearly" }] }),
-            "hourly, daily, weekly, monthly, rolling ones",
+            json!({ "windows": [{ "name": "fortnightly" }] }),
+            "hourly, daily, weekly, monthly, quarterly, yearly, a rolling one",
         ),
         (
             json!({ "windows": [{ "name": "decay:7d" }], "policy": "BEST" }),

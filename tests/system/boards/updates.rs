@@ -91,7 +91,7 @@ async fn windows_that_cannot_be_are_refused_and_those_it_has_change_nothing() {
         let window = |name: &&str| json!({ "name": name });
         json!({ "windows": names.iter().map(window).collect::<Vec<_>>(), "title": "changed" })
     };
-    for other in [&["yearly"][..], &["daily", "daily"], &["daily", ""]] {
+    for other in [&["fortnightly"][..], &["daily", "daily"], &["daily", ""]] {
         assert_eq!(update(&api, windows(other)).await, "BAD_USER_INPUT", "{other:?}");
         assert_eq!(api.data(BOARD, json!({})).await["board"]["title"], "b", "{other:?}");
     }
