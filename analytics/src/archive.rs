@@ -28,6 +28,7 @@ use ranking::board::Board;
 use ranking::id::MemberId;
 use ranking::shard::shard_of;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use serde::Serialize;
 
 use crate::frame::events::Events;
 use crate::frame::history::{self, HELD_MAX, Pages};
@@ -52,32 +53,27 @@ pub struct Arguments {
 }
 
 /// The outcome of an archive.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct ArchiveOutcome {
     events: usize,
     files: usize,
     bytes: u64,
     boards: usize,
-    /// Boards of which nothing was archived, with the reason.
-    skipped: Vec<(String, String)>,
+    skipped: Vec<Skipped>,
     seconds: f64,
 }
 
-impl ArchiveOutcome {
-    /// The figures, for `--json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        let skipped = self.skipped.iter();
-        let skipped: Vec<_> = skipped
-            .map(|(slug, reason)| serde_json::json!({ "board": slug, "reason": reason }))
-            .collect();
-        serde_json::json!({ "events": self.events, "files": self.files, "bytes": self.bytes, "boards": self.boards, "skipped": skipped, "seconds": self.seconds })
-    }
+/// A board of which nothing was archived.
+#[derive(Debug, Serialize)]
+struct Skipped {
+    board: String,
+    reason: String,
 }
 
 impl fmt::Display for ArchiveOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (slug, reason) in &self.skipped {
-            writeln!(f, "{slug}: nothing archived: {reason}")?;
+        for Skipped { board, reason } in &self.skipped {
+            writeln!(f, "{board}: nothing archived: {reason}")?;
         }
         let Self { events, files, bytes, boards, seconds, .. } = self;
         write!(
@@ -93,7 +89,7 @@ impl fmt::Display for ArchiveOutcome {
 /// If another run holds the lock, the directory cannot be written, or a store does not answer. Run
 /// it again.
 pub async fn archive(deployment: &Deployment, arguments: &Arguments) -> Result<ArchiveOutcome> {
-    let job = Job::begin(&deployment.db, "ARCHIVE", None).await?;
+    let job = Job::begin(deployment, "ARCHIVE", None).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }
@@ -189,7 +185,7 @@ async fn try_archive(
     match archive::plan(deployment, &row, arguments.before.as_millisecond()).await? {
         Ok(plan) => archive_planned(deployment, &plan, archived, job).await,
         Err(reason) => {
-            archived.skipped.push((row.slug, reason));
+            archived.skipped.push(Skipped { board: row.slug, reason });
             Ok(true)
         }
     }
@@ -316,7 +312,7 @@ impl Writing<'_> {
             bytes: 0,
             sha256: String::new(),
             state: archive_file::WRITING.to_owned(),
-            created_at_ms: entity::now_ms(),
+            created_at_ms: self.deployment.clock.now_ms(),
         };
         // SQL names the file before it exists, so that the next run knows what to remove after a
         // crash.

@@ -9,7 +9,6 @@
 //! For a partition that agreed, SQL keeps digests and sums. If no event has come since and they
 //! still match, they prove the partition clean without its history.
 
-mod archived;
 mod files;
 pub(crate) mod finding;
 mod findings;
@@ -37,6 +36,7 @@ use entity::board;
 use entity::integrity::{integrity_finding, integrity_run};
 use entity::sql::insert_chunked;
 use futures::StreamExt;
+use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 
@@ -115,7 +115,7 @@ pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Foun
     let began = Instant::now();
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let one = arguments.board.as_ref().and_then(|_| rows.first()).map(|row| row.no);
-    let job = Arc::new(Job::begin(&deployment.db, "DIFF", one).await?);
+    let job = Arc::new(Job::begin(deployment, "DIFF", one).await?);
     let outcome = run(deployment, arguments, &rows, one, &job).await;
     let found = outcome.map(|outcome| Found { seconds: began.elapsed().as_secs_f64(), ..outcome });
     job.end(found).await
@@ -131,7 +131,7 @@ async fn run(
 ) -> Result<Found> {
     let run = integrity_run::ActiveModel {
         board_no: Set(one),
-        started_at_ms: Set(entity::now_ms()),
+        started_at_ms: Set(deployment.clock.now_ms()),
         checked: Set(0),
         found: Set(0),
         repaired: Set(0),
@@ -153,7 +153,7 @@ async fn keep(deployment: &Deployment, found: &Found) -> Result<()> {
     insert_chunked::<integrity_finding::Entity, _>(&deployment.db, rows.collect(), None).await?;
     let ended = integrity_run::ActiveModel {
         id: Set(found.run_id),
-        finished_at_ms: Set(Some(entity::now_ms())),
+        finished_at_ms: Set(Some(deployment.clock.now_ms())),
         checked: Set(found.checked as i64),
         found: Set(found.found as i64),
         repaired: Set(found.repaired() as i64),
@@ -242,27 +242,12 @@ async fn compare_once(
     scope: &Scope,
     job: &Arc<Job>,
 ) -> Result<Compared> {
-    let is_meant = |no: i64, partition: Partition| {
-        scope.as_ref().is_none_or(|scope| scope.contains(&(no, partition)))
-    };
-    let mut boards = vec![];
-    for row in rows {
-        // Read again, since a repair may take long.
-        if let Some(row) = reshard::at_rest(deployment, row.no).await? {
-            let board = row.to_ranking()?;
-            let mut partitions = part::partitions(deployment, &board);
-            partitions.retain(|&partition| is_meant(row.no, partition));
-            for &partition in &partitions {
-                settle(deployment, partition).await?;
-            }
-            boards.push((row, board, partitions));
-        }
-    }
+    let boards = boards_at_rest(deployment, rows, scope).await?;
     let mut compared = Compared::default();
     // The history is read after the keys are listed, so it has every event that the keys show.
     let mut keys = Keys::list(deployment, &boards, arguments.board.is_some()).await?;
     for finding in std::mem::take(&mut keys.foreign) {
-        if is_meant(finding.board_no, finding.partition) {
+        if is_meant(scope, finding.board_no, finding.partition) {
             compared.findings.add(finding);
         }
     }
@@ -309,6 +294,32 @@ async fn compare_once(
     }
     name_wrong_windows(&mut compared.findings.kept);
     Ok(compared)
+}
+
+/// The boards that do not move, with their partitions to compare, whose logs were persisted.
+async fn boards_at_rest(
+    deployment: &Deployment,
+    rows: &[board::Model],
+    scope: &Scope,
+) -> Result<Vec<(board::Model, Board, Vec<Partition>)>> {
+    let mut boards = vec![];
+    for row in rows {
+        // Read again, since a repair may take long.
+        if let Some(row) = reshard::at_rest(deployment, row.no).await? {
+            let board = row.to_ranking()?;
+            let mut partitions = part::partitions(deployment, &board);
+            partitions.retain(|&partition| is_meant(scope, row.no, partition));
+            for &partition in &partitions {
+                settle(deployment, partition).await?;
+            }
+            boards.push((row, board, partitions));
+        }
+    }
+    Ok(boards)
+}
+
+fn is_meant(scope: &Scope, board_no: i64, partition: Partition) -> bool {
+    scope.as_ref().is_none_or(|scope| scope.contains(&(board_no, partition)))
 }
 
 /// Groups findings by board number and partition.

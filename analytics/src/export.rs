@@ -23,6 +23,7 @@ use ranking::board::rules::Rules;
 use ranking::rank_key::RankKey;
 use ranking::score;
 use ranking::store::read::{RankedEntry, Standings};
+use serde::Serialize;
 
 use crate::display_path;
 use crate::export::choice::StandingsArguments;
@@ -65,19 +66,12 @@ pub enum RankMethod {
 }
 
 /// The outcome of an export.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Exported {
     entries: u64,
     period: String,
     file: String,
     seconds: f64,
-}
-
-impl Exported {
-    /// The figures, for `--json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({ "entries": self.entries, "period": self.period, "file": self.file, "seconds": self.seconds })
-    }
 }
 
 impl fmt::Display for Exported {

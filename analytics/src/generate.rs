@@ -20,6 +20,7 @@ use polars::prelude::{
     Column, DataFrame, DataType, Int64Chunked, IntoSeries, NamedFrom, Schema, Series,
     StringChunkedBuilder, TimeUnit, TimeZone,
 };
+use serde::Serialize;
 
 use crate::display_path;
 use crate::file::frame_file::{FrameFile, INSTANT};
@@ -72,18 +73,11 @@ pub struct Arguments {
 }
 
 /// The outcome of `generate`.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Generated {
     events: u64,
     file: String,
     seconds: f64,
-}
-
-impl Generated {
-    /// The figures, for `--json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({ "events": self.events, "file": self.file, "seconds": self.seconds })
-    }
 }
 
 impl fmt::Display for Generated {

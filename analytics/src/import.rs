@@ -4,10 +4,7 @@
 //! All rows are checked before any is written, ranges included: the file is first folded in memory
 //! onto the present standings.
 
-mod csv_rows;
 mod known;
-mod ndjson_rows;
-mod parquet_rows;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -31,6 +28,7 @@ use ranking::submission::{
 };
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use serde::Serialize;
 
 use crate::display_path;
 use crate::file::format::FileFormat;
@@ -68,19 +66,12 @@ pub struct Arguments {
 }
 
 /// The outcome of an import.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Imported {
     accepted: usize,
     known: usize,
     bad: usize,
     seconds: f64,
-}
-
-impl Imported {
-    /// The figures, for `--json`.
-    pub fn to_json(self) -> serde_json::Value {
-        serde_json::json!({ "accepted": self.accepted, "known": self.known, "bad": self.bad, "seconds": self.seconds })
-    }
 }
 
 impl fmt::Display for Imported {
@@ -104,14 +95,14 @@ pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Im
         Some(named) => named.one(&deployment.db).await?,
         None => None,
     };
-    let job = Job::begin(&deployment.db, "IMPORT", board.map(|row| row.no)).await?;
+    let job = Job::begin(deployment, "IMPORT", board.map(|row| row.no)).await?;
     let outcome = run(deployment, arguments, &job).await;
     job.end(outcome).await
 }
 
 async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Result<Imported> {
     let began = Instant::now();
-    let now_ms = entity::now_ms();
+    let now_ms = deployment.clock.now_ms();
     let rows = board::living().all(&deployment.db).await?;
     let mut segmented = HashSet::new();
     for row in &rows {
@@ -158,7 +149,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             continue;
         }
         let deadline = tokio::time::Instant::now() + SUBMIT_TIMEOUT;
-        let prepared = Prepared::new(submissions, entity::now_ms());
+        let prepared = Prepared::new(submissions, deployment.clock.now_ms());
         let submitted = submit(deployment, *partition, prepared, None, deadline).await?;
         for verdict in submitted.verdicts {
             match verdict {
@@ -366,7 +357,7 @@ async fn write_regions(
         name: Set(None),
         name_folded: Set(None),
         region: Set(Some(region)),
-        created_at_ms: Set(entity::now_ms()),
+        created_at_ms: Set(deployment.clock.now_ms()),
     };
     let replace =
         OnConflict::column(member::Column::Key).update_column(member::Column::Region).to_owned();

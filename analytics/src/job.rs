@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use engine::deployment::Deployment;
 use engine::job::{self, Begun, Running};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use sea_orm::DatabaseConnection;
 use tokio::time::sleep;
 
 /// How often a waiting job checks whether the other one has ended.
@@ -51,8 +51,8 @@ impl Job {
     ///
     /// # Errors
     /// If a job that excludes it is running; the message names it.
-    pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Result<Self> {
-        match job::begin(db, kind, board_no).await? {
+    pub async fn begin(deployment: &Deployment, kind: &str, board_no: Option<i64>) -> Result<Self> {
+        match job::begin(&deployment.db, &deployment.clock, kind, board_no).await? {
             Begun::Running(running) => Self::new(Some(running)),
             Begun::Taken(other) => bail!(
                 "another job is running: {other}; run this again when it has ended (at most a minute after its process is gone)"
@@ -61,10 +61,10 @@ impl Job {
     }
 
     /// As [`Self::begin`], but waits for a running job of that kind to end.
-    pub async fn begin_in_turn(db: &DatabaseConnection, kind: &str) -> Result<Self> {
+    pub async fn begin_in_turn(deployment: &Deployment, kind: &str) -> Result<Self> {
         let mut is_reported = false;
         loop {
-            match job::begin(db, kind, None).await? {
+            match job::begin(&deployment.db, &deployment.clock, kind, None).await? {
                 Begun::Running(running) => return Self::new(Some(running)),
                 Begun::Taken(other) if !is_reported => {
                     eprintln!("another job is running: {other}; waiting for it to end");

@@ -8,9 +8,10 @@
 //! | [`archive`] | old events into files, and out of SQL |
 //! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
 //! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
+//! | [`upkeep`] | windows rolled, past periods sealed |
 //! | [`file`] | CSV, NDJSON or Parquet; files that exist whole or not at all |
 //! | [`job`], [`side_by_side`] | a job's row, progress bar and outcome; partitions in parallel |
-//! | [`failpoint`] | steps at which a test ends the program |
+//! | [`stop`], [`failpoint`] | signals that end the program; steps at which a test ends it |
 
 /// mimalloc, as a history, too, consists of many small allocations.
 #[global_allocator]
@@ -30,33 +31,27 @@ mod report;
 mod reshard;
 mod restore;
 mod side_by_side;
+mod stop;
+mod upkeep;
 mod what_if;
 
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
-use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use engine::settings::{LogSettings, Settings};
 use entity::board;
 use futures::FutureExt;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use serde::Serialize;
 
-use crate::job::Job;
-
-/// The longest time that a job retries what other processes prevent.
-const TRANSIENT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The pause before a retry.
-const PAUSE: Duration = Duration::from_millis(200);
+use stop::Stop;
 
 /// The exit status for differences found.
 const DIFFERENCES: u8 = 3;
@@ -279,7 +274,7 @@ async fn generate_until(
             bail!(why)
         }
     };
-    print_outcome(json, &generated.to_json(), &generated.to_string());
+    print_outcome(json, &generated)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -305,48 +300,12 @@ async fn work_until(
         _ = working => false,
         _ = stop.wait() => true,
     };
-    engine::job::end_own(&deployment.db, why).await?;
+    engine::job::end_own(&deployment.db, why, deployment.clock.now_ms()).await?;
     if is_impatient {
         eprintln!("error: {why} during a computation; nothing is half done, run it again");
         std::process::exit(1);
     }
     bail!("{why}; nothing is half done, run it again")
-}
-
-/// The reasons for this program to stop early.
-struct Stop {
-    signals: StopSignals,
-    /// Resolves at the end of standard input, if the process watches it.
-    stdin: Option<oneshot::Receiver<()>>,
-}
-
-impl Stop {
-    fn new(with_stdin: bool) -> Result<Self> {
-        let stdin = with_stdin.then(|| {
-            let (ended, is_ended) = oneshot::channel();
-            // A thread of its own: tokio would wait for the read when the program ends.
-            std::thread::spawn(move || {
-                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-                let _ = ended.send(());
-            });
-            is_ended
-        });
-        Ok(Self { signals: StopSignals::catch()?, stdin })
-    }
-
-    /// Waits for the next reason, and names it.
-    async fn wait(&mut self) -> &'static str {
-        let stdin_ends = async {
-            match self.stdin.take() {
-                Some(ended) => drop(ended.await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            why = self.signals.wait() => why,
-            () = stdin_ends => "stopped with the server",
-        }
-    }
 }
 
 async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<ExitCode> {
@@ -358,88 +317,58 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let board = find_board(deployment, &job.own.board).await?;
             if let Some(shards) = job.own.shards {
                 let moved = reshard::reshard(deployment, &board, shards).await?;
-                print_outcome(json, &reshard::to_json(&moved), &moved.to_string());
+                print_outcome(json, &moved)?;
             } else {
                 let rebuilt = rebuild::rebuild(deployment, &board, job.own.window).boxed().await?;
-                print_outcome(json, &rebuilt.to_json(), &rebuilt.to_string());
+                print_outcome(json, &rebuilt)?;
             }
         }
         Command::Diff(job) => {
             let found = diff::diff(deployment, &job.own).boxed().await?;
-            print_outcome(json, &found.to_json(), &found.to_string());
+            print_outcome(json, &found)?;
             if !found.is_clean() {
                 return Ok(ExitCode::from(DIFFERENCES));
             }
         }
-        Command::Roll(_) => {
-            let job = Job::begin_in_turn(&deployment.db, "ROLL").await?;
-            let now_ms = deployment.clock.now_ms();
-            let rolled = retry_while_transient(|| engine::roll::roll(deployment, now_ms)).await;
-            let text =
-                |boards| format!("the rolling windows of {boards} boards are at the present");
-            let done = job.end(rolled.map(text).map_err(Into::into)).await?;
-            print_outcome(json, &serde_json::json!({ "done": done }), &done);
-        }
-        Command::Seal(_) => {
-            let job = Job::begin_in_turn(&deployment.db, "SEAL").await?;
-            let now_ms = deployment.clock.now_ms();
-            let sealed = retry_while_transient(|| engine::seal::seal(deployment, now_ms)).await;
-            let sealed = job.end(sealed.map_err(anyhow::Error::from)).await?;
-            let figures = serde_json::json!({ "windows": sealed.windows, "standings": sealed.standings, "entries": sealed.entries });
-            print_outcome(json, &figures, &sealed.to_string());
-        }
+        Command::Roll(_) => print_outcome(json, &upkeep::roll(deployment).await?)?,
+        Command::Seal(_) => print_outcome(json, &upkeep::seal(deployment).await?)?,
         Command::Restore(job) => match job.own.board {
             None => {
                 let restored = restore::restore(deployment).await?;
-                print_outcome(json, &restored.to_json(), &restored.to_string());
+                print_outcome(json, &restored)?;
             }
             Some(slug) => {
                 let board = find_board(deployment, &slug).await?;
                 let rebuilt = restore::restore_board(deployment, &board).boxed().await?;
-                print_outcome(json, &rebuilt.to_json(), &rebuilt.to_string());
+                print_outcome(json, &rebuilt)?;
             }
         },
         Command::Archive(job) => {
             let archived = archive::archive(deployment, &job.own).await?;
-            print_outcome(json, &archived.to_json(), &archived.to_string());
+            print_outcome(json, &archived)?;
         }
         Command::Import(job) => {
             let imported = import::import(deployment, &job.own).await?;
-            print_outcome(json, &imported.to_json(), &imported.to_string());
+            print_outcome(json, &imported)?;
         }
         Command::Export(job) => {
             let board = find_board(deployment, &job.own.choice.board).await?;
             let exported = export::export(deployment, &board, &job.own).await?;
-            print_outcome(json, &exported.to_json(), &exported.to_string());
+            print_outcome(json, &exported)?;
         }
         Command::WhatIf(job) => {
             let board = find_board(deployment, &job.own.choice.board).await?;
             let found = what_if::what_if(deployment, &board, &job.own).await?;
-            print_outcome(json, &found.to_json(), &found.to_string());
+            print_outcome(json, &found)?;
         }
         Command::Report(job) => {
             let board = find_board(deployment, &job.own.board).await?;
             let reported = report::report(deployment, &board, &job.own).await?;
-            print_outcome(json, &reported.to_json(), &reported.to_string());
+            print_outcome(json, &reported)?;
         }
         Command::Generate(_) => unreachable!("`run` generates without stores"),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Retries a repeatable step until it succeeds: other processes may do the same step, or work on
-/// the same boards.
-async fn retry_while_transient<T, F>(again: impl Fn() -> F) -> entity::Result<T>
-where
-    F: Future<Output = entity::Result<T>>,
-{
-    let deadline = Instant::now() + TRANSIENT_TIMEOUT;
-    loop {
-        match again().await {
-            Err(error) if error.is_transient() && Instant::now() < deadline => sleep(PAUSE).await,
-            done => return done,
-        }
-    }
 }
 
 /// The board with this slug; every board, by slug, if none is named.
@@ -455,12 +384,13 @@ async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model>
     row.with_context(|| format!("unknown board {slug:?}: expected the slug of a board"))
 }
 
-fn print_outcome(json: bool, value: &serde_json::Value, text: &str) {
-    if json {
-        println!("{value}");
-    } else {
-        println!("{text}");
+/// Prints an outcome as JSON or as text.
+fn print_outcome(json: bool, outcome: &(impl Serialize + fmt::Display)) -> Result<()> {
+    match json {
+        true => println!("{}", serde_json::to_value(outcome)?),
+        false => println!("{outcome}"),
     }
+    Ok(())
 }
 
 /// A path as an argument shows it.

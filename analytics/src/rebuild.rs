@@ -25,6 +25,7 @@ use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::roll::Rolls;
 use ranking::window::Window;
+use serde::Serialize;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -54,36 +55,32 @@ const BEATEN_MAX: usize = 5;
 
 /// The outcome of a rebuild. Partitions run side by side. The seconds of a step are its share of
 /// the whole: the sum over all partitions, divided by the number of partitions that run at once.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Rebuilt {
     /// Events that were folded.
     events: usize,
     standings: usize,
     entries: usize,
     /// Events that came during the rebuild.
+    #[serde(rename = "laterEvents")]
     later: usize,
     /// How often another writer's commit came first.
     beaten: usize,
     /// Members whose rows of `standing` differed from the history.
+    #[serde(rename = "mendedMembers")]
     mended: usize,
+    #[serde(rename = "readingSeconds")]
     reading_s: f64,
+    #[serde(rename = "foldingSeconds")]
     folding_s: f64,
+    #[serde(rename = "loadingSeconds")]
     loading_s: f64,
+    #[serde(rename = "puttingSeconds")]
     putting_s: f64,
     seconds: f64,
 }
 
 impl Rebuilt {
-    /// The figures, for `--json`.
-    pub fn to_json(self) -> serde_json::Value {
-        let Self { events, standings, entries, later, beaten, mended, .. } = self;
-        serde_json::json!({
-            "events": events, "standings": standings, "entries": entries, "laterEvents": later, "beaten": beaten, "mendedMembers": mended,
-            "readingSeconds": self.reading_s, "foldingSeconds": self.folding_s, "loadingSeconds": self.loading_s,
-            "puttingSeconds": self.putting_s, "seconds": self.seconds,
-        })
-    }
-
     fn with(self, other: Self) -> Self {
         Self {
             events: self.events + other.events,
@@ -135,7 +132,7 @@ pub async fn rebuild_as(
     window: Option<Window>,
 ) -> Result<Rebuilt> {
     let (board, _) = present(deployment, row.no, window).await?;
-    let job = Arc::new(Job::begin(&deployment.db, kind, Some(row.no)).await?);
+    let job = Arc::new(Job::begin(deployment, kind, Some(row.no)).await?);
     let outcome = all_partitions(deployment, &board, window, &job).await;
     job.end(outcome).await
 }

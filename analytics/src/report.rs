@@ -4,6 +4,7 @@
 
 mod charts;
 mod figures;
+mod labels;
 mod page;
 mod timeline;
 
@@ -18,6 +19,7 @@ use entity::board;
 use polars::prelude::{col, lit};
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
+use serde::Serialize;
 
 use crate::display_path;
 use crate::file::out_file::OutFile;
@@ -39,18 +41,11 @@ pub struct Arguments {
 }
 
 /// The outcome of a report.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Reported {
     figures: Figures,
     file: String,
     seconds: f64,
-}
-
-impl Reported {
-    /// The figures, for `--json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({ "figures": self.figures, "file": self.file, "seconds": self.seconds })
-    }
 }
 
 impl fmt::Display for Reported {

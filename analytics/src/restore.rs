@@ -10,23 +10,17 @@ use engine::deployment::Deployment;
 use engine::partition::settle::settle;
 use entity::board;
 use futures::StreamExt;
+use serde::Serialize;
 
 use crate::job::Job;
 use crate::rebuild;
 use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
 /// The outcome of a restore.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Restored {
     partitions: usize,
     seconds: f64,
-}
-
-impl Restored {
-    /// The figures, for `--json`.
-    pub fn to_json(self) -> serde_json::Value {
-        serde_json::json!({ "partitions": self.partitions, "seconds": self.seconds })
-    }
 }
 
 impl fmt::Display for Restored {
@@ -37,7 +31,7 @@ impl fmt::Display for Restored {
 
 /// Makes every partition level with SQL.
 pub async fn restore(deployment: &Deployment) -> Result<Restored> {
-    let job = Job::begin(&deployment.db, "RESTORE", None).await?;
+    let job = Job::begin(deployment, "RESTORE", None).await?;
     let outcome = level(deployment, &job).await;
     job.end(outcome).await
 }

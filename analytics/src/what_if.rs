@@ -16,6 +16,7 @@ use ranking::id::MemberId;
 use ranking::score;
 use ranking::standings_id::StandingsId;
 use ranking::window::Period;
+use serde::Serialize;
 
 use crate::export::choice::StandingsArguments;
 use crate::frame::counted::Counted;
@@ -50,23 +51,51 @@ pub struct Arguments {
 }
 
 /// A member's ranks under both rules.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 struct Place {
-    member: MemberId,
-    /// Rank (ordinal) and score under the board's rules.
-    before: Option<(usize, String)>,
-    /// The same under the other rules.
-    after: Option<(usize, String)>,
+    member: String,
+    /// Under the board's rules.
+    before: Option<Ranked>,
+    /// Under the other rules.
+    after: Option<Ranked>,
+}
+
+/// An ordinal rank and the score.
+#[derive(Debug, Clone, Serialize)]
+struct Ranked {
+    rank: usize,
+    score: String,
+}
+
+/// The names of a board's rules.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RuleNames {
+    policy: &'static str,
+    tie_break: &'static str,
+    direction: &'static str,
+}
+
+impl RuleNames {
+    fn of(rules: &Rules) -> Self {
+        Self {
+            policy: rules.policy.name(),
+            tie_break: rules.tie_break.name(),
+            direction: rules.direction.name(),
+        }
+    }
 }
 
 /// The outcome of `what-if`.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Found {
     board: String,
     window: String,
     period: String,
-    /// Policy, tie-break and direction: the board's, then the others.
-    rules: [[&'static str; 3]; 2],
+    /// The board's rules.
+    before: RuleNames,
+    /// The other rules.
+    after: RuleNames,
     events: usize,
     entries: usize,
     moved: usize,
@@ -105,21 +134,23 @@ pub async fn what_if(
         Some(half_life) => score::format_decayed(half_life.value(score, now_ms), rules.decimals),
         None => score::format(score, rules.decimals),
     };
-    let ranks = |entries: &[Entry], rules: &Rules| -> HashMap<MemberId, (usize, String)> {
+    let ranks = |entries: &[Entry], rules: &Rules| -> HashMap<MemberId, Ranked> {
         let ranked = entries.iter().zip(1..);
         ranked
-            .map(|(entry, rank)| (entry.member.clone(), (rank, show(rules, entry.score))))
+            .map(|(entry, rank)| {
+                let score = show(rules, entry.score);
+                (entry.member.clone(), Ranked { rank, score })
+            })
             .collect()
     };
     let (was, is) = (ranks(&before, before_rules), ranks(&after, after_rules));
     let place = |member: &MemberId| Place {
-        member: member.clone(),
+        member: member.to_string(),
         before: was.get(member).cloned(),
         after: is.get(member).cloned(),
     };
     let distance = |member: &MemberId| {
-        let rank =
-            |ranks: &HashMap<MemberId, (usize, String)>| ranks.get(member).map(|place| place.0);
+        let rank = |ranks: &HashMap<MemberId, Ranked>| ranks.get(member).map(|ranked| ranked.rank);
         rank(&was).zip(rank(&is)).map(|(was, is)| was.abs_diff(is))
     };
     let mut movers: Vec<&MemberId> = after.iter().map(|entry| &entry.member).collect();
@@ -131,8 +162,8 @@ pub async fn what_if(
         board: row.slug.clone(),
         window: choice.window.to_string(),
         period: period.label.clone(),
-        rules: [before_rules, after_rules]
-            .map(|rules| [rules.policy.name(), rules.tie_break.name(), rules.direction.name()]),
+        before: RuleNames::of(before_rules),
+        after: RuleNames::of(after_rules),
         events: history.counted.count,
         entries: after.len(),
         moved: movers.len(),
@@ -182,31 +213,10 @@ fn of_standings(events: &Counted, choice: &StandingsArguments, period: &Period) 
     events.only(col("removal").or(counts))
 }
 
-impl Found {
-    /// The figures, for `--json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        let rules = |[policy, tie_break, direction]: [&str; 3]| serde_json::json!({ "policy": policy, "tieBreak": tie_break, "direction": direction });
-        let rank = |place: &Option<(usize, String)>| {
-            let (rank, score) = place.as_ref()?;
-            Some(serde_json::json!({ "rank": rank, "score": score }))
-        };
-        let places = |places: &[Place]| -> Vec<serde_json::Value> {
-            let place = |place: &Place| serde_json::json!({ "member": place.member.as_str(), "before": rank(&place.before), "after": rank(&place.after) });
-            places.iter().map(place).collect()
-        };
-        serde_json::json!({
-            "board": self.board, "window": self.window, "period": self.period,
-            "before": rules(self.rules[0]), "after": rules(self.rules[1]),
-            "events": self.events, "entries": self.entries, "moved": self.moved,
-            "top": places(&self.top), "movers": places(&self.movers),
-        })
-    }
-}
-
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [before, after] = self.rules.map(|rules| rules.join(", "));
-        writeln!(f, "{} {} {}: {after} instead of {before}", self.board, self.window, self.period)?;
+        let Self { board, window, period, before, after, .. } = self;
+        writeln!(f, "{board} {window} {period}: {after} instead of {before}")?;
         write!(f, "{} of {} members would move", self.moved, self.entries)?;
         for (title, places) in [("top", &self.top), ("farthest moves", &self.movers)] {
             if places.is_empty() {
@@ -221,10 +231,18 @@ impl fmt::Display for Found {
     }
 }
 
+impl fmt::Display for RuleNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, tie_break, direction } = self;
+        write!(f, "{policy}, {tie_break}, {direction}")
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |place: &Option<(usize, String)>| {
-            let shown = place.as_ref().map(|(rank, score)| format!("{rank} with {score}"));
+        let text = |ranked: &Option<Ranked>| {
+            let shown =
+                ranked.as_ref().map(|Ranked { rank, score }| format!("{rank} with {score}"));
             shown.unwrap_or_else(|| "not there".to_owned())
         };
         write!(f, "{}: {}, now {}", self.member, text(&self.after), text(&self.before))

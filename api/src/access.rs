@@ -85,7 +85,12 @@ impl Access {
     /// # Errors
     /// `UNAUTHENTICATED` if the token is unknown, revoked or expired; `UNAVAILABLE` if SQL does not
     /// answer.
-    pub async fn check(&self, db: &DatabaseConnection, token: &str) -> Result<Arc<Principal>> {
+    pub async fn check(
+        &self,
+        db: &DatabaseConnection,
+        token: &str,
+        now_ms: i64,
+    ) -> Result<Arc<Principal>> {
         let refused = || {
             Error::new(
                 ErrorCode::Unauthenticated,
@@ -102,8 +107,8 @@ impl Access {
             .map(|(id, _)| id)
             .ok_or_else(refused)?;
         let row = access_token::Entity::find_by_id(id).one(db).await?.ok_or_else(refused)?;
-        let ended = row.revoked_at_ms.is_some()
-            || row.expires_at_ms.is_some_and(|end_ms| end_ms <= entity::now_ms());
+        let ended =
+            row.revoked_at_ms.is_some() || row.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
         if row.hash != hash || ended {
             return Err(refused());
         }
@@ -120,10 +125,10 @@ pub async fn create(
     scope: Scope,
     member: Option<String>,
     lifetime: Option<Duration>,
+    now_ms: i64,
 ) -> Result<String> {
     let id = entity::random_id()[..12].to_owned();
     let token = format!("laurel_{id}_{}{}", entity::random_id(), entity::random_id());
-    let now_ms = entity::now_ms();
     let row = access_token::ActiveModel {
         id: Set(id),
         hash: Set(hash_of(&token)),
@@ -138,10 +143,10 @@ pub async fn create(
 }
 
 /// Revokes a token by its id. Returns false if there is no such token.
-pub async fn revoke(db: &DatabaseConnection, id: &str) -> Result<bool> {
+pub async fn revoke(db: &DatabaseConnection, id: &str, now_ms: i64) -> Result<bool> {
     let row = access_token::ActiveModel {
         id: Set(id.to_owned()),
-        revoked_at_ms: Set(Some(entity::now_ms())),
+        revoked_at_ms: Set(Some(now_ms)),
         ..Default::default()
     };
     match access_token::Entity::update(row).exec_without_returning(db).await {

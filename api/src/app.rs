@@ -10,9 +10,8 @@ use moka::sync::Cache;
 use crate::access::Access;
 use crate::cache::boards::Boards;
 use crate::cache::friends::Friends;
-use crate::cache::pages::{PageCache, page_bytes};
+use crate::cache::pages::PageCache;
 use crate::cache::recent_members::RecentMembers;
-use crate::cache::shared::SharedCache;
 use crate::submit::committer::Committers;
 use engine::settings::CacheSettings;
 
@@ -59,7 +58,7 @@ impl App {
     ) -> Self {
         let cache_age = Duration::from_millis(caches.cache_age_ms);
         let bytes_max = caches.page_cache_bytes;
-        let pages = SharedCache::new(&deployment.store, cache_age, bytes_max, page_bytes);
+        let pages = PageCache::new(&deployment.store, cache_age, bytes_max);
         Self {
             reader: Reader::new(&deployment, READ_TIMEOUT),
             deployment,

@@ -193,10 +193,7 @@ async fn execute(
     if let Some(hash) = hash
         && let Err(error) = service.persisted_queries.complete(&mut request, hash)
     {
-        return match error.code {
-            ErrorCode::BadUserInput => refuse(media_type, StatusCode::BAD_REQUEST, &error),
-            _ => reject(media_type, vec![server_error(error)]),
-        };
+        return refuse_hash(media_type, error);
     }
     let is_anonymous = service.app.public_reads && !headers.contains_key(header::AUTHORIZATION);
     let send = |answer: Answer| match method {
@@ -226,22 +223,11 @@ async fn execute(
     }
     let kind = kind(&document, operation_name);
     if method == Method::Get && kind == OperationType::Mutation {
-        let error = Error::bad_input("invalid method: expected POST for a mutation");
-        let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
-        let allowed = HeaderValue::from_static("POST");
-        answer.headers_mut().insert(header::ALLOW, allowed);
-        return answer;
+        return not_allowed(media_type);
     }
     let state = match request_state(&service.app, headers).await {
         Ok(state) => state,
-        Err(error) => {
-            let status = if error.code == ErrorCode::Unauthenticated {
-                StatusCode::UNAUTHORIZED
-            } else {
-                StatusCode::SERVICE_UNAVAILABLE
-            };
-            return refuse(media_type, status, &error);
-        }
+        Err(error) => return refuse_access(media_type, &error),
     };
     let question = question.filter(|_| kind == OperationType::Query);
     let began = Instant::now();
@@ -266,6 +252,31 @@ async fn execute(
         Ok(answer) => send(answer),
         Err((status, error)) => refuse(media_type, status, &error),
     }
+}
+
+/// Answers a request whose persisted query is unknown or another one.
+fn refuse_hash(media_type: MediaType, error: Error) -> HttpResponse {
+    match error.code {
+        ErrorCode::BadUserInput => refuse(media_type, StatusCode::BAD_REQUEST, &error),
+        _ => reject(media_type, vec![server_error(error)]),
+    }
+}
+
+/// Answers a mutation by GET.
+fn not_allowed(media_type: MediaType) -> HttpResponse {
+    let error = Error::bad_input("invalid method: expected POST for a mutation");
+    let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    answer
+}
+
+/// Answers a request without access, or whose access cannot be checked.
+fn refuse_access(media_type: MediaType, error: &Error) -> HttpResponse {
+    let status = match error.code {
+        ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    refuse(media_type, status, error)
 }
 
 /// Executes in a task of its own, as a client that hangs up must not cancel a look-up or an
@@ -357,6 +368,7 @@ fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> Operatio
 }
 
 async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestState, Error> {
+    let now_ms = app.deployment.clock.now_ms();
     let principal = match headers.get(header::AUTHORIZATION) {
         Some(value) => {
             let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
@@ -366,7 +378,7 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
                     "invalid Authorization: expected \"Bearer <token>\"",
                 )
             })?;
-            Some(app.access.check(&app.deployment.db, token.trim()).await?)
+            Some(app.access.check(&app.deployment.db, token.trim(), now_ms).await?)
         }
         None if app.public_reads => None,
         None => {
@@ -377,7 +389,7 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
         }
     };
     Ok(RequestState {
-        now_ms: entity::now_ms(),
+        now_ms,
         principal,
         good_until: GoodUntil::new(Instant::now() + app.cache_age),
         loaders: Loaders::new(&Arc::clone(app)),

@@ -8,9 +8,10 @@ mod known;
 mod unarchived;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
 
 use ranking::board::Board;
-use ranking::commit::{Event, EventKind, EventPlace, Head};
+use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::roll::Rolls;
@@ -24,17 +25,14 @@ use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
 use crate::partition::change::{Change, Proposal, commit_with_retry};
-use crate::partition::follow;
+use crate::partition::follow::{self, Follower, Marks};
 use crate::partition::settle::settle;
 use crate::roll::mark_new;
 use entity::archive::{archive_mark, archived_entry};
 use entity::board;
 use entity::error::Result;
-use entity::history::{dead_letter, score_event};
+use entity::history::{dead_letter, log_cursor, score_event};
 use known::MemberHistory;
-
-/// The most reads of a history while the persister moves on.
-const READS_MAX: usize = 20;
 
 /// The time limit for the void of an event that SQL refused; the next round tries again.
 const VOID_TIMEOUT: Duration = Duration::from_secs(5);
@@ -132,75 +130,81 @@ impl Change for Amending {
         deployment: &Deployment,
         partition: Partition,
     ) -> Result<Proposal<Amended>> {
-        for _ in 0..READS_MAX {
-            let mut known = match self.known.take() {
-                Some(known) => known,
-                None => self.read(deployment, partition).await?,
-            };
-            let bucket = |(accepted_at_ms, field): &(i64, String)| {
-                (deployment.dedup.bucket(*accepted_at_ms), field.clone())
-            };
-            let seen = known.seen.as_ref().map(bucket);
-            let seen_asked = seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
-            let (of_board, seals) = (self.board.no, seal_names(&self.board));
-            let tail = follow::tail_to_head(
-                deployment,
-                partition,
-                &known.cursor,
-                of_board,
-                &seals,
-                seen_asked,
-            );
-            let Some(tail) = tail.await? else {
-                // The persister has moved on, or the log is too long: SQL has more now.
-                let of_member = score_event::of_member(of_board, self.member.as_str());
-                let since =
-                    follow::events_since(deployment, partition, &known.cursor, of_member).await?;
-                if let Some((cursor, rows)) = since {
-                    for row in rows {
-                        known.events.push((row.place()?, row.to_ranking()?));
-                    }
-                    known.cursor = cursor;
-                    self.known = Some(known);
-                }
-                continue;
-            };
-            // Read after the head: an archive job writes its mark first and moves the head
-            // afterwards.
-            let mark = archive_mark::of(&deployment.db, of_board, partition).await?;
-            if mark != known.mark {
-                continue;
+        follow::read_to_head(deployment, partition, self).await
+    }
+}
+
+impl Follower for Amending {
+    type Outcome = Proposal<Amended>;
+
+    fn cursor(&self) -> Option<log_cursor::Model> {
+        self.known.as_ref().map(|known| known.cursor.clone())
+    }
+
+    fn marks(&self, deployment: &Deployment) -> Marks {
+        let seen = self.known.as_ref().and_then(|known| known.seen_in(deployment.dedup));
+        Marks { board: self.board.no, seals: seal_names(&self.board), seen }
+    }
+
+    async fn read_sql(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<ControlFlow<Proposal<Amended>>> {
+        let Some(mut known) = self.known.take() else {
+            self.known = Some(self.read(deployment, partition).await?);
+            return Ok(ControlFlow::Continue(()));
+        };
+        let of_member = score_event::of_member(self.board.no, self.member.as_str());
+        let since = follow::events_since(deployment, partition, &known.cursor, of_member).await?;
+        if let Some((cursor, rows)) = since {
+            for row in rows {
+                known.events.push((row.place()?, row.to_ranking()?));
             }
-            self.archived_before_ms = match mark.closing_seq > mark.archived_seq {
-                true => board::archived_before_ms(&deployment.db, of_board).await?,
-                false => mark.archived_before_ms,
-            };
-            tail.board.check(&self.board)?;
-            let log_len = tail.commits.len() as u64;
-            for commit in &tail.commits {
-                known.extend(&self.board, &self.member, partition, commit);
-            }
-            let forget = match (&seen, &tail.seen, self.amendment) {
-                (Some(seen), Some(value), Amendment::Void(target))
-                    if known.is_seen_as(value, partition, target)? =>
-                {
-                    Some(seen)
-                }
-                _ => None,
-            };
-            // The persister corrects sealed entries.
-            let marks = seals.iter().zip(&tail.seals);
-            self.sealing_before_ms = marks
-                .map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms))
-                .collect();
-            let proposal = self.fold(deployment, partition, &tail, &known, forget)?;
+            known.cursor = cursor;
             self.known = Some(known);
-            return Ok(Proposal { log_len, ..proposal });
         }
-        Err(ranking::Error::Unavailable(
-            "others write faster than a history is read; try again".into(),
-        )
-        .into())
+        Ok(ControlFlow::Continue(()))
+    }
+
+    async fn take_tail(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+        tail: Tail,
+        _: usize,
+    ) -> Result<ControlFlow<Proposal<Amended>>> {
+        // Read after the head: an archive job writes its mark first and moves the head afterwards.
+        let mark = archive_mark::of(&deployment.db, self.board.no, partition).await?;
+        let known = self.known.take().filter(|known| known.mark == mark);
+        let Some(mut known) = known else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.archived_before_ms = match mark.closing_seq > mark.archived_seq {
+            true => board::archived_before_ms(&deployment.db, self.board.no).await?,
+            false => mark.archived_before_ms,
+        };
+        tail.board.check(&self.board)?;
+        for commit in &tail.commits {
+            known.extend(&self.board, &self.member, partition, commit);
+        }
+        let seen = known.seen_in(deployment.dedup);
+        let forget = match (&seen, &tail.seen, self.amendment) {
+            (Some(seen), Some(value), Amendment::Void(target))
+                if known.is_seen_as(value, partition, target)? =>
+            {
+                Some(seen)
+            }
+            _ => None,
+        };
+        // The persister corrects sealed entries.
+        let seals = seal_names(&self.board);
+        let marks = seals.iter().zip(&tail.seals);
+        self.sealing_before_ms =
+            marks.map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms)).collect();
+        let proposal = self.fold(deployment, partition, &tail, &known, forget)?;
+        self.known = Some(known);
+        Ok(ControlFlow::Break(proposal))
     }
 }
 
@@ -214,21 +218,20 @@ impl Amending {
         known: &MemberHistory,
         forget: Option<&(i64, String)>,
     ) -> Result<Proposal<Amended>> {
-        let (head, now_ms) = (tail.head.clone(), deployment.clock.now_ms());
+        let now_ms = deployment.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
-        let nothing =
-            |head: Head, outcome: Amended| Proposal { head, log_len: 0, commit: None, outcome };
+        let nothing = |outcome: Amended| Proposal::onto(tail, outcome);
         let before = self.entries(&known.archived, &known.events, &rolls)?;
         let kind = match self.amendment {
-            Amendment::Removal if before.is_empty() => return Ok(nothing(head, Amended::Nothing)),
+            Amendment::Removal if before.is_empty() => return Ok(nothing(Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
             Amendment::Void(target) => {
                 let event = known.events.iter().find(|(place, _)| *place == target);
                 if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
-                    return Ok(nothing(head, Amended::NoSuchEvent));
+                    return Ok(nothing(Amended::NoSuchEvent));
                 }
                 if voided(&known.events).contains(&target) {
-                    return Ok(nothing(head, Amended::Nothing));
+                    return Ok(nothing(Amended::Nothing));
                 }
                 if !known.refused.contains(&target) {
                     self.check_unarchived(known, target)?;
@@ -244,7 +247,7 @@ impl Amending {
             event_id: None,
             segments: vec![],
         };
-        let commit = head.next(entity::random_id(), now_ms, vec![event.clone()]);
+        let commit = tail.head.next(entity::random_id(), now_ms, vec![event.clone()]);
         let place = EventPlace { partition, seq: commit.seq, index: 0 };
         let events: Vec<_> = known.events.iter().cloned().chain([(place, event)]).collect();
         let after = self.entries(&known.archived, &events, &rolls)?;
@@ -257,7 +260,7 @@ impl Amending {
         if let Some((bucket, field)) = forget {
             writes.forget_seen(&keys.seen(partition, *bucket), field);
         }
-        Ok(Proposal { head, log_len: 0, commit: Some((commit, writes)), outcome: Amended::Done })
+        Ok(Proposal { commit: Some((commit, writes)), ..nothing(Amended::Done) })
     }
 }
 

@@ -4,8 +4,8 @@ pub mod private_redis;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
+use entity::clock::Clock;
 use entity::error::Result;
 use ranking::store::Store;
 use ranking::store::write::Dedup;
@@ -34,26 +34,6 @@ pub struct Deployment {
     /// The directory for a second copy of each archived file.
     pub archive_copy_dir: Option<PathBuf>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
-}
-
-/// A clock: the system's, until it is set.
-#[derive(Debug, Clone, Default)]
-pub struct Clock(Arc<AtomicI64>);
-
-impl Clock {
-    /// Unix milliseconds.
-    #[must_use]
-    pub fn now_ms(&self) -> i64 {
-        match self.0.load(Ordering::Relaxed) {
-            0 => entity::now_ms(),
-            set_ms => set_ms,
-        }
-    }
-
-    /// Stops it, and all its clones, at an instant in Unix milliseconds.
-    pub fn set(&self, now_ms: i64) {
-        self.0.store(now_ms, Ordering::Relaxed);
-    }
 }
 
 impl Deployment {

@@ -19,6 +19,7 @@ use sea_orm::{ActiveValue::Set, SqlErr};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use entity::clock::Clock;
 use entity::error::Result;
 use entity::job::{ActiveModel, Column, Entity, Model};
 
@@ -53,6 +54,7 @@ pub enum Begun {
 #[derive(Debug)]
 pub struct Running {
     db: DatabaseConnection,
+    clock: Clock,
     id: i64,
     said: Arc<Mutex<Said>>,
     renewal: AbortHandle,
@@ -78,10 +80,15 @@ fn name(kind: &str, board_no: Option<i64>) -> String {
 }
 
 /// Begins a job of a kind on a board or on all boards, unless another job holds the lease.
-pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Result<Begun> {
+pub async fn begin(
+    db: &DatabaseConnection,
+    clock: &Clock,
+    kind: &str,
+    board_no: Option<i64>,
+) -> Result<Begun> {
     let mut attempts = 0;
     loop {
-        let now_ms = entity::now_ms();
+        let now_ms = clock.now_ms();
         let row = ActiveModel {
             kind: Set(kind.to_owned()),
             board_no: Set(board_no),
@@ -95,7 +102,7 @@ pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -
         };
         let error = match Entity::insert(row).exec(db).await {
             Ok(inserted) => {
-                return Ok(Begun::Running(Running::new(db, inserted.last_insert_id)));
+                return Ok(Begun::Running(Running::new(db, clock, inserted.last_insert_id)));
             }
             Err(error) => error,
         };
@@ -113,7 +120,7 @@ pub async fn begin(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -
         if attempts >= ATTEMPTS_MAX || !is_dead(&other, now_ms) {
             return Ok(Begun::Taken(Box::new(other)));
         }
-        end_as_failed(&other, db).await?;
+        end_as_failed(&other, db, now_ms).await?;
     }
 }
 
@@ -148,12 +155,11 @@ pub async fn failed_since(
 }
 
 /// Ends jobs as FAILED if their process is gone or silent.
-pub async fn end_dead(db: &DatabaseConnection) -> Result<()> {
-    let now_ms = entity::now_ms();
+pub async fn end_dead(db: &DatabaseConnection, now_ms: i64) -> Result<()> {
     let running = Entity::find().filter(Column::Running.is_not_null());
     for job in running.all(db).await? {
         if is_dead(&job, now_ms) {
-            end_as_failed(&job, db).await?;
+            end_as_failed(&job, db, now_ms).await?;
         }
     }
     Ok(())
@@ -161,9 +167,9 @@ pub async fn end_dead(db: &DatabaseConnection) -> Result<()> {
 
 /// Ends all jobs of this process as FAILED, because it is stopping and the tasks that did the work
 /// are gone.
-pub async fn end_own(db: &DatabaseConnection, why: &str) -> Result<()> {
+pub async fn end_own(db: &DatabaseConnection, why: &str, now_ms: i64) -> Result<()> {
     Entity::update_many()
-        .set(ended("FAILED", why))
+        .set(ended("FAILED", why, now_ms))
         .filter(Column::Running.is_not_null())
         .filter(Column::Holder.eq(holder::own()))
         .exec(db)
@@ -172,10 +178,10 @@ pub async fn end_own(db: &DatabaseConnection, why: &str) -> Result<()> {
 }
 
 /// The columns of a job that has ended.
-fn ended(state: &str, summary: &str) -> ActiveModel {
+fn ended(state: &str, summary: &str, now_ms: i64) -> ActiveModel {
     ActiveModel {
         state: Set(state.to_owned()),
-        finished_at_ms: Set(Some(entity::now_ms())),
+        finished_at_ms: Set(Some(now_ms)),
         summary: Set(Some(summary.chars().take(SUMMARY_CHARS_MAX).collect())),
         running: Set(None),
         holder: Set(None),
@@ -185,12 +191,14 @@ fn ended(state: &str, summary: &str) -> ActiveModel {
 }
 
 impl Running {
-    fn new(db: &DatabaseConnection, id: i64) -> Self {
+    fn new(db: &DatabaseConnection, clock: &Clock, id: i64) -> Self {
         let said: Arc<Mutex<Said>> = Arc::default();
         Self {
             db: db.clone(),
+            clock: clock.clone(),
             id,
-            renewal: tokio::spawn(renew(db.clone(), id, said.clone())).abort_handle(),
+            renewal: tokio::spawn(renew(db.clone(), clock.clone(), id, said.clone()))
+                .abort_handle(),
             said,
         }
     }
@@ -214,9 +222,10 @@ impl Running {
     /// # Errors
     /// If SQL fails; the job then ends as FAILED once its lease has expired.
     pub async fn end(&self, outcome: std::result::Result<&str, &str>) -> Result<()> {
+        let now_ms = self.clock.now_ms();
         let mut row = match outcome {
-            Ok(figures) => ended("DONE", figures),
-            Err(why) => ended("FAILED", why),
+            Ok(figures) => ended("DONE", figures, now_ms),
+            Err(why) => ended("FAILED", why, now_ms),
         };
         if outcome.is_ok() {
             row.progress = Set(1.0);
@@ -242,7 +251,7 @@ impl Drop for Running {
 
 /// Renews a job's heartbeat and writes its progress, until it is aborted or another process ends
 /// the job.
-async fn renew(db: DatabaseConnection, id: i64, said: Arc<Mutex<Said>>) {
+async fn renew(db: DatabaseConnection, clock: Clock, id: i64, said: Arc<Mutex<Said>>) {
     let (mut written, mut renewed) = (Said::default(), Instant::now());
     loop {
         sleep(PROGRESS_INTERVAL).await;
@@ -253,7 +262,7 @@ async fn renew(db: DatabaseConnection, id: i64, said: Arc<Mutex<Said>>) {
         let row = ActiveModel {
             progress: Set(now.progress),
             summary: Set(now.doing.clone()),
-            heartbeat_at_ms: Set(Some(entity::now_ms())),
+            heartbeat_at_ms: Set(Some(clock.now_ms())),
             ..Default::default()
         };
         let renewing = Entity::update_many()
@@ -276,9 +285,9 @@ fn is_dead(job: &Model, now_ms: i64) -> bool {
 }
 
 /// Ends a job, unless its own or another process was first.
-async fn end_as_failed(job: &Model, db: &DatabaseConnection) -> Result<()> {
+async fn end_as_failed(job: &Model, db: &DatabaseConnection, now_ms: i64) -> Result<()> {
     Entity::update_many()
-        .set(ended("FAILED", "its process ended without a word"))
+        .set(ended("FAILED", "its process ended without a word", now_ms))
         .filter(Column::Id.eq(job.id))
         .filter(Column::Running.is_not_null())
         .filter(Column::HeartbeatAtMs.eq(job.heartbeat_at_ms))

@@ -3,6 +3,7 @@
 pub mod all_time_rows;
 pub mod barrier;
 pub mod change;
+mod cursor;
 pub mod follow;
 pub mod home;
 mod load;

@@ -127,7 +127,9 @@ pub async fn reshard(
                 seconds: began.elapsed().as_secs_f64(),
             });
         }
-        let Some(reshard) = Reshard::begin(&deployment.db, &row, shards).await? else {
+        let Some(reshard) =
+            Reshard::begin(&deployment.db, &row, shards, deployment.clock.now_ms()).await?
+        else {
             continue;
         };
         let mut moving = Moving::new(deployment, row, reshard, watch)?;
@@ -161,7 +163,7 @@ pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<Par
 /// The error of the last board that failed; call it again.
 pub async fn look_after(deployment: &Deployment) -> Result<()> {
     let silent = board::living()
-        .filter(board::Column::ReshardUntilMs.lt(entity::now_ms()))
+        .filter(board::Column::ReshardUntilMs.lt(deployment.clock.now_ms()))
         .all(&deployment.db)
         .await?;
     let mut failed = None;
@@ -178,7 +180,7 @@ async fn take_over(deployment: &Deployment, row: board::Model, watch: Watch<'_>)
     let Some(mut reshard) = row.reshard()? else {
         return Ok(());
     };
-    if !reshard.take_over(&deployment.db, row.no).await? {
+    if !reshard.take_over(&deployment.db, row.no, deployment.clock.now_ms()).await? {
         return Ok(());
     }
     tracing::warn!(board = row.slug, step = ?reshard.step, "taking over an abandoned move to another number of shards: it is finished if it is decided, otherwise undone");
@@ -275,7 +277,7 @@ impl<'a> Moving<'a> {
             }
             last = now;
         }
-        if !self.reshard.advance(&deployment.db, no, Step::Held).await? {
+        if !self.reshard.advance(&deployment.db, no, Step::Held, deployment.clock.now_ms()).await? {
             return Err(taken_over());
         }
         let held = Instant::now();
@@ -318,7 +320,7 @@ impl<'a> Moving<'a> {
             ..Default::default()
         };
         let row = self.row.clone();
-        self.reshard.decide(&self.deployment.db, &row, later).await
+        self.reshard.decide(&self.deployment.db, &row, later, self.deployment.clock.now_ms()).await
     }
 
     /// Finishes the move if it is decided; undoes it otherwise.
@@ -360,7 +362,7 @@ impl<'a> Moving<'a> {
     async fn undo(&mut self) -> Result<()> {
         let (db, no) = (&self.deployment.db, self.row.no);
         if self.reshard.step != Step::Undoing
-            && !self.reshard.advance(db, no, Step::Undoing).await?
+            && !self.reshard.advance(db, no, Step::Undoing, self.deployment.clock.now_ms()).await?
         {
             return Err(taken_over());
         }
@@ -373,7 +375,7 @@ impl<'a> Moving<'a> {
     async fn settle(&mut self) -> Result<()> {
         let (db, no) = (&self.deployment.db, self.row.no);
         if self.reshard.step != Step::Settling
-            && !self.reshard.advance(db, no, Step::Settling).await?
+            && !self.reshard.advance(db, no, Step::Settling, self.deployment.clock.now_ms()).await?
         {
             return Err(taken_over());
         }

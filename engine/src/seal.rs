@@ -27,6 +27,7 @@ use ranking::seal::{NEVER_MS, RETAIN_MAX, SealName, kept_from_ms};
 use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde::Serialize;
 
 use crate::deployment::Deployment;
 use entity::board::{self, WindowRow, WindowState, windows_text};
@@ -41,7 +42,7 @@ const ROWS_MAX: u64 = 5000;
 const STEPS_MAX: usize = 100;
 
 /// Figures of a seal.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sealing {
     /// The number of windows, summed over boards.
     pub windows: usize,
@@ -346,7 +347,7 @@ impl WindowSeal<'_> {
                 continue;
             };
             // Laurel never writes a label that names no period; such keys are skipped.
-            if SealName::of(&id) == Some(self.name)
+            if id.seal_name() == Some(self.name)
                 && let Ok(period) = id.window.period_named(&id.period, &self.board.rules.zone)
                 && (from_ms..before_ms).contains(&period.present_from_ms)
             {

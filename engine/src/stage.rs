@@ -15,8 +15,8 @@ mod place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::Head;
-use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
@@ -123,7 +123,7 @@ impl<'a> Staged<'a> {
         };
         let seals: Vec<SealName> = windows.iter().map(seal).collect();
         let store = &deployment.store;
-        let tail = store.tail(partition, u64::MAX - 1, 1, board.no, &seals, None);
+        let tail = store.head_and_marks(partition, board.no, &seals, None);
         let tail = tail.await?;
         tail.board.check(board)?;
         let mut staged = Self {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sea_orm::entity::prelude::*;
 
+use crate::clock::Clock;
+
 /// A row of `job`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "job")]
@@ -42,7 +44,7 @@ impl ActiveModelBehavior for ActiveModel {}
 impl fmt::Display for Model {
     /// One line for a client that has to wait for the job: its kind, age and progress.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = (crate::now_ms() - self.started_at_ms).max(0) / 1000;
+        let seconds = (Clock::default().now_ms() - self.started_at_ms).max(0) / 1000;
         let percent = (self.progress * 100.0).floor();
         write!(f, "{} (job {})", self.kind, self.id)?;
         if let Some(no) = self.board_no {

@@ -21,6 +21,7 @@ pub mod archive;
 pub mod blocks;
 pub mod board;
 pub mod by_member;
+pub mod clock;
 pub mod deployment;
 pub mod error;
 pub mod friendship;
@@ -33,15 +34,6 @@ pub mod sql;
 pub mod standings;
 
 pub use error::{Error, Result};
-
-/// The time of the system clock, in Unix milliseconds.
-#[must_use]
-pub fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("the clock is after 1970");
-    since.as_millis() as i64
-}
 
 /// A new commit id or token: 32 random hexadecimal digits.
 #[must_use]

@@ -48,6 +48,15 @@ pub enum TieBreak {
     Member,
 }
 
+/// A member's state in the standings of a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The raw score; in a decaying window, the [code](crate::window::HalfLife::code) of the sum.
+    pub score: i64,
+    /// The time at which it was reached, in ticks since 1970; meaningless if ties go by member.
+    pub tick: i64,
+}
+
 /// The names of an enum's values in SQL and GraphQL.
 macro_rules! named {
     ($type:ident { $($value:ident = $name:literal),+ }) => {

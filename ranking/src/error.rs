@@ -1,7 +1,5 @@
 //! Errors, split by what the caller should do about them.
 
-use crate::id::BoardNo;
-
 /// The error of every fallible function of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -24,13 +22,13 @@ pub enum Error {
     /// The board has, or is about to have, another number of shards than the reader knows: read the
     /// board's row again, then the standings.
     #[error("board {0} moved to another number of shards a moment ago; read it again")]
-    BoardMoved(BoardNo),
+    BoardMoved(i64),
     /// Redis cannot be reached, is loading, or is out of memory: try again later.
     #[error("{0}")]
     Unavailable(String),
     /// A rolling window of a board has not reached the requested period: roll it, then try again.
     #[error("a rolling window of board {0} has to be rolled first")]
-    NotRolled(BoardNo),
+    NotRolled(i64),
     /// The head of a partition is not where SQL says it should be (restart, flush, old backup):
     /// recover the partition, then try again.
     #[error("partition {0} waits for recovery")]

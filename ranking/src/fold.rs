@@ -4,17 +4,8 @@
 pub mod replay;
 
 use crate::board::rules::Rules;
-use crate::board::{Direction, Policy};
+use crate::board::{Direction, Policy, State};
 use crate::window::Window;
-
-/// A member's state in the standings of a period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct State {
-    /// The raw score; in a decaying window, the [code](crate::window::HalfLife::code) of the sum.
-    pub score: i64,
-    /// The time at which it was reached, in ticks since 1970; meaningless if ties go by member.
-    pub tick: i64,
-}
 
 impl Rules {
     /// The state of a member whose only score in a window was earned at an instant (Unix

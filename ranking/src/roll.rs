@@ -11,10 +11,10 @@ use std::collections::HashMap;
 
 use jiff::tz::TimeZone;
 
+use crate::board::State;
 use crate::board::rules::Rules;
 use crate::board::{Policy, TieBreak};
 use crate::error::{Error, Result};
-use crate::fold::State;
 use crate::standings_id::StandingsId;
 use crate::window::{Period, Rolling, Window};
 

@@ -8,7 +8,6 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::id::BoardNo;
-use crate::standings_id::StandingsId;
 use crate::window::{Period, Window};
 
 /// The most past periods that a window can retain: in effect all.
@@ -83,16 +82,6 @@ pub struct SealName {
 }
 
 impl SealName {
-    /// The seal name for these standings; `None` if their window is never sealed.
-    #[must_use]
-    pub fn of(id: &StandingsId) -> Option<Self> {
-        id.window.has_periods().then_some(Self {
-            board: id.board,
-            generation: id.generation,
-            window: id.window,
-        })
-    }
-
     /// Its field in the hash of marks: `12.1:daily`.
     #[must_use]
     pub fn field(self) -> String {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::board::Board;
 use crate::id::BoardNo;
+use crate::seal::SealName;
 use crate::window::{Period, Window};
 
 /// The standings of one board, segment, window and period. All shards share this name.
@@ -40,6 +41,16 @@ impl StandingsId {
     pub fn series(&self) -> String {
         let (generation, segment) = (self.generation, escape(&self.segment));
         format!("{generation}:{segment}:{}", escape(&self.window.to_string()))
+    }
+
+    /// The name of their seal; `None` if their window is never sealed.
+    #[must_use]
+    pub fn seal_name(&self) -> Option<SealName> {
+        self.window.has_periods().then_some(SealName {
+            board: self.board,
+            generation: self.generation,
+            window: self.window,
+        })
     }
 
     /// The all-time standings of a board's segment.

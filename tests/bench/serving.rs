@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use rand::RngExt;
 use ranking::board::Board;
-use ranking::fold::State;
+use ranking::board::State;
 use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 use serde_json::{Value, json};

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use super::proof::Proven;
 use crate::diff::finding::Finding;
 
@@ -39,21 +41,69 @@ impl Found {
         self.left.map_or(0, |left| self.found.saturating_sub(left))
     }
 
-    /// The figures and findings, for `--json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        let finding = |finding: &Finding| {
-            serde_json::json!({
-                "kind": finding.kind.name(), "board": self.slugs.get(&finding.board_no), "place": finding.what.name(), "member": finding.member,
-                "window": finding.window, "period": finding.period, "segment": finding.segment, "history": finding.history, "sql": finding.sql,
-                "redis": finding.redis, "repaired": finding.is_repaired, "note": finding.note,
-            })
+    fn shown<'a>(&'a self, finding: &'a Finding) -> ShownFinding<'a> {
+        ShownFinding {
+            kind: finding.kind.name(),
+            board: self.slugs.get(&finding.board_no).map(String::as_str),
+            place: finding.what.name(),
+            member: &finding.member,
+            window: &finding.window,
+            period: &finding.period,
+            segment: &finding.segment,
+            history: finding.history,
+            sql: finding.sql,
+            redis: finding.redis,
+            repaired: finding.is_repaired,
+            note: finding.note.as_deref(),
+        }
+    }
+}
+
+/// The outcome as `--json` shows it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    run: i64,
+    checked: u64,
+    found: usize,
+    repaired: usize,
+    left: Option<usize>,
+    proven: Proven,
+    findings: Vec<ShownFinding<'a>>,
+    seconds: f64,
+}
+
+/// A finding as `--json` shows it.
+#[derive(Serialize)]
+struct ShownFinding<'a> {
+    kind: &'static str,
+    /// The board's slug, if there is still such a board.
+    board: Option<&'a str>,
+    place: &'static str,
+    member: &'a str,
+    window: &'a str,
+    period: &'a str,
+    segment: &'a str,
+    history: Option<i64>,
+    sql: Option<i64>,
+    redis: Option<i64>,
+    repaired: bool,
+    note: Option<&'a str>,
+}
+
+impl Serialize for Found {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let findings = self.findings.iter().take(IN_JSON_MAX);
+        let shown = Shown {
+            run: self.run_id,
+            checked: self.checked,
+            found: self.found,
+            repaired: self.repaired(),
+            left: self.left,
+            proven: self.proven,
+            findings: findings.map(|finding| self.shown(finding)).collect(),
+            seconds: self.seconds,
         };
-        let findings: Vec<_> = self.findings.iter().take(IN_JSON_MAX).map(finding).collect();
-        let proven = serde_json::json!({ "by_digest": self.proven.by_digest, "by_history": self.proven.by_history, "unproven": self.proven.unproven });
-        serde_json::json!({
-            "run": self.run_id, "checked": self.checked, "found": self.found, "repaired": self.repaired(), "left": self.left, "proven": proven,
-            "findings": findings, "seconds": self.seconds,
-        })
+        shown.serialize(serializer)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Compares a board's part in one partition: folds its history window by window, and sets it
 //! against Redis and SQL.
 
+mod archived;
 mod in_sql;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,6 @@ use ranking::window::Window;
 use sea_orm::EntityTrait;
 use tokio::task::spawn_blocking;
 
-use super::archived::{self, ArchivedTotals};
 use super::findings::Findings;
 use super::rows::{Rows, Walk};
 use super::second_look::Suspects;
@@ -31,6 +31,7 @@ use crate::diff::finding::{Finding, Kind, What};
 use crate::frame::fold::{Which, folded};
 use crate::frame::history::{self, History, through_ms};
 use crate::job::Job;
+use archived::ArchivedTotals;
 
 /// The partitions that hold a board's shards.
 pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
@@ -181,7 +182,7 @@ impl PartitionDiff<'_> {
         suspects: &mut Suspects<'_>,
         findings: &mut Findings,
     ) -> Result<()> {
-        let (board, partition) = (self.board, self.partition);
+        let partition = self.partition;
         self.job.stage(
             &format!("{}: comparing Redis in partition {partition}", self.row.slug),
             rows.len(),
@@ -193,12 +194,7 @@ impl PartitionDiff<'_> {
                 .parse_standings(partition, key)
                 .context("a key does not name standings")
         };
-        let mut missing: BTreeSet<&StandingsId> = BTreeSet::new();
-        for id in rows.lists() {
-            if self.is_all_there(id, rolls)? {
-                missing.insert(id);
-            }
-        }
+        let mut missing = self.all_there(rows, rolls)?;
         let mut sets = Sets::begin(self.deployment, keys, self.is_exclusive).await?;
         let mut present: Option<(usize, StandingsId, Walk<'_>)> = None;
         while let Some((place, part)) = sets.next().await? {
@@ -210,38 +206,15 @@ impl PartitionDiff<'_> {
             let Some((_, id, walk)) = &mut present else {
                 continue;
             };
-            let counts = missing.contains(id);
-            let mut lost = |member: &str| {
-                if counts {
-                    suspects.add(member.as_bytes(), Location::Entry(id.clone()));
-                }
-            };
             match part {
                 SetChunk::Entries(entries) => {
                     self.job.advance(entries.len());
                     digest.add(&keys[place], &entries);
-                    let mut wrong = vec![];
-                    for (member, double) in &entries {
-                        let key = RankKey::from_f64(*double).map(RankKey::to_i64);
-                        let meets = key.is_ok_and(|key| walk.meets(key, None, member, &mut lost));
-                        if !meets {
-                            wrong.push(member);
-                        }
-                    }
-                    for member in wrong {
-                        suspects.add(member, Location::Entry(id.clone()));
-                    }
+                    compare_entries(&entries, id, walk, missing.contains(id), suspects);
                 }
                 SetChunk::End | SetChunk::Foreign => {
                     if matches!(part, SetChunk::Foreign) {
-                        let foreign = ForeignKey { key: keys[place].clone(), is_gone: false };
-                        let found = Finding::of_no_member(
-                            Kind::Phantom,
-                            board.no.0,
-                            partition,
-                            What::Key(foreign),
-                        );
-                        findings.add(found.noted("a key that is not a sorted set"));
+                        findings.add(self.foreign_key(&keys[place]));
                     }
                     if let Some((_, id, walk)) = present.take() {
                         let counts = missing.remove(&id);
@@ -261,6 +234,24 @@ impl PartitionDiff<'_> {
             suspects.look_again_if_many(findings).await?;
         }
         Ok(())
+    }
+
+    /// The finding of a key that is not a sorted set.
+    pub(crate) fn foreign_key(&self, key: &str) -> Finding {
+        let what = What::Key(ForeignKey { key: key.to_owned(), is_gone: false });
+        Finding::of_no_member(Kind::Phantom, self.board.no.0, self.partition, what)
+            .noted("a key that is not a sorted set")
+    }
+
+    /// The standings of which Redis must hold all entries.
+    fn all_there<'r>(&self, rows: &'r Rows, rolls: &Rolls) -> Result<BTreeSet<&'r StandingsId>> {
+        let mut ids = BTreeSet::new();
+        for id in rows.lists() {
+            if self.is_all_there(id, rolls)? {
+                ids.insert(id);
+            }
+        }
+        Ok(ids)
     }
 
     /// True if Redis must hold all entries of the standings: they are not sealed, and a rolling
@@ -334,6 +325,32 @@ impl PartitionDiff<'_> {
             }
         }
         Ok(lines)
+    }
+}
+
+/// Compares some entries of a sorted set with the list that it should be. Entries that only the
+/// list has are suspects if Redis must hold all of them.
+fn compare_entries(
+    entries: &[(Vec<u8>, f64)],
+    id: &StandingsId,
+    walk: &mut Walk<'_>,
+    is_all_there: bool,
+    suspects: &mut Suspects<'_>,
+) {
+    let mut lost = |member: &str| {
+        if is_all_there {
+            suspects.add(member.as_bytes(), Location::Entry(id.clone()));
+        }
+    };
+    let mut wrong = vec![];
+    for (member, double) in entries {
+        let key = RankKey::from_f64(*double).map(RankKey::to_i64);
+        if !key.is_ok_and(|key| walk.meets(key, None, member, &mut lost)) {
+            wrong.push(member);
+        }
+    }
+    for member in wrong {
+        suspects.add(member, Location::Entry(id.clone()));
     }
 }
 

@@ -12,6 +12,7 @@ use entity::integrity::integrity_proof;
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use serde::Serialize;
 
 use super::files;
 use super::findings::Findings;
@@ -20,7 +21,7 @@ use super::sets::digest;
 use super::sums::{Hashed, Sums, sums};
 
 /// The number of partitions that were proven clean, by kind of proof.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Proven {
     /// By digests and sums.
     pub by_digest: usize,
@@ -109,7 +110,7 @@ impl Proving {
                 sql: sums.digest(&rows),
                 files,
                 entries: compared.entries as i64,
-                proven_at_ms: entity::now_ms(),
+                proven_at_ms: deployment.clock.now_ms(),
             };
             integrity_proof::Entity::insert(proof.into_active_model())
                 .on_conflict(integrity_proof::replace())

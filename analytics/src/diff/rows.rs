@@ -11,7 +11,7 @@ use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 
 use crate::frame::expected_rows::ExpectedRows;
-use crate::frame::fold::Folded;
+use crate::frame::sorted::Folded;
 
 /// Entries in order, each as member, key and score.
 pub(crate) type List = Vec<(String, i64, i64)>;

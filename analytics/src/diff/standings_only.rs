@@ -15,8 +15,7 @@ use super::part::PartitionDiff;
 use super::rows::{List, Rows};
 use super::second_look::chunks;
 use super::sets::{SetChunk, Sets};
-use crate::diff::finding::{Finding, Kind, What};
-use engine::integrity::repair::ForeignKey;
+use crate::diff::finding::Finding;
 
 /// Compares a part. Returns the number of rows that SQL has.
 pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -> Result<u64> {
@@ -71,11 +70,7 @@ pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -
             }
             SetChunk::End => walk.end(|member| suspect(member.as_bytes(), &id)),
             SetChunk::Foreign => {
-                let what = What::Key(ForeignKey { key: keys[place].clone(), is_gone: false });
-                findings.add(
-                    Finding::of_no_member(Kind::Phantom, board.no.0, partition, what)
-                        .noted("a key that is not a sorted set"),
-                );
+                findings.add(part.foreign_key(&keys[place]));
                 walk.end(|member| suspect(member.as_bytes(), &id));
             }
         }

@@ -16,7 +16,7 @@ use ranking::board::{Board, Direction, Policy};
 use ranking::window::{HalfLife, Period, Window};
 
 use crate::frame::counted::{Counted, in_parts};
-use crate::frame::sorted::{Entries, Sorted};
+use crate::frame::sorted::{Entries, Folded, Sorted};
 
 /// The standings of one window of a board, of every segment and period that has entries and is not
 /// sealed. A rolling window has standings even for periods without events, up to the period after
@@ -46,15 +46,6 @@ pub enum Which {
     Open,
     /// All periods. An entry of a sealed period gets the nearest key if its score has none.
     Every,
-}
-
-/// The standings of a window as one frame.
-pub struct Folded {
-    /// Every period that may have entries, in order.
-    pub periods: Vec<Period>,
-    /// One row per entry: `member`, `segment`, `period` (an index into `periods`), `key`, `score`,
-    /// and `seq` of its member's last event. Sorted by segment, period, key and member.
-    pub frame: DataFrame,
 }
 
 /// As [`standings`], as a frame.
@@ -235,8 +226,8 @@ mod tests {
     use crate::frame::events::Events;
     use entity::history::score_event;
     use proptest::prelude::*;
+    use ranking::board::State;
     use ranking::board::rules::{Rules, RulesInput};
-    use ranking::fold::State;
     use ranking::fold::replay::Replay;
     use ranking::id::{BoardNo, MemberId};
     use ranking::rank_key::RankKey;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
-use polars::prelude::{Int64Chunked, StringChunked};
+use polars::prelude::{DataFrame, Int64Chunked, StringChunked};
 use ranking::board::Board;
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
@@ -12,7 +12,15 @@ use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 
 use crate::frame::expected_rows::ExpectedRows;
-use crate::frame::fold::Folded;
+
+/// The standings of a window as one frame.
+pub struct Folded {
+    /// Every period that may have entries, in order.
+    pub periods: Vec<Period>,
+    /// One row per entry: `member`, `segment`, `period` (an index into `periods`), `key`, `score`,
+    /// and `seq` of its member's last event. Sorted by segment, period, key and member.
+    pub frame: DataFrame,
+}
 
 /// An entry that history folds to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,23 +1,31 @@
 //! The rows of a file as submissions, or the reasons why they are bad: the same checks for every
 //! format.
 
+mod csv_rows;
+mod ndjson_rows;
+mod parquet_rows;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ranking::board::Board;
 use ranking::id::{EventId, MemberId};
 use ranking::submission::Submission;
 use sha2::{Digest, Sha256};
 
-use super::{Arguments, csv_rows, ndjson_rows, parquet_rows};
+use super::Arguments;
 use crate::display_path;
 use crate::file::format::FileFormat;
 
 /// The longest region, in characters.
 const REGION_CHARS_MAX: usize = 200;
+
+/// The most digits of a score that is a JSON number: a writer that holds numbers as doubles would
+/// lose more.
+pub(crate) const NUMBER_DIGITS_MAX: usize = 15;
 
 /// A row that is not imported, with the reason.
 pub(crate) struct BadRow {
@@ -93,6 +101,16 @@ pub(crate) fn read_rows(
         FileFormat::Parquet => parquet_rows::read(&mut checker)?,
     }
     Ok(checker.rows)
+}
+
+/// Checks that a number has no more digits than every writer of JSON keeps.
+pub(crate) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
+    let digits = number.bytes().filter(u8::is_ascii_digit).skip_while(|&digit| digit == b'0');
+    ensure!(
+        digits.count() <= digits_max,
+        "{number} has more than {digits_max} digits: expected text, as a number that long may have been rounded on its way"
+    );
+    Ok(())
 }
 
 /// The first 64 bits of the SHA-256 of a file.

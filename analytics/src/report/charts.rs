@@ -15,7 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoTextStyle, RGBColor, TextStyle};
 
 use super::figures::Figures;
-use super::page::{compact, shortened};
+use super::labels::{compact, grouped, shortened};
 
 /// The width of a picture, in its own units; the page scales it.
 const WIDTH: u32 = 960;
@@ -346,5 +346,5 @@ fn style(size: i32, color: &RGBColor, across: HPos) -> TextStyle<'_> {
 }
 
 fn grouped_score(score: &str) -> String {
-    shortened(&super::page::grouped(score), 16)
+    shortened(&grouped(score), 16)
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use polars::prelude::{ChunkAgg, DataFrame, IntoLazy, SortMultipleOptions};
 use ranking::board::Board;
-use ranking::fold::State;
+use ranking::board::State;
 use ranking::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use serde::Serialize;

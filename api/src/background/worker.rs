@@ -63,7 +63,9 @@ pub async fn work(
         }),
         upkeep(&deployment, stop, |deployment| roll(deployment).boxed()),
     );
-    if let Err(error) = job::end_own(&deployment.db, "its server was stopped").await {
+    if let Err(error) =
+        job::end_own(&deployment.db, "its server was stopped", deployment.clock.now_ms()).await
+    {
         tracing::warn!(%error, "jobs of this process could not be ended; they end once their heartbeats expire");
     }
 }
@@ -156,8 +158,8 @@ async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
     if let Err(error) = seal(deployment).await {
         failed = Some(error);
     }
-    job::end_dead(&deployment.db).await?;
-    let before_ms = entity::now_ms() - PURGE_AFTER_MS;
+    job::end_dead(&deployment.db, deployment.clock.now_ms()).await?;
+    let before_ms = deployment.clock.now_ms() - PURGE_AFTER_MS;
     for board in engine::board::delete::left_over(deployment).await? {
         if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)
             && let Err(error) = engine::board::delete::purge(deployment, &board).await
@@ -175,10 +177,10 @@ async fn seal(deployment: &Deployment) -> Result<()> {
     if !engine::seal::is_due(deployment, now_ms).await? {
         return Ok(());
     }
-    if job::failed_since(db, "SEAL", None, entity::now_ms() - SEAL_AGAIN_MS).await? {
+    if job::failed_since(db, "SEAL", None, deployment.clock.now_ms() - SEAL_AGAIN_MS).await? {
         return Ok(());
     }
-    let Begun::Running(job) = job::begin(db, "SEAL", None).await? else {
+    let Begun::Running(job) = job::begin(db, &deployment.clock, "SEAL", None).await? else {
         return Ok(());
     };
     let sealed = engine::seal::seal(deployment, now_ms).await;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use entity::{friendship, member, now_ms};
+use engine::deployment::Deployment;
+use entity::{friendship, member};
 use ranking::id::MemberId;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
@@ -68,13 +69,14 @@ impl Friends {
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED` if one of them would have more than [`FRIENDS_MAX`] friends.
-    pub async fn add(&self, db: &DatabaseConnection, a: &MemberId, b: &MemberId) -> Result<()> {
+    pub async fn add(&self, deployment: &Deployment, a: &MemberId, b: &MemberId) -> Result<()> {
+        let Deployment { db, clock, .. } = deployment;
         let (low, high) = (a.min(b), a.max(b));
         let transaction = db.begin().await?;
         let row = friendship::ActiveModel {
             low: Set(low.to_string()),
             high: Set(high.to_string()),
-            created_at_ms: Set(now_ms()),
+            created_at_ms: Set(clock.now_ms()),
         };
         let known = OnConflict::columns([friendship::Column::Low, friendship::Column::High])
             .do_nothing_on([friendship::Column::Low])
@@ -118,13 +120,14 @@ impl Friends {
 }
 
 /// Inserts the row of a member that has none.
-pub async fn ensure_row(db: &DatabaseConnection, key: &MemberId) -> Result<()> {
+pub async fn ensure_row(deployment: &Deployment, key: &MemberId) -> Result<()> {
+    let Deployment { db, clock, .. } = deployment;
     let row = member::ActiveModel {
         key: Set(key.to_string()),
         name: Set(None),
         name_folded: Set(None),
         region: Set(None),
-        created_at_ms: Set(now_ms()),
+        created_at_ms: Set(clock.now_ms()),
     };
     let known =
         OnConflict::column(member::Column::Key).do_nothing_on([member::Column::Key]).to_owned();

@@ -1,12 +1,14 @@
 //! The cache of the first pages of standings, from Redis or from SQL.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use engine::read::reader::Reader;
 use ranking::standings_id::StandingsId;
+use ranking::store::Store;
 use ranking::store::read::{RankedEntry, Standings};
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::cache::shared::SharedCache;
 use crate::error::Result;
 use crate::metrics::METRICS;
@@ -17,37 +19,47 @@ const HOT_ENTRIES_MAX: u64 = 1002;
 
 /// The cache of first pages of standings. Only requests that wait for a read that fails get its
 /// error.
-pub type PageCache = SharedCache<PageName, Result<Arc<[RankedEntry]>>>;
+pub struct PageCache {
+    pages: SharedCache<PageName, Result<Arc<[RankedEntry]>>>,
+    age: Duration,
+}
 
 /// The name of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PageName {
+struct PageName {
     standings: StandingsId,
     position: u64,
     limit: usize,
 }
 
 /// The approximate memory that a page takes, in bytes.
-pub fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
+fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
     let entry = |placed: &RankedEntry| size_of::<RankedEntry>() + placed.member.as_str().len() + 32;
     let entries = page.iter().flat_map(|page| page.iter());
     let name = name.standings.segment.len() + name.standings.period.len();
     entries.map(entry).sum::<usize>() + name + 256
 }
 
-impl App {
-    /// As [`engine::read::reader::Reader::forward_from`], for the first entries with the page cache in front; and the
-    /// instant until which the page is good.
+impl PageCache {
+    /// Starts empty; pages stay for `age`. It holds up to `bytes_max` bytes.
+    #[must_use]
+    pub fn new(store: &Store, age: Duration, bytes_max: u64) -> Self {
+        Self { pages: SharedCache::new(store, age, bytes_max, page_bytes), age }
+    }
+
+    /// As [`Reader::forward_from`], for the first entries with the cache in front; and the instant
+    /// until which the page is good.
     pub async fn page_from(
         &self,
+        reader: &Reader,
         standings: &Standings,
         position: u64,
         limit: usize,
     ) -> Result<(Arc<[RankedEntry]>, Instant)> {
         let read = async {
             let began = Instant::now();
-            match self.reader.forward_from(standings, position, limit).await {
-                Ok(entries) => (Ok(entries.into()), began + self.cache_age),
+            match reader.forward_from(standings, position, limit).await {
+                Ok(entries) => (Ok(entries.into()), began + self.age),
                 Err(error) => (Err(error.into()), began),
             }
         };

@@ -154,6 +154,15 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
             by_partition.entry(partition).or_default().push(submission);
         }
     }
+    let events = submit_all(committers, by_partition).await?;
+    Ok(Loaded { events, moved_ms })
+}
+
+/// Submits events in batches. Returns the number of those that are new.
+async fn submit_all(
+    committers: &Committers,
+    by_partition: BTreeMap<Partition, Vec<Submission>>,
+) -> Result<usize> {
     let batches = by_partition.into_iter().flat_map(|(partition, submissions)| {
         let chunks: Vec<_> = submissions
             .chunks(COMMIT_EVENTS_MAX)
@@ -175,7 +184,7 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
             }
         }
     }
-    Ok(Loaded { events: loaded, moved_ms })
+    Ok(loaded)
 }
 
 /// True if all of the demo is loaded: a load may have been interrupted.

@@ -44,7 +44,7 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
     let app = Arc::new(App::new(deployment.clone(), committers, settings.public_reads, &caches));
-    announce(&deployment.db, listener.local_addr()?).await?;
+    announce(&deployment.db, listener.local_addr()?, deployment.clock.now_ms()).await?;
     let router = http::router(app.clone(), graphql::schema(app.clone()), &caches);
     let (stopping, mut stopped) = watch::channel(false);
     let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
@@ -82,7 +82,7 @@ async fn drain(app: SharedApp) {
 }
 
 /// Prints the addresses, and an admin token if there is no token yet.
-async fn announce(db: &DatabaseConnection, address: SocketAddr) -> Result<()> {
+async fn announce(db: &DatabaseConnection, address: SocketAddr, now_ms: i64) -> Result<()> {
     println!("Laurel is on http://{address}");
     println!("  GraphQL   http://{address}/graphql");
     println!("  GraphiQL  http://{address}/graphiql");
@@ -91,7 +91,7 @@ async fn announce(db: &DatabaseConnection, address: SocketAddr) -> Result<()> {
     if access_token::Entity::find().count(db).await? == 0 {
         println!(
             "  admin token, shown this once: {}",
-            access::create(db, Scope::Admin, None, None).await?
+            access::create(db, Scope::Admin, None, None, now_ms).await?
         );
     } else {
         println!("  for an access token: laurel token create --scope admin");

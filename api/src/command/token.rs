@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use entity::clock::Clock;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use sea_orm::DatabaseConnection;
 
@@ -43,16 +44,17 @@ pub enum TokenCommand {
 
 /// Runs a command.
 pub async fn run(command: TokenCommand) -> Result<()> {
+    let now_ms = Clock::default().now_ms();
     match command {
         TokenCommand::Create { scope, member, expires, sql } => {
             if let Some(member) = &member {
                 ranking::id::MemberId::new(member)?;
             }
             let db = connect(&sql).await?;
-            println!("{}", access::create(&db, scope, member, expires).await?);
+            println!("{}", access::create(&db, scope, member, expires, now_ms).await?);
         }
         TokenCommand::Revoke { id, sql } => {
-            if !access::revoke(&connect(&sql).await?, &id).await? {
+            if !access::revoke(&connect(&sql).await?, &id, now_ms).await? {
                 bail!("unknown token {id:?}: expected an id that `laurel token list` shows");
             }
             println!("revoked {id}");

@@ -139,15 +139,14 @@ impl Stores {
     /// Sets the gauges of SQL. Returns the seqs of its cursors by partition.
     async fn ask_sql(&self, deployment: &Deployment) -> Result<HashMap<i32, u64>> {
         let db = &deployment.db;
-        self.ask_jobs(db).await?;
+        self.ask_jobs(db, deployment.clock.now_ms() - JOBS_MS).await?;
         self.ask_integrity(db).await?;
         let cursors = log_cursor::Entity::find().all(db).await?;
         let seq = |row: log_cursor::Model| (row.partition, row.seq.unsigned_abs());
         Ok(cursors.into_iter().map(seq).collect())
     }
 
-    async fn ask_jobs(&self, db: &DatabaseConnection) -> Result<()> {
-        let since_ms = entity::now_ms() - JOBS_MS;
+    async fn ask_jobs(&self, db: &DatabaseConnection, since_ms: i64) -> Result<()> {
         let lately = Condition::any()
             .add(job::Column::Running.is_not_null())
             .add(job::Column::FinishedAtMs.gt(since_ms));

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::partition::submit::{Prepared, submit};
-use entity::now_ms;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, Partition};
 use ranking::submission::{Submission, Verdict};
@@ -113,12 +112,15 @@ async fn run(
     loop {
         let taken = match next.take() {
             Some(taken) => taken,
-            None => match Taken::of(queue.wait(COMMIT_EVENTS_MAX).await) {
-                Some(taken) => taken,
-                None => return,
-            },
+            None => {
+                let orders = queue.wait(COMMIT_EVENTS_MAX).await;
+                match Taken::of(orders, deployment.clock.now_ms()) {
+                    Some(taken) => taken,
+                    None => return,
+                }
+            }
         };
-        next = Taken::of(queue.take(COMMIT_EVENTS_MAX));
+        next = Taken::of(queue.take(COMMIT_EVENTS_MAX), deployment.clock.now_ms());
         commit(&deployment, partition, taken, next.as_mut()).await;
         signals.committed.notify_one();
     }
@@ -131,13 +133,13 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(mut orders: Vec<QueuedRequest>) -> Option<Self> {
+    fn of(mut orders: Vec<QueuedRequest>, now_ms: i64) -> Option<Self> {
         if orders.is_empty() {
             return None;
         }
         let submissions =
             orders.iter_mut().flat_map(|order| std::mem::take(&mut order.submissions));
-        let prepared = Prepared::new(submissions.collect(), now_ms());
+        let prepared = Prepared::new(submissions.collect(), now_ms);
         Some(Self { orders, prepared })
     }
 }

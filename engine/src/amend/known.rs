@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventPlace};
 use ranking::id::{MemberId, Partition};
+use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
@@ -91,6 +92,12 @@ impl Amending {
 }
 
 impl MemberHistory {
+    /// The bucket and field of the event id of the event to be voided.
+    pub(super) fn seen_in(&self, dedup: Dedup) -> Option<(i64, String)> {
+        let (accepted_at_ms, field) = self.seen.as_ref()?;
+        Some((dedup.bucket(*accepted_at_ms), field.clone()))
+    }
+
     /// True if the event id that a partition remembers is that of the event to be voided.
     pub(super) fn is_seen_as(
         &self,

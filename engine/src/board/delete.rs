@@ -34,7 +34,7 @@ pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::M
     let deleted = board::ActiveModel {
         // An impossible slug.
         slug: Set(format!("~{}", row.no)),
-        deleted_at_ms: Set(Some(entity::now_ms())),
+        deleted_at_ms: Set(Some(deployment.clock.now_ms())),
         ..Default::default()
     };
     let still_there = Condition::all()
@@ -73,7 +73,7 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let purged = board::ActiveModel {
         no: Set(row.no),
         title: Set(String::new()),
-        purged_at_ms: Set(Some(entity::now_ms())),
+        purged_at_ms: Set(Some(deployment.clock.now_ms())),
         ..Default::default()
     };
     board::Entity::update(purged).exec_without_returning(&deployment.db).await?;

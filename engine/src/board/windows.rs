@@ -115,11 +115,11 @@ pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
 /// If a store fails, or the board changes in between; call it again.
 pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let (db, kind) = (&deployment.db, "REBUILD");
-    let since_ms = entity::now_ms() - JOB_AGAIN_MS;
+    let since_ms = deployment.clock.now_ms() - JOB_AGAIN_MS;
     if job::failed_since(db, kind, Some(row.no), since_ms).await? {
         return Ok(());
     }
-    let Begun::Running(job) = job::begin(db, kind, Some(row.no)).await? else {
+    let Begun::Running(job) = job::begin(db, &deployment.clock, kind, Some(row.no)).await? else {
         return Ok(());
     };
     let finished = fill_and_drop(deployment, row).await;

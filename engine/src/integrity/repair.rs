@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, Partition};
-use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
@@ -140,7 +139,7 @@ impl Change for Dropping<'_> {
         partition: Partition,
     ) -> Result<Proposal<usize>> {
         let store = &deployment.store;
-        let tail = store.tail(partition, u64::MAX - 1, 1, BoardNo(0), &[], None).await?;
+        let tail = store.head_and_marks(partition, BoardNo(0), &[], None).await?;
         let names: Vec<String> = self.keys.iter().map(|foreign| foreign.key.clone()).collect();
         let (mut writes, mut dropped) = (Writes::default(), 0);
         let id = |key: &String| store.keys().parse_standings(partition, key);
@@ -157,7 +156,7 @@ impl Change for Dropping<'_> {
                 boards.insert(no, is_there || present.contains(&partition));
             }
         }
-        for (foreign, kind) in self.keys.iter().zip(store.types(&names).await?) {
+        for (foreign, kind) in self.keys.iter().zip(store.kinds(&names).await?) {
             let id = id(&foreign.key);
             let has_board = id.as_ref().and_then(|id| boards.get(&id.board));
             let is_gone = foreign.is_gone && has_board != Some(&true);
@@ -185,19 +184,19 @@ impl Change for Listing<'_> {
     ) -> Result<Proposal<usize>> {
         let (store, keys) = (&deployment.store, deployment.store.keys());
         let seals = seal_names(self.board);
-        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
+        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
         tail.board.check(self.board)?;
         let names: Vec<String> =
             self.unlisted.iter().map(|id| keys.standings(partition, id)).collect();
         let lists = self.unlisted.iter().map(|id| (keys.periods(partition, id), id.period.clone()));
         let lists: Vec<(String, String)> = lists.collect();
-        let (types, listed) = (store.types(&names).await?, store.listed(&lists).await?);
+        let (kinds, listed) = (store.kinds(&names).await?, store.listed(&lists).await?);
         let (mut writes, mut noted) = (Writes::default(), 0);
-        for ((id, kind), start) in self.unlisted.iter().zip(types).zip(listed) {
+        for ((id, kind), start) in self.unlisted.iter().zip(kinds).zip(listed) {
             let period = id.window.period_named(&id.period, &self.board.rules.zone)?;
             let mut marks = seals.iter().zip(&tail.seals);
             let is_sealed =
-                marks.any(|(name, mark)| Some(*name) == SealName::of(id) && mark.closes(&period));
+                marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(&period));
             if kind == "zset" && !is_sealed && start != Some(period.present_from_ms as f64) {
                 writes.note_period(keys, partition, id, period.present_from_ms);
                 noted += 1;
@@ -214,10 +213,9 @@ fn proposal(
     writes: Writes,
     outcome: usize,
 ) -> Proposal<usize> {
-    let onto = tail.head.clone();
-    let commit = (outcome > 0).then(|| {
-        let commit = onto.next(entity::random_id(), deployment.clock.now_ms(), vec![]);
-        (commit, writes)
-    });
-    Proposal { head: onto, log_len: tail.commits.len() as u64, commit, outcome }
+    let proposal = Proposal::onto(tail, outcome);
+    match outcome {
+        0 => proposal,
+        _ => proposal.writing(writes, deployment.clock.now_ms()),
+    }
 }

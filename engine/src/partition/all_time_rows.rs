@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::{Event, EventKind};
-use ranking::fold::State;
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;
@@ -46,44 +46,9 @@ pub(crate) async fn fold_onto(
         let Some(board) = boards.get(&no) else {
             continue;
         };
-        let is_void = |(_, event): &(u64, &Event)| matches!(event.kind, EventKind::Void { .. });
-        let last = events.iter().rfind(|event| is_void(event)).map(|(seq, _)| *seq);
-        let mut states: BTreeMap<String, Option<(State, u64)>> = BTreeMap::new();
         let known = rows.remove(&(no, member.to_owned())).unwrap_or_default();
         let has_moved = known.iter().any(|row| row.partition != i32::from(partition.0));
-        for row in known {
-            match RankKey::from_i64(row.rank_key) {
-                Ok(key) => states.insert(
-                    row.segment,
-                    Some((board.rules.state(Window::All, &Period::all(), key), row.seq as u64)),
-                ),
-                Err(error) => {
-                    tracing::error!(board = %no, member, %error, "a row of standing cannot be read; rebuild the board");
-                    continue;
-                }
-            };
-        }
-        if let Some(seq) = last {
-            states.values_mut().for_each(|state| *state = None);
-            for (segment, state) in refold(transaction, partition, board, member).await? {
-                states.insert(segment, Some((state, seq)));
-            }
-        }
-        for (seq, event) in events.into_iter().filter(|_| last.is_none()) {
-            let (score, at_ms) = match event.kind {
-                EventKind::Score { score, at_ms, .. } => (score, at_ms),
-                _ => {
-                    states.values_mut().for_each(|state| *state = None);
-                    continue;
-                }
-            };
-            let step = board.rules.first(Window::All, score, at_ms);
-            for segment in std::iter::once("").chain(event.segments.iter().map(String::as_str)) {
-                let state = states.entry(segment.to_owned()).or_insert(None);
-                let before = state.map(|(state, _)| state);
-                *state = Some((board.rules.fold(Window::All, before, step), seq));
-            }
-        }
+        let states = fold_member(transaction, partition, board, member, known, &events).await?;
         for (segment, state) in states {
             let Some((state, seq)) = state else {
                 Entity::delete_by_id((no.0, segment, member.to_owned())).exec(transaction).await?;
@@ -107,6 +72,57 @@ pub(crate) async fn fold_onto(
     )
     .await?;
     insert_chunked::<Entity, _>(transaction, moved, Some(replace())).await
+}
+
+/// A member's states by segment, each with the seq of its last commit; `None` for a removed one.
+type States = BTreeMap<String, Option<(State, u64)>>;
+
+/// Folds a member's events onto its rows.
+async fn fold_member(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    board: &Board,
+    member: &str,
+    known: Vec<Model>,
+    events: &[(u64, &Event)],
+) -> Result<States, DbErr> {
+    let mut states = States::new();
+    for row in known {
+        match RankKey::from_i64(row.rank_key) {
+            Ok(key) => states.insert(
+                row.segment,
+                Some((board.rules.state(Window::All, &Period::all(), key), row.seq as u64)),
+            ),
+            Err(error) => {
+                tracing::error!(board = %board.no, member, %error, "a row of standing cannot be read; rebuild the board");
+                continue;
+            }
+        };
+    }
+    let is_void = |(_, event): &&(u64, &Event)| matches!(event.kind, EventKind::Void { .. });
+    if let Some(&(seq, _)) = events.iter().rfind(is_void) {
+        states.values_mut().for_each(|state| *state = None);
+        for (segment, state) in refold(transaction, partition, board, member).await? {
+            states.insert(segment, Some((state, seq)));
+        }
+        return Ok(states);
+    }
+    for &(seq, event) in events {
+        let (score, at_ms) = match event.kind {
+            EventKind::Score { score, at_ms, .. } => (score, at_ms),
+            _ => {
+                states.values_mut().for_each(|state| *state = None);
+                continue;
+            }
+        };
+        let step = board.rules.first(Window::All, score, at_ms);
+        for segment in std::iter::once("").chain(event.segments.iter().map(String::as_str)) {
+            let state = states.entry(segment.to_owned()).or_insert(None);
+            let before = state.map(|(state, _)| state);
+            *state = Some((board.rules.fold(Window::All, before, step), seq));
+        }
+    }
+    Ok(states)
 }
 
 /// The rows that a member's whole history adds up to, as of a commit that the transaction has.

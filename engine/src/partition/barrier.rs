@@ -5,17 +5,13 @@ use ranking::board::Board;
 use ranking::board::mark::BoardMark;
 use ranking::id::{BoardNo, Partition};
 use ranking::store::write::Writes;
-use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::change::{Change, Proposal, commit_change};
 use entity::error::Result;
 
 /// The most keys that one commit drops.
 const KEYS_MAX: usize = 500;
-
-/// The time limit of one commit.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Marks a board in a partition. After that commit, a writer that does not know of the change is
 /// refused.
@@ -29,8 +25,7 @@ pub(crate) async fn mark(
     mark: BoardMark,
 ) -> Result<()> {
     let mut marking = Marking { no, mark };
-    let deadline = Instant::now() + COMMIT_TIMEOUT;
-    commit_with_retry(deployment, partition, &mut marking, deadline).await?;
+    commit_change(deployment, partition, &mut marking).await?;
     Ok(())
 }
 
@@ -56,8 +51,7 @@ pub(crate) async fn drop_listed(
 ) -> Result<()> {
     for keys in keys.chunks(KEYS_MAX) {
         let mut dropping = Dropping { no, keys };
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
-        commit_with_retry(deployment, partition, &mut dropping, deadline).await?;
+        commit_change(deployment, partition, &mut dropping).await?;
     }
     Ok(())
 }
@@ -70,8 +64,7 @@ pub(crate) async fn commit_barrier(
     no: BoardNo,
 ) -> Result<()> {
     let mut passing = Dropping { no, keys: &[] };
-    let deadline = Instant::now() + COMMIT_TIMEOUT;
-    commit_with_retry(deployment, partition, &mut passing, deadline).await?;
+    commit_change(deployment, partition, &mut passing).await?;
     Ok(())
 }
 
@@ -138,16 +131,6 @@ pub(crate) async fn read_mark(
     partition: Partition,
     no: BoardNo,
 ) -> Result<(BoardMark, Proposal<()>)> {
-    let after_all = u64::MAX - 1;
-    let tail = deployment.store.tail(partition, after_all, 1, no, &[], None).await?;
-    let proposal = Proposal { head: tail.head, log_len: 0, commit: None, outcome: () };
-    Ok((tail.board, proposal))
-}
-
-impl Proposal<()> {
-    /// The proposal with a commit of these writes and no events.
-    pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
-        let commit = self.head.next(entity::random_id(), now_ms, vec![]);
-        Self { commit: Some((commit, writes)), ..self }
-    }
+    let tail = deployment.store.head_and_marks(partition, no, &[], None).await?;
+    Ok((tail.board, Proposal::nothing(tail.head, ())))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ranking::commit::{Commit, Head};
 use ranking::error::Error as RankingError;
 use ranking::id::Partition;
+use ranking::store::log::Tail;
 use ranking::store::write::{Outcome, Writes};
 use sea_orm::EntityTrait;
 use tokio::time::{Instant, sleep};
@@ -14,6 +15,9 @@ use crate::deployment::Deployment;
 use crate::partition::recovery;
 use entity::error::{Error, Result};
 use entity::history::commit;
+
+/// The time limit of a commit of a job.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A change folded onto a partition's present state.
 pub(crate) struct Proposal<T> {
@@ -25,6 +29,25 @@ pub(crate) struct Proposal<T> {
     pub commit: Option<(Commit, Writes)>,
     /// The result of the change, once the commit is written.
     pub outcome: T,
+}
+
+impl<T> Proposal<T> {
+    /// A proposal that changes nothing.
+    pub(crate) fn nothing(head: Head, outcome: T) -> Self {
+        Self { head, log_len: 0, commit: None, outcome }
+    }
+
+    /// A proposal onto the end of a log that SQL does not have yet, so far without writes.
+    pub(crate) fn onto(tail: &Tail, outcome: T) -> Self {
+        let log_len = tail.commits.len() as u64;
+        Self { log_len, ..Self::nothing(tail.head.clone(), outcome) }
+    }
+
+    /// The proposal with a commit of these writes and no events.
+    pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
+        let commit = self.head.next(entity::random_id(), now_ms, vec![]);
+        Self { commit: Some((commit, writes)), ..self }
+    }
 }
 
 /// A change that can be folded onto a partition.
@@ -75,6 +98,16 @@ enum Tried<T> {
     Beaten,
     /// The stores refuse the commit, for a reason that another attempt does not change.
     Refused(Error),
+}
+
+/// Commits a change of a job, as [`commit_with_retry`], and tries for 20 s.
+pub(crate) async fn commit_change<C: Change + Send>(
+    deployment: &Deployment,
+    partition: Partition,
+    change: &mut C,
+) -> Result<Done<C::Outcome>> {
+    let deadline = Instant::now() + COMMIT_TIMEOUT;
+    commit_with_retry(deployment, partition, change, deadline).await
 }
 
 /// Commits a change, and tries until `deadline`. It folds again if another writer was first, and

@@ -1,6 +1,8 @@
 //! Following a partition's history from a cursor: first the events that SQL got since, then the
 //! log.
 
+use std::ops::ControlFlow;
+
 use ranking::id::{BoardNo, Partition};
 use ranking::seal::SealName;
 use ranking::store::log::Tail;
@@ -15,6 +17,81 @@ use entity::history::{commit, log_cursor, score_event};
 /// The most commits of the log to read at once. If the log has more, SQL gets them first.
 const TAIL_MAX: usize = 500;
 
+/// The most reads of a history while the persister moves on.
+pub(crate) const READS_MAX: usize = 20;
+
+/// The marks that are read with the end of the log, as [`ranking::store::Store::tail`] takes them.
+pub(crate) struct Marks {
+    pub board: BoardNo,
+    pub seals: Vec<SealName>,
+    /// The bucket and field of an event id.
+    pub seen: Option<(i64, String)>,
+}
+
+/// A reader of a partition's history that needs all of it, up to exactly the head.
+pub(crate) trait Follower: Send {
+    /// The result at the head.
+    type Outcome: Send;
+
+    /// The subject and verb of the error if others write faster.
+    const IS_READ: &'static str = "a history is";
+
+    /// The commit up to which the reader has the history; `None` if it must read SQL first.
+    fn cursor(&self) -> Option<log_cursor::Model>;
+
+    /// The marks to read with the end of the log.
+    fn marks(&self, deployment: &Deployment) -> Marks;
+
+    /// Reads the history that SQL has: all of it, or the part since the cursor.
+    fn read_sql(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> impl Future<Output = Result<ControlFlow<Self::Outcome>>> + Send;
+
+    /// Takes the log from the cursor to the head. `read` counts the reads so far. The reader goes
+    /// on if it must read again.
+    fn take_tail(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+        tail: Tail,
+        read: usize,
+    ) -> impl Future<Output = Result<ControlFlow<Self::Outcome>>> + Send;
+}
+
+/// Reads a partition's history up to the head: SQL first, then the log, and again if the persister
+/// moved on in between.
+///
+/// # Errors
+/// `Unavailable` if other writers are faster.
+pub(crate) async fn read_to_head<F: Follower>(
+    deployment: &Deployment,
+    partition: Partition,
+    follower: &mut F,
+) -> Result<F::Outcome> {
+    for read in 1..=READS_MAX {
+        if follower.cursor().is_none()
+            && let ControlFlow::Break(outcome) = follower.read_sql(deployment, partition).await?
+        {
+            return Ok(outcome);
+        }
+        let Some(cursor) = follower.cursor() else { continue };
+        let marks = follower.marks(deployment);
+        let flow = match tail_to_head(deployment, partition, &cursor, &marks).await? {
+            Some(tail) => follower.take_tail(deployment, partition, tail, read).await?,
+            // The persister has moved on, or the log is too long: SQL has more now.
+            None => follower.read_sql(deployment, partition).await?,
+        };
+        if let ControlFlow::Break(outcome) = flow {
+            return Ok(outcome);
+        }
+    }
+    let is_read = F::IS_READ;
+    Err(ranking::Error::Unavailable(format!("others write faster than {is_read} read; try again"))
+        .into())
+}
+
 /// SQL's cursor of a partition, after the log was persisted.
 pub(crate) async fn settled_cursor(
     deployment: &Deployment,
@@ -25,20 +102,17 @@ pub(crate) async fn settled_cursor(
     Ok(cursor.ok_or(ranking::Error::NotLevel(partition.0))?)
 }
 
-/// The commits of a partition from a cursor to the head, with the state of `board`, `seals` and
-/// `seen` as [`ranking::store::Store::tail`] returns it.
-///
-/// `None` if one read of the log does not lead from the cursor to the head.
-pub(crate) async fn tail_to_head(
+/// The commits of a partition from a cursor to the head, with the marks. `None` if one read of the
+/// log does not lead from the cursor to the head.
+async fn tail_to_head(
     deployment: &Deployment,
     partition: Partition,
     cursor: &log_cursor::Model,
-    board: BoardNo,
-    seals: &[SealName],
-    seen: Option<(i64, &str)>,
+    marks: &Marks,
 ) -> Result<Option<Tail>> {
-    let from = cursor.seq as u64;
-    let tail = deployment.store.tail(partition, from, TAIL_MAX, board, seals, seen).await?;
+    let (from, store) = (cursor.seq as u64, &deployment.store);
+    let seen = marks.seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
+    let tail = store.tail(partition, from, TAIL_MAX, marks.board, &marks.seals, seen).await?;
     let end =
         tail.commits.last().map_or((from, &cursor.commit_id), |commit| (commit.seq, &commit.id));
     let reaches = descends(cursor, &tail.commits) && end == (tail.head.seq, &tail.head.commit);

@@ -1,6 +1,6 @@
 //! A partition of Redis loaded from SQL: all its standings, marks and event ids.
 
-use super::recovery::{accept_run, begin_epoch};
+use super::cursor::{accept_run, begin_epoch};
 use crate::deployment::Deployment;
 use crate::partition::home;
 use crate::partition::home::SeenPages;

@@ -168,6 +168,7 @@ async fn find_refused(
             std::slice::from_ref(&alone),
             boards,
             &Refused::new(),
+            deployment.clock.now_ms(),
         )
         .await;
         transaction.rollback().await?;
@@ -192,7 +193,8 @@ async fn write(
     refused: &Refused,
 ) -> Result<bool, DbErr> {
     let transaction = deployment.db.begin().await?;
-    if write_into(&transaction, partition, cursor, commits, boards, refused).await? {
+    let now_ms = deployment.clock.now_ms();
+    if write_into(&transaction, partition, cursor, commits, boards, refused, now_ms).await? {
         transaction.commit().await?;
         return Ok(true);
     }
@@ -208,6 +210,7 @@ async fn write_into(
     commits: &[Commit],
     boards: &HashMap<BoardNo, Board>,
     refused: &Refused,
+    now_ms: i64,
 ) -> Result<bool, DbErr> {
     let Some(last) = commits.last() else {
         return Ok(true);
@@ -240,7 +243,7 @@ async fn write_into(
         })
         .collect();
     insert_chunked::<commit::Entity, _>(transaction, rows, None).await?;
-    write_events(transaction, partition, commits, boards, refused).await?;
+    write_events(transaction, partition, commits, boards, refused, now_ms).await?;
     Ok(true)
 }
 
@@ -250,6 +253,7 @@ async fn write_events(
     commits: &[Commit],
     boards: &HashMap<BoardNo, Board>,
     refused: &Refused,
+    now_ms: i64,
 ) -> Result<(), DbErr> {
     let (mut events, mut members, mut dead) = (vec![], BTreeMap::new(), vec![]);
     let mut taken: Vec<(u64, &Event)> = vec![];
@@ -269,7 +273,7 @@ async fn write_events(
                 continue;
             }
             if let Some(reason) = refused.get(&(commit.seq, index)) {
-                dead.push(dead_letter(partition, commit, index, reason));
+                dead.push(dead_letter(partition, commit, index, reason, now_ms));
                 continue;
             }
             members.entry(event.member.as_str()).or_insert(commit.accepted_at_ms);
@@ -299,7 +303,7 @@ async fn write_events(
     insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
     all_time_rows::fold_onto(transaction, partition, &taken, rows, boards).await?;
     taken.append(&mut unwritten);
-    correction::correct(transaction, partition, &taken, Source::History, boards).await
+    correction::correct(transaction, partition, &taken, Source::History, boards, now_ms).await
 }
 
 fn dead_letter(
@@ -307,6 +311,7 @@ fn dead_letter(
     commit: &Commit,
     index: usize,
     reason: &str,
+    now_ms: i64,
 ) -> dead_letter::ActiveModel {
     let alone = Commit { events: vec![commit.events[index].clone()], ..commit.clone() };
     dead_letter::ActiveModel {
@@ -316,7 +321,7 @@ fn dead_letter(
         payload: Set(alone.to_log()),
         reason: Set(reason.to_owned()),
         state: Set("PENDING".to_owned()),
-        created_at_ms: Set(entity::now_ms()),
+        created_at_ms: Set(now_ms),
     }
 }
 

@@ -138,7 +138,7 @@ impl Change for Submitting<'_> {
                     for board in boards {
                         let rolling = roll::roll_in(deployment, partition, &board, now_ms);
                         let in_time = timeout_at(self.deadline, rolling).await;
-                        in_time.map_err(|_| ranking::Error::NotRolled(board.no))??;
+                        in_time.map_err(|_| ranking::Error::NotRolled(board.no.0))??;
                     }
                 }
             }

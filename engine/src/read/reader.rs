@@ -12,7 +12,8 @@ use ranking::id::{BoardNo, MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::seal::NEVER_MS;
 use ranking::store::Store;
-use ranking::store::periods::{ListedPeriod, Range};
+use ranking::store::periods::ListedPeriod;
+use ranking::store::read::Range;
 use ranking::store::read::merge::Start;
 use ranking::store::read::{RankedEntry, Standings};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -360,9 +361,9 @@ impl Reader {
                 ranking::Error::NotLevel(partition) => {
                     recover(&self.deployment, Partition(partition)).await
                 }
-                ranking::Error::NotRolled(board) => {
-                    let rolling = timeout_at(deadline, self.roll(board)).await;
-                    rolling.map_err(|_| ranking::Error::NotRolled(board))?
+                ranking::Error::NotRolled(no) => {
+                    let rolling = timeout_at(deadline, self.roll(BoardNo(no))).await;
+                    rolling.map_err(|_| ranking::Error::NotRolled(no))?
                 }
                 error => return Err(error.into()),
             };

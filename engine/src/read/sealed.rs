@@ -6,7 +6,8 @@
 
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
-use ranking::store::periods::{ListedPeriod, Range};
+use ranking::store::periods::ListedPeriod;
+use ranking::store::read::Range;
 use ranking::store::read::{RankedEntry, Standings};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, EntityTrait, PaginatorTrait,

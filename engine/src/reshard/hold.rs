@@ -6,18 +6,14 @@ use ranking::id::Partition;
 use ranking::roll::Rolls;
 use ranking::store::write::Writes;
 use sea_orm::EntityTrait;
-use tokio::time::{Duration, Instant};
 
 use super::{Moving, at_once, taken_over};
 use crate::deployment::Deployment;
 use crate::partition::barrier;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::change::{Change, Proposal, commit_change};
 use crate::partition::settle::settle;
 use entity::error::{Error, Result};
 use entity::history::commit;
-
-/// The time limit of one commit.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The number of attempts to mark a partition whose commits Redis keeps losing.
 const MARKS_MAX: usize = 5;
@@ -117,8 +113,7 @@ impl Moving<'_> {
     /// Marks a partition, and returns the seq and id of the commit.
     async fn mark(&self, partition: Partition, mark: BoardMark) -> Result<(u64, String)> {
         let mut marking = Marking { moving: self, mark };
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
-        let done = commit_with_retry(self.deployment, partition, &mut marking, deadline).await?;
+        let done = commit_change(self.deployment, partition, &mut marking).await?;
         Ok(done.commit.ok_or(ranking::Error::BoardGone)?)
     }
 }

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::standings_id::StandingsId;
 use ranking::store::stage::StageChange;

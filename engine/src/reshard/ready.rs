@@ -46,7 +46,7 @@ async fn wait(
     if Instant::now() >= deadline {
         return Err(invalid(format!("board {}: {reason}", row.slug)));
     }
-    if row.reshard_until_ms.unwrap_or(i64::MAX) < entity::now_ms() {
+    if row.reshard_until_ms.unwrap_or(i64::MAX) < deployment.clock.now_ms() {
         return take_over(deployment, row.clone(), &|_| {}).await;
     }
     sleep(PAUSE).await;

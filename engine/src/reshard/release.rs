@@ -10,12 +10,11 @@ use ranking::roll::Rolls;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
-use tokio::time::{Duration, Instant};
 
 use super::Moving;
 use super::stage::StagedPartition;
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::change::{Change, Proposal, commit_change};
 use crate::roll::mark_rolled;
 use entity::error::Result;
 use entity::history::score_event;
@@ -25,9 +24,6 @@ const KEYS_MAX: usize = 500;
 
 /// The number of attempts to stage a partition that Redis keeps losing.
 const STAGES_MAX: usize = 5;
-
-/// The time limit of one commit.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The part of a release that one commit does.
 enum Chunk {
@@ -110,9 +106,7 @@ impl Moving<'_> {
         chunks.push(Chunk::End);
         for chunk in chunks {
             let mut releasing = Releasing { moving: self, part, rolls, chunk };
-            let deadline = Instant::now() + COMMIT_TIMEOUT;
-            let done =
-                commit_with_retry(self.deployment, partition, &mut releasing, deadline).await?;
+            let done = commit_change(self.deployment, partition, &mut releasing).await?;
             if done.outcome != Released::Done {
                 return Ok(done.outcome);
             }
@@ -142,12 +136,10 @@ impl Change for Releasing<'_> {
     ) -> Result<Proposal<Released>> {
         let (moving, store) = (self.moving, &deployment.store);
         let target = &moving.target;
-        let after_all = u64::MAX - 1;
         let (bucket, mark) = moving.ids_mark();
         let asked = Some((bucket, mark.as_str()));
-        let tail = store.tail(partition, after_all, 1, target.no, &[], asked).await?;
-        let mut proposal =
-            Proposal { head: tail.head, log_len: 0, commit: None, outcome: Released::Done };
+        let tail = store.head_and_marks(partition, target.no, &[], asked).await?;
+        let mut proposal = Proposal::nothing(tail.head, Released::Done);
         match tail.board {
             BoardMark::Generation(generation) if generation >= target.generation => {
                 proposal.outcome = Released::Already;
@@ -169,10 +161,7 @@ impl Change for Releasing<'_> {
             return Ok(proposal);
         }
         let writes = self.writes(deployment, partition, proposal.head.seq + 1)?;
-        let now_ms = deployment.clock.now_ms();
-        let commit = proposal.head.next(entity::random_id(), now_ms, vec![]);
-        proposal.commit = Some((commit, writes));
-        Ok(proposal)
+        Ok(proposal.writing(writes, deployment.clock.now_ms()))
     }
 }
 

@@ -12,11 +12,10 @@ use ranking::id::{MemberId, Partition};
 use ranking::store::write::Writes;
 use ranking::submission::event_ids::{seen_entry, seen_mark, seen_prefix};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
-use tokio::time::{Duration, Instant};
 
 use super::{Moving, at_once};
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::change::{Change, Proposal, commit_change};
 use crate::partition::home::{SeenPages, first_seq_since, seq_there};
 use entity::error::Result;
 use entity::history::{commit, score_event};
@@ -26,9 +25,6 @@ const IDS_MAX: usize = 1000;
 
 /// The most members in one SELECT.
 const MEMBERS_MAX: usize = 200;
-
-/// The time limit of one commit.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A bucket of a partition's event ids, with a field and value in it.
 type Seen = (i64, (String, String));
@@ -236,8 +232,7 @@ impl Moving<'_> {
         let forgotten = ids.forgotten.chunks(IDS_MAX);
         for (set, forgotten) in set.chain(forgotten.map(|forgotten| (&[][..], forgotten))) {
             let mut remembering = Remembering { moving: self, set, forgotten };
-            let deadline = Instant::now() + COMMIT_TIMEOUT;
-            commit_with_retry(self.deployment, partition, &mut remembering, deadline).await?;
+            commit_change(self.deployment, partition, &mut remembering).await?;
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! The commits of a roll: a period begun, and members carried into it.
+//! The steps of a roll and their commits: a period begun, and members carried into it.
 
+use super::deadline;
 use super::series::Series;
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal};
+use crate::partition::change::{Change, Proposal, commit_with_retry};
 use entity::error::{Error, Result};
+use ranking::board::State;
 use ranking::board::mark::BoardMark;
-use ranking::commit::Head;
-use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Carried, RollMark, carry};
@@ -14,10 +14,65 @@ use ranking::store::write::Writes;
 use ranking::submission::batch::index::part_id;
 use ranking::submission::{Snapshot, StandingsChange, Wanted};
 use ranking::window::Period;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most boards and partitions whose marks one call reads.
 pub(super) const PLACES_MAX: usize = 500;
+
+impl Series<'_> {
+    /// Takes one step. Returns false if there was none to take.
+    pub(super) async fn step(
+        &self,
+        deployment: &Deployment,
+        partition: Partition,
+        mark: RollMark,
+        now_ms: i64,
+    ) -> Result<bool> {
+        if !mark.is_ready {
+            self.carry_all(deployment, partition, mark).await?;
+            return Ok(true);
+        }
+        let present_ms = self.at(now_ms)?.present_from_ms;
+        if mark.begun_ms >= present_ms {
+            return Ok(false);
+        }
+        let mut beginning = Beginning { series: self, mark, present_ms, now_ms };
+        commit_with_retry(deployment, partition, &mut beginning, deadline()).await?;
+        Ok(true)
+    }
+
+    /// Carries all members of the last period begun into the one after it.
+    pub(super) async fn carry_all(
+        &self,
+        deployment: &Deployment,
+        partition: Partition,
+        mark: RollMark,
+    ) -> Result<()> {
+        let (from, next) = self.pair(mark)?;
+        let run_id = deployment.store.run_id(partition).await?;
+        let mut cursor = Some("0".to_owned());
+        while let Some(at) = cursor {
+            let walked = deployment.store.walk(partition, &self.id(&from), &at).await?;
+            let members: BTreeSet<MemberId> = walked.members.into_iter().collect();
+            cursor = walked.next;
+            let mut carrying = Carrying {
+                series: self,
+                mark,
+                run_id: &run_id,
+                from: from.clone(),
+                next: next.clone(),
+                members: members.into_iter().collect(),
+                is_last: cursor.is_none(),
+                now_ms: deployment.clock.now_ms(),
+            };
+            let done = commit_with_retry(deployment, partition, &mut carrying, deadline()).await?;
+            if !done.outcome {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Begins the next period; if it has no members, skips to the present one.
 pub(super) struct Beginning<'a> {
@@ -38,7 +93,7 @@ impl Change for Beginning<'_> {
         let series = self.series;
         let name = series.id(&series.at(self.mark.begun_ms)?).series();
         let (head, marks) = deployment.store.rolls(partition, series.board.no).await?;
-        let proposal = Proposal { head, log_len: 0, commit: None, outcome: () };
+        let proposal = Proposal::nothing(head, ());
         if marks.get(&name) != Some(&self.mark) {
             return Ok(proposal);
         }
@@ -84,12 +139,6 @@ impl Change for Carrying<'_> {
                 .store
                 .snapshot(partition, &wanted, deployment.dedup, self.now_ms)
                 .await?;
-            let nothing = |head: Head, outcome: bool| Proposal {
-                head,
-                log_len: snapshot.log_len,
-                commit: None,
-                outcome,
-            };
             let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
             if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
                 return Err(ranking::Error::BoardHeld.into());
@@ -97,7 +146,7 @@ impl Change for Carrying<'_> {
             // A walk is valid in one run of Redis only: entries carried in an earlier run may be
             // lost.
             if mark != Some(self.mark) || snapshot.head.run_id != self.run_id {
-                return Ok(nothing(snapshot.head, false));
+                return Ok(Proposal::nothing(snapshot.head, false));
             }
             let (entries, unknown) = self.carried(&wanted, &snapshot, &parts)?;
             if !unknown.is_empty() {
@@ -108,7 +157,7 @@ impl Change for Carrying<'_> {
                 continue;
             }
             if entries.is_empty() && !self.is_last {
-                return Ok(nothing(snapshot.head, true));
+                return Ok(Proposal::nothing(snapshot.head, true));
             }
             let keys = deployment.store.keys();
             let mut writes = Writes::default();
@@ -123,13 +172,7 @@ impl Change for Carrying<'_> {
                 let name = change.id.series();
                 writes.mark_roll(keys, partition, series.board.no, &name, mark);
             }
-            let commit = snapshot.head.next(entity::random_id(), self.now_ms, vec![]);
-            return Ok(Proposal {
-                head: snapshot.head,
-                log_len: 0,
-                commit: Some((commit, writes)),
-                outcome: true,
-            });
+            return Ok(Proposal::nothing(snapshot.head, true).writing(writes, self.now_ms));
         }
     }
 }

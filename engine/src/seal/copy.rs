@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ranking::commit::EventKind;
+use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, Partition};
 use ranking::seal::SealMark;
 use ranking::standings_id::StandingsId;
@@ -101,7 +101,7 @@ impl WindowSeal<'_> {
     async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
         let seals = [self.name];
         let store = &self.deployment.store;
-        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
+        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
         let mark = tail.seals.first().copied();
         Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
     }
@@ -138,12 +138,60 @@ impl WindowSeal<'_> {
     ) -> Result<()> {
         let of_one = BTreeMap::from([(id.clone(), period.clone())]);
         if !page.entries.is_empty() {
-            sealed_period::number(transaction, &of_one, entity::now_ms()).await?;
+            sealed_period::number(transaction, &of_one, self.deployment.clock.now_ms()).await?;
         }
         let Some(no) = sealed_period::numbers(transaction, &of_one).await?.remove(id) else {
             return Ok(());
         };
         let members: Vec<&str> = page.entries.iter().map(|entry| entry.member.as_str()).collect();
+        let refused = self.refused(transaction, partition, period, &members).await?;
+        let mut late =
+            late(transaction, self.board.no, partition, period, page.mark.seq, &members).await?;
+        late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
+        late.sort_unstable();
+        let is_late = |entry: &RankedEntry| {
+            late.binary_search_by(|late| late.as_str().cmp(entry.member.as_str())).is_ok()
+        };
+        let in_time: Vec<&RankedEntry> =
+            page.entries.iter().filter(|entry| !is_late(entry)).collect();
+        let rules = &self.board.rules;
+        let row = |entry: &&RankedEntry| sealed_entry::Model {
+            standings_no: no,
+            member: entry.member.to_string(),
+            score: rules.state(id.window, period, entry.key).score,
+            rank_key: entry.key.to_i64(),
+            partition: partition.0.into(),
+            seq: 0,
+        };
+        let rows = in_time.iter().map(|entry| row(entry).into_active_model());
+        insert_chunked::<sealed_entry::Entity, _>(
+            transaction,
+            rows.collect(),
+            Some(sealed_entry::keep()),
+        )
+        .await?;
+        if !refused.is_empty() {
+            let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
+            let boards = HashMap::from([(self.board.no, self.board.clone())]);
+            let source = Source::DeadLetters;
+            let now_ms = self.deployment.clock.now_ms();
+            correction::correct(transaction, partition, &refused, source, &boards, now_ms).await?;
+        }
+        check_stored(transaction, id, no, &in_time).await?;
+        if is_last {
+            check_count(transaction, partition, id, no, page.size).await?;
+        }
+        Ok(())
+    }
+
+    /// The events in a period of the listed members that SQL refused.
+    async fn refused(
+        &self,
+        transaction: &DatabaseTransaction,
+        partition: Partition,
+        period: &Period,
+        members: &[&str],
+    ) -> Result<Vec<(EventPlace, Event)>> {
         // History lacks the events that SQL refused, so their members' entries are folded from
         // history.
         let mut refused = dead_letter::of_board(transaction, partition, self.board.no).await?;
@@ -156,74 +204,61 @@ impl WindowSeal<'_> {
             };
             is_meant && members.contains(&event.member.as_str())
         });
-        let mut late =
-            late(transaction, self.board.no, partition, period, page.mark.seq, &members).await?;
-        late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
-        late.sort_unstable();
-        let rules = &self.board.rules;
-        let row = |entry: &&RankedEntry| sealed_entry::Model {
-            standings_no: no,
-            member: entry.member.to_string(),
-            score: rules.state(id.window, period, entry.key).score,
-            rank_key: entry.key.to_i64(),
-            partition: partition.0.into(),
-            seq: 0,
-        };
-        let in_time = || {
-            let entries = page.entries.iter();
-            entries.filter(|entry| {
-                late.binary_search_by(|late| late.as_str().cmp(entry.member.as_str())).is_err()
-            })
-        };
-        let rows = in_time().map(|entry| row(&entry).into_active_model());
-        insert_chunked::<sealed_entry::Entity, _>(
-            transaction,
-            rows.collect(),
-            Some(sealed_entry::keep()),
-        )
-        .await?;
-        if !refused.is_empty() {
-            let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
-            let boards = HashMap::from([(self.board.no, self.board.clone())]);
-            let source = Source::DeadLetters;
-            correction::correct(transaction, partition, &refused, source, &boards).await?;
-        }
-        let of_page = Condition::all()
-            .add(sealed_entry::Column::StandingsNo.eq(no))
-            .add(sealed_entry::Column::Member.is_in(members));
-        let stored: BTreeMap<String, sealed_entry::Model> = sealed_entry::Entity::find()
-            .filter(of_page)
-            .all(transaction)
-            .await?
-            .into_iter()
-            .map(|row| (row.member.clone(), row))
-            .collect();
-        let is_there = |entry: &&RankedEntry| {
-            let row = stored.get(entry.member.as_str());
-            row.is_some_and(|row| row.seq > 0 || row.rank_key == entry.key.to_i64())
-        };
-        if let Some(entry) = in_time().find(|entry| !is_there(entry)) {
-            return Err(ranking::Error::Corrupt(format!(
-                "the sealed entry of {} in {id} differs from the entry that Redis had",
-                entry.member
-            ))
-            .into());
-        }
-        let of_partition = Condition::all()
-            .add(sealed_entry::Column::StandingsNo.eq(no))
-            .add(sealed_entry::Column::Partition.eq(i32::from(partition.0)))
-            .add(sealed_entry::Column::Seq.eq(0));
-        if is_last
-            && sealed_entry::Entity::find().filter(of_partition).count(transaction).await?
-                > page.size
-        {
-            return Err(ranking::Error::Corrupt(format!(
-                "SQL has more sealed entries of {id} in partition {partition} than Redis had"
-            ))
-            .into());
-        }
-        Ok(())
+        Ok(refused)
     }
+}
+
+/// Checks that SQL has these entries of sealed standings, or corrections of them.
+async fn check_stored(
+    transaction: &DatabaseTransaction,
+    id: &StandingsId,
+    no: i64,
+    entries: &[&RankedEntry],
+) -> Result<()> {
+    let members = entries.iter().map(|entry| entry.member.as_str());
+    let of_entries = Condition::all()
+        .add(sealed_entry::Column::StandingsNo.eq(no))
+        .add(sealed_entry::Column::Member.is_in(members));
+    let stored: BTreeMap<String, sealed_entry::Model> = sealed_entry::Entity::find()
+        .filter(of_entries)
+        .all(transaction)
+        .await?
+        .into_iter()
+        .map(|row| (row.member.clone(), row))
+        .collect();
+    let is_there = |entry: &RankedEntry| {
+        let row = stored.get(entry.member.as_str());
+        row.is_some_and(|row| row.seq > 0 || row.rank_key == entry.key.to_i64())
+    };
+    match entries.iter().find(|entry| !is_there(entry)) {
+        None => Ok(()),
+        Some(entry) => Err(ranking::Error::Corrupt(format!(
+            "the sealed entry of {} in {id} differs from the entry that Redis had",
+            entry.member
+        ))
+        .into()),
+    }
+}
+
+/// Checks that SQL has no more entries of a shard of sealed standings than Redis had.
+async fn check_count(
+    transaction: &DatabaseTransaction,
+    partition: Partition,
+    id: &StandingsId,
+    no: i64,
+    size: u64,
+) -> Result<()> {
+    let of_partition = Condition::all()
+        .add(sealed_entry::Column::StandingsNo.eq(no))
+        .add(sealed_entry::Column::Partition.eq(i32::from(partition.0)))
+        .add(sealed_entry::Column::Seq.eq(0));
+    if sealed_entry::Entity::find().filter(of_partition).count(transaction).await? > size {
+        return Err(ranking::Error::Corrupt(format!(
+            "SQL has more sealed entries of {id} in partition {partition} than Redis had"
+        ))
+        .into());
+    }
+    Ok(())
 }
 
 /// The listed members whose history in a period went on after a commit; the persister corrects

@@ -39,6 +39,8 @@ const ROWS_MAX: usize = 1000;
 /// The sealed entries of one member that need correction.
 #[derive(Debug, Default)]
 struct AffectedEntries<'a> {
+    /// The time of the correction, in Unix milliseconds.
+    now_ms: i64,
     /// True if all of them do, because something was taken back.
     all: bool,
     /// The instants of its scores in sealed periods.
@@ -75,6 +77,7 @@ pub(crate) async fn correct(
     events: &[(u64, &Event)],
     source: Source,
     boards: &HashMap<BoardNo, Board>,
+    now_ms: i64,
 ) -> Result<(), DbErr> {
     let mut by_member: BTreeMap<(BoardNo, &MemberId), AffectedEntries<'_>> = BTreeMap::new();
     for &(seq, event) in events {
@@ -90,6 +93,7 @@ pub(crate) async fn correct(
         };
         let concerned = by_member.entry((event.board, &event.member)).or_default();
         concerned.seq = seq;
+        concerned.now_ms = now_ms;
         concerned.events.push(event);
         concerned.all |= at_ms.is_none();
         concerned.at_ms.extend(at_ms);
@@ -115,7 +119,7 @@ pub(crate) async fn correct(
         use sealed_period::Column::{CorrectedAtMs, Corrections, No};
         sealed_period::Entity::update_many()
             .col_expr(Corrections, Expr::col(Corrections).add(1))
-            .col_expr(CorrectedAtMs, Expr::value(entity::now_ms()))
+            .col_expr(CorrectedAtMs, Expr::value(now_ms))
             .filter(No.is_in(chunk.iter().copied()))
             .exec(transaction)
             .await?;
@@ -157,7 +161,7 @@ async fn correct_member(
         .filter(|(id, _)| replay.state_of(id, member).is_some())
         .map(|(id, period)| (id.clone(), period.clone()))
         .collect();
-    sealed_period::number(transaction, &held, entity::now_ms()).await?;
+    sealed_period::number(transaction, &held, concerned.now_ms).await?;
     let numbers = sealed_period::numbers(transaction, &touched).await?;
     let (mut upserts, mut gone) = (vec![], vec![]);
     for (id, &no) in &numbers {

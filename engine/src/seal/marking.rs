@@ -5,19 +5,15 @@ use ranking::board::Board;
 use ranking::id::Partition;
 use ranking::seal::{NEVER_MS, SealName};
 use ranking::store::write::Writes;
-use tokio::time::{Duration, Instant};
 
 use super::WindowSeal;
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::change::{Change, Proposal, commit_change};
 use crate::partition::settle::settle;
 use entity::error::Result;
 
 /// The most keys, or periods of a list, that one commit drops.
 const KEYS_MAX: usize = 500;
-
-/// The time limit of one commit.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl WindowSeal<'_> {
     /// Marks every partition, and waits until SQL has the marks' commits.
@@ -25,8 +21,7 @@ impl WindowSeal<'_> {
         for partition in self.partitions() {
             let mut marking =
                 Marking { board: self.board, name: self.name, before_ms, dropping: None };
-            let deadline = Instant::now() + COMMIT_TIMEOUT;
-            commit_with_retry(self.deployment, partition, &mut marking, deadline).await?;
+            commit_change(self.deployment, partition, &mut marking).await?;
             settle(self.deployment, partition).await?;
         }
         Ok(())
@@ -61,8 +56,7 @@ impl WindowSeal<'_> {
                     before_ms,
                     dropping: Some(dropping),
                 };
-                let deadline = Instant::now() + COMMIT_TIMEOUT;
-                commit_with_retry(self.deployment, partition, &mut marking, deadline).await?;
+                commit_change(self.deployment, partition, &mut marking).await?;
             }
         }
         Ok(())
@@ -95,7 +89,7 @@ impl Change for Marking<'_> {
     ) -> Result<Proposal<()>> {
         let store = &deployment.store;
         let seals = [self.name];
-        let tail = store.tail(partition, u64::MAX - 1, 1, self.board.no, &seals, None).await?;
+        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
         tail.board.check(self.board)?;
         let known = tail.seals.first().copied().unwrap_or_default();
         let mut mark = known;
@@ -114,12 +108,10 @@ impl Change for Marking<'_> {
             drops = !matches!(dropping, Dropping::Keys(keys) if keys.is_empty());
         }
         writes.mark_seal(store.keys(), partition, self.name, mark);
-        let commit = tail.head.next(entity::random_id(), entity::now_ms(), vec![]);
-        Ok(Proposal {
-            head: tail.head,
-            log_len: 0,
-            commit: (mark != known || drops).then_some((commit, writes)),
-            outcome: (),
+        let proposal = Proposal::nothing(tail.head, ());
+        Ok(match mark != known || drops {
+            true => proposal.writing(writes, deployment.clock.now_ms()),
+            false => proposal,
         })
     }
 }

@@ -17,8 +17,9 @@ use sea_orm::{
 };
 use tokio::time::{Instant, sleep};
 
+use crate::deployment::Deployment;
 use crate::deployment::private_redis::PrivateRedis;
-use crate::deployment::{Clock, Deployment};
+use entity::clock::Clock;
 
 /// The partitions of a new deployment whose settings name no number.
 const PARTITIONS_DEFAULT: u16 = 16;

@@ -1,10 +1,11 @@
 //! Following the history after a stage was loaded: from SQL up to its cursor, then from the log.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 
+use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::fold::State;
-use ranking::id::MemberId;
+use ranking::id::{MemberId, Partition};
 use ranking::roll::RollMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
@@ -13,16 +14,15 @@ use sea_orm::{ColumnTrait, QueryFilter};
 
 use super::{CHANGED_MAX, Staged};
 use crate::amend::replayed;
-use crate::partition::{follow, home};
+use crate::deployment::Deployment;
+use crate::partition::follow::{self, Follower, Marks, READS_MAX};
+use crate::partition::home;
 use entity::archive::{archive_mark, archived_entry};
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
 /// The events of one SELECT.
 const ROWS_MAX: u64 = 5000;
-
-/// The most reads of the log while the persister moves on.
-const READS_MAX: usize = 20;
 
 /// The read of the log from which on its result is used, even if there may be more by then.
 const LOOKS_MAX: usize = 6;
@@ -73,56 +73,10 @@ impl Staged<'_> {
     /// Folding takes time in which others commit, so the log is read again: the shorter the last
     /// read, the likelier it is that our commit wins the race.
     pub(super) async fn take_all(&mut self) -> Result<Option<Tail>> {
-        for look in 1..=READS_MAX {
-            if self.is_stale {
-                return Ok(None);
-            }
-            let (deployment, partition) = (self.deployment, self.partition);
-            let no = self.board.no;
-            let tail = match self.last == (self.cursor.seq, i32::MAX) {
-                true => {
-                    let seals = &self.seals;
-                    follow::tail_to_head(deployment, partition, &self.cursor, no, seals, None)
-                        .await?
-                }
-                // An earlier call took part of SQL's events before a store failed.
-                false => None,
-            };
-            let Some(tail) = tail else {
-                if !self.take_from_sql().await? {
-                    return Ok(None);
-                }
-                continue;
-            };
-            tail.board.check(self.board)?;
-            if !self.goes_on(&tail.head.run_id, &tail.rolls) {
-                return Ok(None);
-            }
-            self.note_seals(&tail);
-            let places = |commit| ranking::commit::Commit::places(commit, partition);
-            let events: Vec<(EventPlace, Event)> = tail
-                .commits
-                .iter()
-                .flat_map(places)
-                .map(|(place, event)| (place, event.clone()))
-                .collect();
-            let source = Source { sql_seq: self.cursor.seq, seq: tail.head.seq, events: &events };
-            self.take(&events, source).await?;
-            self.is_at(log_cursor::Model {
-                seq: tail.head.seq as i64,
-                commit_id: tail.head.commit.clone(),
-                ..self.cursor.clone()
-            });
-            if self.changed.len() > CHANGED_MAX {
-                self.write_changed().await?;
-            } else if events.is_empty() || look >= LOOKS_MAX {
-                return Ok(Some(tail));
-            }
+        if self.is_stale {
+            return Ok(None);
         }
-        Err(ranking::Error::Unavailable(
-            "others write faster than their commits are read; try again".into(),
-        )
-        .into())
+        follow::read_to_head(self.deployment, self.partition, self).await
     }
 
     /// Folds what SQL got since. Returns false if the stage is stale.
@@ -245,7 +199,7 @@ impl Staged<'_> {
                 members.extend(amended.iter().cloned());
             }
         }
-        let mut states = self.read_staged(wanted).await?;
+        let states = self.read_staged(wanted).await?;
         if !voided.is_empty() {
             self.check_in_sql(source.sql_seq).await?;
         }
@@ -255,19 +209,10 @@ impl Staged<'_> {
         }
         self.later += taken;
         for fold in folds {
-            match fold {
-                FoldOutcome::Onto(number, member, state) => {
-                    let place = (number, member.clone());
-                    let known = self.changed.get(&place).or_else(|| states.get(&place));
-                    let window = self.standings[number].id.window;
-                    let state = self.board.rules.fold(window, known.copied().flatten(), state);
-                    self.changed.insert(place, Some(state));
-                }
-                FoldOutcome::Removal(member) => self.remove(member, &mut states),
-            }
+            self.apply(fold, &states);
         }
         for (folded, member) in refolds {
-            self.remove(&member, &mut states);
+            self.remove(&member, &states);
             for (id, period, state) in folded {
                 let number = self.number(&id, &period);
                 if number >= self.put {
@@ -279,12 +224,22 @@ impl Staged<'_> {
         Ok(())
     }
 
+    /// Applies a step to the changed entries, or to the staged `states`.
+    fn apply(&mut self, fold: FoldOutcome<'_>, states: &HashMap<(usize, MemberId), Option<State>>) {
+        match fold {
+            FoldOutcome::Onto(number, member, state) => {
+                let place = (number, member.clone());
+                let known = self.changed.get(&place).or_else(|| states.get(&place));
+                let window = self.standings[number].id.window;
+                let state = self.board.rules.fold(window, known.copied().flatten(), state);
+                self.changed.insert(place, Some(state));
+            }
+            FoldOutcome::Removal(member) => self.remove(member, states),
+        }
+    }
+
     /// Removes a member from all standings that are not in place yet.
-    fn remove(
-        &mut self,
-        member: &MemberId,
-        states: &mut HashMap<(usize, MemberId), Option<State>>,
-    ) {
+    fn remove(&mut self, member: &MemberId, states: &HashMap<(usize, MemberId), Option<State>>) {
         for number in self.put..self.standings.len() {
             let place = (number, member.clone());
             let is_staged = states.get(&place).is_some_and(Option::is_some);
@@ -372,5 +327,67 @@ impl Staged<'_> {
             (id.clone(), period.clone(), state)
         };
         Ok(meant.map(owned).collect())
+    }
+}
+
+impl Follower for Staged<'_> {
+    /// `None` if the stage is stale.
+    type Outcome = Option<Tail>;
+
+    const IS_READ: &'static str = "their commits are";
+
+    fn cursor(&self) -> Option<log_cursor::Model> {
+        // An earlier call may have taken part of SQL's events before a store failed.
+        let is_whole = self.last == (self.cursor.seq, i32::MAX);
+        is_whole.then(|| self.cursor.clone())
+    }
+
+    fn marks(&self, _: &Deployment) -> Marks {
+        Marks { board: self.board.no, seals: self.seals.clone(), seen: None }
+    }
+
+    async fn read_sql(
+        &mut self,
+        _: &Deployment,
+        _: Partition,
+    ) -> Result<ControlFlow<Option<Tail>>> {
+        Ok(match self.take_from_sql().await? {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(None),
+        })
+    }
+
+    async fn take_tail(
+        &mut self,
+        _: &Deployment,
+        partition: Partition,
+        tail: Tail,
+        read: usize,
+    ) -> Result<ControlFlow<Option<Tail>>> {
+        tail.board.check(self.board)?;
+        if !self.goes_on(&tail.head.run_id, &tail.rolls) {
+            return Ok(ControlFlow::Break(None));
+        }
+        self.note_seals(&tail);
+        let places = |commit| ranking::commit::Commit::places(commit, partition);
+        let events: Vec<(EventPlace, Event)> = tail
+            .commits
+            .iter()
+            .flat_map(places)
+            .map(|(place, event)| (place, event.clone()))
+            .collect();
+        let source = Source { sql_seq: self.cursor.seq, seq: tail.head.seq, events: &events };
+        self.take(&events, source).await?;
+        self.is_at(log_cursor::Model {
+            seq: tail.head.seq as i64,
+            commit_id: tail.head.commit.clone(),
+            ..self.cursor.clone()
+        });
+        if self.changed.len() > CHANGED_MAX {
+            self.write_changed().await?;
+        } else if events.is_empty() || read >= LOOKS_MAX {
+            return Ok(ControlFlow::Break(Some(tail)));
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -6,20 +6,16 @@ use ranking::id::Partition;
 use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
-use tokio::time::{Duration, Instant};
 
 use super::{Staged, Standing};
 use crate::deployment::Deployment;
 use crate::partition::barrier;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::change::{Change, Proposal, commit_change};
 use crate::roll::mark_rolled;
 use entity::error::Result;
 
 /// The most keys that one commit drops.
 const KEYS_MAX: usize = 500;
-
-/// The time limit of one commit.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The most labels of a list of periods in one read.
 const LABELS_MAX: usize = 100_000;
@@ -56,9 +52,8 @@ impl Staged<'_> {
     /// `Unavailable` if other writers won every race for 20 s.
     pub async fn put(&mut self, count: usize) -> Result<Step> {
         let (deployment, partition) = (self.deployment, self.partition);
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
         let mut putting = Putting { staged: self, count };
-        let end = match commit_with_retry(deployment, partition, &mut putting, deadline).await {
+        let end = match commit_change(deployment, partition, &mut putting).await {
             Ok(done) => done.outcome,
             // Redis may have been emptied, or this process was suspended and its stage expired.
             Err(_) if !self.stages.is_whole().await? => None,
@@ -137,10 +132,9 @@ impl Staged<'_> {
         strays.retain(|stray| self.is_stray(stray, &known));
         while !strays.is_empty() {
             let (deployment, partition) = (self.deployment, self.partition);
-            let deadline = Instant::now() + COMMIT_TIMEOUT;
             let some = strays.split_off(strays.len().saturating_sub(KEYS_MAX));
             let mut dropping = Dropping { staged: self, strays: &some };
-            let done = commit_with_retry(deployment, partition, &mut dropping, deadline).await?;
+            let done = commit_change(deployment, partition, &mut dropping).await?;
             if !done.outcome {
                 return Ok(Step::Stale);
             }
@@ -244,8 +238,8 @@ impl Staged<'_> {
     /// A proposal that changes nothing.
     async fn nothing<T>(&self, outcome: T) -> Result<Proposal<T>> {
         let (store, partition) = (&self.deployment.store, self.partition);
-        let head = store.log_after(partition, u64::MAX - 1, 1).await?.head;
-        Ok(Proposal { head, log_len: 0, commit: None, outcome })
+        let tail = store.head_and_marks(partition, self.board.no, &[], None).await?;
+        Ok(Proposal::nothing(tail.head, outcome))
     }
 }
 
@@ -272,14 +266,8 @@ impl Change for Putting<'_, '_> {
         if end == self.staged.put {
             return self.staged.nothing(Some(end)).await;
         }
-        let now_ms = deployment.clock.now_ms();
-        let commit = tail.head.next(entity::random_id(), now_ms, vec![]);
-        Ok(Proposal {
-            head: tail.head,
-            log_len: tail.commits.len() as u64,
-            commit: Some((commit, writes)),
-            outcome: Some(end),
-        })
+        let proposal = Proposal::onto(&tail, Some(end));
+        Ok(proposal.writing(writes, deployment.clock.now_ms()))
     }
 }
 
@@ -310,13 +298,6 @@ impl Change for Dropping<'_, '_> {
                 }
             }
         }
-        let now_ms = deployment.clock.now_ms();
-        let commit = tail.head.next(entity::random_id(), now_ms, vec![]);
-        Ok(Proposal {
-            head: tail.head,
-            log_len: tail.commits.len() as u64,
-            commit: Some((commit, writes)),
-            outcome: true,
-        })
+        Ok(Proposal::onto(&tail, true).writing(writes, deployment.clock.now_ms()))
     }
 }

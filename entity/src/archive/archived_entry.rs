@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ranking::fold::State;
+use ranking::board::State;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{DbErr, QueryOrder};

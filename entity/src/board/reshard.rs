@@ -48,10 +48,11 @@ impl Reshard {
         db: &DatabaseConnection,
         row: &board::Model,
         shards: u16,
+        now_ms: i64,
     ) -> Result<Option<Self>> {
         let reshard = Self { id: crate::random_id(), shards, step: Step::Staging };
         let begun = unchanged(row)
-            .set(reshard.to_row())
+            .set(reshard.to_row(now_ms))
             .filter(board::Column::Reshard.is_null())
             .filter(board::Column::ArchivedBeforeMs.is_null())
             .exec(db)
@@ -60,9 +61,15 @@ impl Reshard {
     }
 
     /// Advances to a step. Returns false if another process took the move over or advanced it.
-    pub async fn advance(&mut self, db: &DatabaseConnection, no: i64, step: Step) -> Result<bool> {
+    pub async fn advance(
+        &mut self,
+        db: &DatabaseConnection,
+        no: i64,
+        step: Step,
+        now_ms: i64,
+    ) -> Result<bool> {
         let next = Self { step, ..self.clone() };
-        let advanced = of_text(no, &self.to_text()).set(next.to_row()).exec(db).await?;
+        let advanced = of_text(no, &self.to_text()).set(next.to_row(now_ms)).exec(db).await?;
         if advanced.rows_affected == 1 {
             *self = next;
         }
@@ -71,15 +78,19 @@ impl Reshard {
 
     /// Takes the move over from a holder whose lease has expired. A move that is not decided is
     /// then to be undone. Returns false if the lease was renewed or another process was first.
-    pub async fn take_over(&mut self, db: &DatabaseConnection, no: i64) -> Result<bool> {
+    pub async fn take_over(
+        &mut self,
+        db: &DatabaseConnection,
+        no: i64,
+        now_ms: i64,
+    ) -> Result<bool> {
         let step = match self.step {
             Step::Staging | Step::Held => Step::Undoing,
             step => step,
         };
         let next = Self { id: crate::random_id(), step, ..self.clone() };
-        let now_ms = crate::now_ms();
         let taken = of_text(no, &self.to_text())
-            .set(next.to_row())
+            .set(next.to_row(now_ms))
             .filter(board::Column::ReshardUntilMs.lt(now_ms))
             .exec(db)
             .await?;
@@ -91,9 +102,9 @@ impl Reshard {
 
     /// Renews the lease of the move with this id, whatever its step. Returns false if another
     /// process took the move over.
-    pub async fn renew(db: &DatabaseConnection, no: i64, id: &str) -> Result<bool> {
+    pub async fn renew(db: &DatabaseConnection, no: i64, id: &str, now_ms: i64) -> Result<bool> {
         let alive = board::ActiveModel {
-            reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
+            reshard_until_ms: Set(Some(now_ms + ALIVE_MS)),
             ..Default::default()
         };
         // The id comes first in the JSON text.
@@ -113,11 +124,12 @@ impl Reshard {
         db: &DatabaseConnection,
         row: &board::Model,
         later: board::ActiveModel,
+        now_ms: i64,
     ) -> Result<bool> {
         let next = Self { step: Step::Decided, ..self.clone() };
         let decided = board::ActiveModel {
             reshard: Set(Some(next.to_text())),
-            reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
+            reshard_until_ms: Set(Some(now_ms + ALIVE_MS)),
             ..later
         };
         let decided = unchanged(row)
@@ -156,10 +168,10 @@ impl Reshard {
         serde_json::to_string(self).expect("texts and numbers have a JSON form")
     }
 
-    fn to_row(&self) -> board::ActiveModel {
+    fn to_row(&self, now_ms: i64) -> board::ActiveModel {
         board::ActiveModel {
             reshard: Set(Some(self.to_text())),
-            reshard_until_ms: Set(Some(crate::now_ms() + ALIVE_MS)),
+            reshard_until_ms: Set(Some(now_ms + ALIVE_MS)),
             ..Default::default()
         }
     }

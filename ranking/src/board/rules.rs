@@ -1,9 +1,9 @@
 //! A board's rules, checked once when the board is created.
 
+use crate::board::State;
 use crate::board::{Direction, Policy, TieBreak};
 use crate::decay::CODE_MAX;
 use crate::error::{Error, Result};
-use crate::fold::State;
 use crate::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
 use crate::window::{Period, REACH_MS, Window};

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::board::Board;
+use crate::board::State;
 use crate::commit::{Event, EventKind, EventPlace};
 use crate::error::Result;
-use crate::fold::State;
 use crate::id::{BoardNo, MemberId};
 use crate::rank_key::RankKey;
 use crate::roll::Rolls;

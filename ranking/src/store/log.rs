@@ -192,6 +192,17 @@ impl Store {
         partitions.iter().map(length).collect()
     }
 
+    /// As [`Store::tail`], without commits.
+    pub async fn head_and_marks(
+        &self,
+        partition: Partition,
+        board: BoardNo,
+        seals: &[SealName],
+        seen: Option<(i64, &str)>,
+    ) -> Result<Tail> {
+        self.tail(partition, u64::MAX - 1, 1, board, seals, seen).await
+    }
+
     /// The commits after `seq`, at most `count`, with the marks of a board and of some seals, and
     /// the value of an event id (a seen hash and its field). One round trip: `GET`, `XRANGE`,
     /// `HMGET`, `HGETALL`, `HGET` in a transaction.

@@ -1,7 +1,7 @@
 //! The lists of periods with entries, and a board's keys.
 
 use super::Store;
-use super::read::Standings;
+use super::read::{Range, Standings};
 use crate::error::Result;
 use crate::id::{BoardNo, Partition};
 use std::collections::BTreeSet;
@@ -16,15 +16,6 @@ pub struct ListedPeriod {
     pub present_from_ms: i64,
     /// The label.
     pub label: String,
-}
-
-/// A range of periods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Range {
-    /// Those that became the present one before an instant, newest first.
-    Before(i64),
-    /// Those that became the present one after an instant, oldest first.
-    After(i64),
 }
 
 impl Store {

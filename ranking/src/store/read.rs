@@ -57,6 +57,15 @@ pub struct Standings {
     layout_since: Option<u32>,
 }
 
+/// A range of periods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// Those that became the present one before an instant, newest first.
+    Before(i64),
+    /// Those that became the present one after an instant, oldest first.
+    After(i64),
+}
+
 /// A member and its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RankedEntry {
@@ -113,7 +122,7 @@ impl Standings {
         let rolls = Rolls { marks: [(self.id.series(), mark)].into(), now_ms: 0 };
         match rolls.reach(&self.id, &self.period, &self.rules.zone)? {
             Coverage::Complete => Ok(()),
-            _ => Err(Error::NotRolled(self.id.board)),
+            _ => Err(Error::NotRolled(self.id.board.0)),
         }
     }
 

@@ -44,42 +44,11 @@ impl Store {
         dedup: Dedup,
         now_ms: i64,
     ) -> Result<Snapshot> {
-        let keys = self.keys();
-        let buckets: Vec<String> =
-            dedup.buckets(now_ms).map(|bucket| keys.seen(partition, bucket)).collect();
+        let buckets = dedup.buckets(now_ms).map(|bucket| self.keys().seen(partition, bucket));
+        let buckets: Vec<String> = buckets.collect();
         let seen_in: &[String] = if wanted.seen.is_empty() { &[] } else { &buckets };
-        let looked_up = 1 + wanted.rolls.len() + seen_in.len() + wanted.standings.len();
-        let mut command = redis::cmd("EVALSHA");
-        command
-            .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(2 + looked_up)
-            .arg(keys.head(partition))
-            .arg(keys.log(partition))
-            .arg(keys.board_marks(partition));
-        for (no, _) in &wanted.rolls {
-            command.arg(keys.rolls(partition, *no));
-        }
-        command.arg(seen_in);
-        for (id, _) in &wanted.standings {
-            command.arg(keys.standings(partition, id));
-        }
-        let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
-        marks.extend(wanted.seals.iter().map(|seal| seal.field()));
-        command.arg("HMGET").arg(marks.len()).arg(marks);
-        for (_, series) in &wanted.rolls {
-            command.arg("HMGET").arg(series.len()).arg(series);
-        }
-        for _ in seen_in {
-            command.arg("HMGET").arg(wanted.seen.len()).arg(&wanted.seen);
-        }
-        for (_, members) in &wanted.standings {
-            command.arg("ZMSCORE").arg(members.len());
-            for member in members {
-                command.arg(member.as_str());
-            }
-        }
         let mut pipe = redis::pipe();
-        pipe.add_command(command);
+        pipe.add_command(self.snapshot_command(partition, wanted, seen_in));
         let ((answer,), _): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
         let mut answer = answer.into_iter();
         let run_id: String = next(&mut answer)?;
@@ -111,5 +80,46 @@ impl Store {
             .map(|count| Ok(keys_of(next_of(&mut answer, count)?)))
             .collect::<Result<_>>()?;
         Ok(Snapshot { head, log_len, boards, rolls, seals, seen, keys })
+    }
+
+    /// The call of the script, with the keys and then the look-ups in them.
+    fn snapshot_command(
+        &self,
+        partition: Partition,
+        wanted: &Wanted,
+        seen_in: &[String],
+    ) -> redis::Cmd {
+        let keys = self.keys();
+        let looked_up = 1 + wanted.rolls.len() + seen_in.len() + wanted.standings.len();
+        let mut command = redis::cmd("EVALSHA");
+        command
+            .arg(self.inner.scripts.snapshot.get_hash())
+            .arg(2 + looked_up)
+            .arg(keys.head(partition))
+            .arg(keys.log(partition))
+            .arg(keys.board_marks(partition));
+        for (no, _) in &wanted.rolls {
+            command.arg(keys.rolls(partition, *no));
+        }
+        command.arg(seen_in);
+        for (id, _) in &wanted.standings {
+            command.arg(keys.standings(partition, id));
+        }
+        let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
+        marks.extend(wanted.seals.iter().map(|seal| seal.field()));
+        command.arg("HMGET").arg(marks.len()).arg(marks);
+        for (_, series) in &wanted.rolls {
+            command.arg("HMGET").arg(series.len()).arg(series);
+        }
+        for _ in seen_in {
+            command.arg("HMGET").arg(wanted.seen.len()).arg(&wanted.seen);
+        }
+        for (_, members) in &wanted.standings {
+            command.arg("ZMSCORE").arg(members.len());
+            for member in members {
+                command.arg(member.as_str());
+            }
+        }
+        command
     }
 }

@@ -102,7 +102,7 @@ impl Batch {
             }
         }
         let seals = wanted.standings.iter();
-        let seals: BTreeSet<SealName> = seals.filter_map(|(id, _)| SealName::of(id)).collect();
+        let seals: BTreeSet<SealName> = seals.filter_map(|(id, _)| id.seal_name()).collect();
         wanted.seals = seals.into_iter().collect();
         Self { submissions, now_ms, wanted, index, series, parts, places }
     }
@@ -156,15 +156,7 @@ impl Batch {
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
-        let mut seen: HashMap<String, Seen> = HashMap::new();
-        for (field, value) in self.wanted.seen.iter().zip(&snapshot.seen) {
-            let Some(first) = value.as_deref().map(Seen::parse).transpose()? else {
-                continue;
-            };
-            if first.accepted_at_ms > self.now_ms - dedup_ms {
-                seen.insert(field.clone(), first);
-            }
-        }
+        let mut seen = self.seen(snapshot, dedup_ms)?;
         let closed = self.closed(snapshot);
         let mut folding =
             Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
@@ -188,12 +180,7 @@ impl Batch {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
-            for touch in places.iter().flatten() {
-                let id = &self.wanted.standings[touch.place.0].0;
-                if id.window.rolling().is_some() {
-                    moved_on.insert((id.board, id.series()));
-                }
-            }
+            moved_on.extend(places.iter().flatten().filter_map(|touch| self.series_of(touch)));
             verdicts.push(Verdict::Accepted { seq, index: events.len() as u32 });
             events.push(submission.to_event(self.now_ms));
             if let Some(field) = field {
@@ -217,6 +204,26 @@ impl Batch {
             rolls: rolls.collect(),
             seen: seen_now,
         }))
+    }
+
+    /// The event ids of the snapshot that still count, by field.
+    fn seen(&self, snapshot: &Snapshot, dedup_ms: i64) -> Result<HashMap<String, Seen>> {
+        let mut seen = HashMap::new();
+        for (field, value) in self.wanted.seen.iter().zip(&snapshot.seen) {
+            let Some(first) = value.as_deref().map(Seen::parse).transpose()? else {
+                continue;
+            };
+            if first.accepted_at_ms > self.now_ms - dedup_ms {
+                seen.insert(field.clone(), first);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// The series of an entry, if its window is rolling.
+    fn series_of(&self, touch: &TouchedEntry) -> Option<(BoardNo, String)> {
+        let id = &self.wanted.standings[touch.place.0].0;
+        id.window.rolling().map(|_| (id.board, id.series()))
     }
 
     /// The progress of each series whose board accepts writes, or the boards that have to be rolled
@@ -253,7 +260,7 @@ impl Batch {
         let marks: HashMap<&SealName, &SealMark> = marks.collect();
         let standings = self.wanted.standings.iter().zip(&self.index.periods);
         let closed = standings.map(|((id, _), period)| {
-            let mark = SealName::of(id).and_then(|name| marks.get(&name).copied());
+            let mark = id.seal_name().and_then(|name| marks.get(&name).copied());
             mark.is_some_and(|mark| mark.closes(period))
         });
         closed.collect()

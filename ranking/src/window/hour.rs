@@ -5,10 +5,18 @@ use jiff::{Timestamp, ToSpan};
 
 use super::HOUR_S;
 use super::calendar::Calendar;
-use super::period::Period;
+
+/// An hour of the local clock.
+pub(super) struct Hour {
+    pub(super) label: String,
+    /// The first instant in it, in Unix milliseconds.
+    pub(super) start_ms: i64,
+    /// The first instant after it, in Unix milliseconds.
+    pub(super) end_ms: i64,
+}
 
 /// The local hour around an instant, cut at a change of the offset.
-pub(super) fn hour_at(at: Timestamp, zone: &TimeZone) -> Period {
+pub(super) fn hour_at(at: Timestamp, zone: &TimeZone) -> Hour {
     let offset = zone.to_offset(at);
     let offset_s = i64::from(offset.seconds());
     let local_hour_s = (at.as_second() + offset_s).div_euclid(HOUR_S) * HOUR_S;
@@ -44,12 +52,7 @@ pub(super) fn hour_at(at: Timestamp, zone: &TimeZone) -> Period {
         local.hour(),
         offset_label(offset)
     );
-    Period {
-        label,
-        start_ms: (start_s * 1000).max(0),
-        end_ms: Some(end_s * 1000),
-        present_from_ms: (start_s * 1000).max(0),
-    }
+    Hour { label, start_ms: (start_s * 1000).max(0), end_ms: end_s * 1000 }
 }
 
 fn offset_label(offset: Offset) -> String {

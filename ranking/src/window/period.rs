@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::Window;
 use super::calendar::Calendar;
-use super::hour::{hour_at, hour_minutes_ms};
+use super::hour::{Hour, hour_at, hour_minutes_ms};
 use crate::error::{Error, Result};
 
 /// The latest instant that has periods: the end of the year 9000, in Unix milliseconds.
@@ -55,7 +55,10 @@ impl Window {
             .map_err(|_| Error::invalid("invalid time: expected an instant within the calendar"))?;
         match self {
             Self::All | Self::Decay(_) => Ok(Period::all()),
-            Self::Hourly => Ok(hour_at(at, zone)),
+            Self::Hourly => {
+                let Hour { label, start_ms, end_ms } = hour_at(at, zone);
+                Ok(Period { label, start_ms, end_ms: Some(end_ms), present_from_ms: start_ms })
+            }
             Self::Daily => dated_period_at(Calendar::Day, at, zone),
             Self::Weekly => dated_period_at(Calendar::Week, at, zone),
             Self::Monthly => dated_period_at(Calendar::Month, at, zone),

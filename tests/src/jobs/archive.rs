@@ -21,7 +21,7 @@ pub const DAY_MS: i64 = 86_400_000;
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;
-    let (ms, lately_ms) = (days * DAY_MS, entity::now_ms() - 2 * DAY_MS);
+    let (ms, lately_ms) = (days * DAY_MS, entity::clock::Clock::default().now_ms() - 2 * DAY_MS);
     let text = format!(
         "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} \
             WHERE accepted_at_ms > {lately_ms}"
@@ -33,7 +33,9 @@ pub async fn age(deployment: &Deployment, days: i64) {
 
 /// Archives the events accepted until two days ago.
 pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
-    let before = jiff::Timestamp::from_millisecond(entity::now_ms() - 2 * DAY_MS).unwrap();
+    let before =
+        jiff::Timestamp::from_millisecond(entity::clock::Clock::default().now_ms() - 2 * DAY_MS)
+            .unwrap();
     let before = before.to_string();
     let arguments = [&["archive", "--before", &*before], arguments].concat();
     figures(deployment, &arguments)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::job::{self, Begun, Running};
+use entity::clock::Clock;
 use entity::job::Model;
 use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait, Statement};
 use serde_json::{Value, json};
@@ -34,14 +35,14 @@ async fn execute(db: &DatabaseConnection, statement: &str) -> u64 {
 }
 
 async fn begun(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Running {
-    match job::begin(db, kind, board_no).await.unwrap() {
+    match job::begin(db, &Clock::default(), kind, board_no).await.unwrap() {
         Begun::Running(running) => running,
         Begun::Taken(other) => panic!("{other}"),
     }
 }
 
 async fn taken(db: &DatabaseConnection, kind: &str, board_no: Option<i64>) -> Model {
-    match job::begin(db, kind, board_no).await.unwrap() {
+    match job::begin(db, &Clock::default(), kind, board_no).await.unwrap() {
         Begun::Running(_) => panic!("{kind} of {board_no:?} has begun"),
         Begun::Taken(other) => *other,
     }
@@ -91,7 +92,8 @@ async fn of_many_who_begin_at_once_one_does() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
-        let all = (0..20).map(|_| job::begin(db, "SEAL", None));
+        let clock = Clock::default();
+        let all = (0..20).map(|_| job::begin(db, &clock, "SEAL", None));
         let all = futures::future::join_all(all).await;
         let is_running = |begun: &&entity::Result<Begun>| matches!(begun, Ok(Begun::Running(_)));
         assert_eq!(all.iter().filter(is_running).count(), 1);
@@ -106,7 +108,7 @@ async fn a_job_that_is_silent_is_taken_for_dead_and_stays_so() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let silent = begun(db, "IMPORT", None).await;
-        let at_ms = entity::now_ms() - job::LEASE_MS;
+        let at_ms = Clock::default().now_ms() - job::LEASE_MS;
         let silence = |at_ms: i64| format!("UPDATE job SET heartbeat_at_ms = {at_ms}");
         execute(db, &silence(at_ms + 5000)).await;
         taken(db, "IMPORT", None).await;

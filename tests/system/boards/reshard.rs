@@ -117,7 +117,7 @@ async fn a_walk_goes_on_over_a_move() {
     let event = |number: usize| Event {
         member: format!("m{number}"),
         score: 1 + number as i64 / 7,
-        at_ms: entity::now_ms() - 1000 * number as i64,
+        at_ms: entity::clock::Clock::default().now_ms() - 1000 * number as i64,
         id: None,
     };
     let events: Vec<Event> = (0..60).map(event).collect();

@@ -135,7 +135,7 @@ async fn a_board_that_is_held_is_read_and_not_written() {
     let event = |number: usize| Event {
         member: format!("m{number}"),
         score: number as i64 + 1,
-        at_ms: entity::now_ms(),
+        at_ms: entity::clock::Clock::default().now_ms(),
         id: Some(format!("e{number}")),
     };
     let events: Vec<Event> = (0..20).map(event).collect();

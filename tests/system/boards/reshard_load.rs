@@ -33,7 +33,7 @@ async fn write(
                 Event {
                     member: format!("m{}", rand::random_range(0..MEMBERS)),
                     score: rand::random_range(1..100),
-                    at_ms: entity::now_ms() - ago_ms,
+                    at_ms: entity::clock::Clock::default().now_ms() - ago_ms,
                     id: Some(format!("{name}{number}")),
                 }
             })

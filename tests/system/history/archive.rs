@@ -26,7 +26,7 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     let mut events = game.events.clone();
     events.shuffle(rng);
     events.truncate(24);
-    let now_ms = entity::now_ms();
+    let now_ms = entity::clock::Clock::default().now_ms();
     for (index, event) in events.iter_mut().enumerate() {
         event.id = Some(format!("later{index}"));
         if rng.random_bool(0.5) {
@@ -38,7 +38,7 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
 
 /// True if a void must be refused: it concerns a sealed period that archived events count in.
 fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
-    let is_old = |event: &Event| event.at_ms < entity::now_ms() - DAY_MS;
+    let is_old = |event: &Event| event.at_ms < entity::clock::Clock::default().now_ms() - DAY_MS;
     let has_windows = !history.board.windows.is_empty();
     match &history.items()[number] {
         Item::Score(event) => has_windows && is_old(event),

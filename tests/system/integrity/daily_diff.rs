@@ -94,7 +94,7 @@ async fn a_server_compares_what_it_missed_once_and_says_how_it_was() {
     assert_eq!(measured["laurel_integrity_findings"], 0.0);
     assert_eq!(measured["laurel_integrity_checked"], 1.0);
     assert_eq!(measured["laurel_integrity_schedule{state=\"on\"}"], 1.0);
-    let age = entity::now_ms() as f64 / 1000.0
+    let age = entity::clock::Clock::default().now_ms() as f64 / 1000.0
         - measured["laurel_integrity_last_clean_timestamp_seconds"];
     assert!((0.0..120.0).contains(&age), "{age}");
     until("it is noted", async || {

@@ -81,6 +81,29 @@ impl PartitionDiff<'_> {
         Ok(sum)
     }
 
+    /// A window's sealed standings, by number.
+    async fn sealed_ids(
+        &self,
+        window: Window,
+        before_ms: i64,
+    ) -> Result<BTreeMap<i64, StandingsId>> {
+        use sealed_period::Column::{BoardNo, Generation, StartMs, Window as Name};
+        let board = self.board.no;
+        let generation = self.board.generation_of(window);
+        let numbered = sealed_period::Entity::find()
+            .filter(BoardNo.eq(board.0))
+            .filter(Generation.eq(generation as i32))
+            .filter(Name.eq(window.to_string()))
+            .filter(StartMs.lt(before_ms))
+            .all(&self.deployment.db)
+            .await?;
+        let id = |row: sealed_period::Model| {
+            let (segment, period) = (row.segment, row.label);
+            (row.no, StandingsId { board, generation, segment, window, period })
+        };
+        Ok(numbered.into_iter().map(id).collect())
+    }
+
     /// Compares a window's sealed standings.
     pub(crate) async fn compare_sealed(
         &self,
@@ -89,7 +112,6 @@ impl PartitionDiff<'_> {
         suspects: &mut Suspects<'_>,
         findings: &mut Findings,
     ) -> Result<()> {
-        use sealed_period::Column::{BoardNo, Generation, StartMs, Window as Name};
         let (board, db) = (self.board, &self.deployment.db);
         let (generation, before_ms) =
             (board.generation_of(window), board.sealed(window).sealed_before_ms);
@@ -100,26 +122,7 @@ impl PartitionDiff<'_> {
                 left.insert(id.clone());
             }
         }
-        let numbered = sealed_period::Entity::find()
-            .filter(BoardNo.eq(board.no.0))
-            .filter(Generation.eq(generation as i32))
-            .filter(Name.eq(window.to_string()))
-            .filter(StartMs.lt(before_ms))
-            .all(db)
-            .await?;
-        let ids: BTreeMap<i64, StandingsId> = numbered
-            .into_iter()
-            .map(|row| {
-                let id = StandingsId {
-                    board: board.no,
-                    generation,
-                    segment: row.segment,
-                    window,
-                    period: row.label,
-                };
-                (row.no, id)
-            })
-            .collect();
+        let ids = self.sealed_ids(window, before_ms).await?;
         let sql = r#"SELECT * FROM "sealed_entry" WHERE "partition" = $1 AND "standings_no" IN (SELECT "no" FROM "sealed_period"
             WHERE "board_no" = $2 AND "generation" = $3 AND "window" = $4 AND "start_ms" < $5) ORDER BY "standings_no", "rank_key", "member""#;
         let values: [Value; 5] = [

@@ -6,8 +6,8 @@ use anyhow::Result;
 use entity::blocks::Columns;
 use entity::history::score_event;
 use futures::TryStreamExt;
+use ranking::board::State;
 use ranking::commit::EventKind;
-use ranking::fold::State;
 use ranking::window::{Period, Window};
 use sea_orm::{ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QuerySelect};
 

@@ -373,7 +373,8 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
             .map(|window| window.name.parse())
             .collect::<ranking::Result<_>>()?,
     })?;
-    let mut row = board::of_rules(&input.slug, &title, &rules, &time_zone, entity::now_ms());
+    let mut row =
+        board::of_rules(&input.slug, &title, &rules, &time_zone, app.deployment.clock.now_ms());
     let retained = retained(input.windows.as_deref().unwrap_or_default())?;
     row.windows = Set(windows_text(&board::first_windows(&rules, &retained)));
     row.visibility = Set(input.visibility.unwrap_or(Visibility::Public).name().to_owned());

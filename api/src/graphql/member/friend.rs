@@ -100,6 +100,15 @@ enum Place {
     Missing(MemberId),
 }
 
+impl Place {
+    fn ranked(&self) -> Option<&RankedEntry> {
+        match self {
+            Self::Ranked(entry) => Some(entry),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
 /// A page of a member's friends in standings. One `ZMSCORE` per shard reads the keys of all
 /// friends; then one pipeline counts the ranks of the page.
 pub(crate) async fn friends_page(
@@ -115,11 +124,7 @@ pub(crate) async fn friends_page(
     let (list, after) = match &page.after {
         Some(cursor) => {
             let (list, cursor) = standings.list_of(app, cursor)?;
-            let after = match cursor.without_score()? {
-                Some(member) => Place::Missing(member),
-                None => Place::Ranked(cursor.place()?),
-            };
-            (list, Some(after))
+            (list, Some(place_of(&cursor)?))
         }
         None => (standings.clone(), None),
     };
@@ -150,11 +155,7 @@ pub(crate) async fn friends_page(
         },
         total,
     };
-    let ranked = page.iter().filter_map(|place| match place {
-        Place::Ranked(placed) => Some(placed.clone()),
-        Place::Missing(_) => None,
-    });
-    let ranked: Vec<RankedEntry> = ranked.collect();
+    let ranked: Vec<RankedEntry> = page.iter().filter_map(Place::ranked).cloned().collect();
     let mut positions = app.reader.positions(&list.read, &ranked).await?.into_iter();
     for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
         let placed = match place {
@@ -179,6 +180,13 @@ pub(crate) async fn friends_page(
     Ok(connection)
 }
 
+fn place_of(cursor: &EntryCursor) -> crate::error::Result<Place> {
+    Ok(match cursor.without_score()? {
+        Some(member) => Place::Missing(member),
+        None => Place::Ranked(cursor.place()?),
+    })
+}
+
 fn cursor_of(list: &Standings, place: &Place) -> String {
     let id = &list.read.id;
     let cursor = match place {
@@ -198,9 +206,9 @@ pub(crate) async fn add_friend(
     let app = app(ctx);
     for key in [&a, &b] {
         // A member whose first score came a moment ago may have no row yet.
-        ensure_row(&app.deployment.db, key).await?;
+        ensure_row(&app.deployment, key).await?;
     }
-    app.friends.add(&app.deployment.db, &a, &b).await?;
+    app.friends.add(&app.deployment, &a, &b).await?;
     Ok(payload)
 }
 

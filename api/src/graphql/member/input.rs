@@ -50,7 +50,7 @@ pub(crate) async fn upsert(
         let mut changed = vec![];
         let mut row = member::ActiveModel {
             key: Set(key),
-            created_at_ms: Set(entity::now_ms()),
+            created_at_ms: Set(app.deployment.clock.now_ms()),
             name: Set(None),
             name_folded: Set(None),
             region: Set(None),

@@ -2,7 +2,7 @@
 
 use async_graphql::SimpleObject;
 use ranking::board::Direction;
-use ranking::fold::State;
+use ranking::board::State;
 use ranking::rank_key::RankKey;
 use ranking::store::read::Standings as Read;
 

@@ -1,8 +1,8 @@
 //! An entry: a member's score and rank in standings.
 
 use async_graphql::{Context, Enum, ID, Object, Result};
+use ranking::board::State;
 use ranking::board::TieBreak;
-use ranking::fold::State;
 use ranking::id::MemberId;
 
 use super::Standings;

@@ -31,7 +31,7 @@ impl Standings {
                     Some(place) => app.reader.forward(&list.read, place, limit + 2).await?,
                     None => {
                         let offset = offset.unwrap_or(0);
-                        let page = app.page_from(&list.read, offset, limit + 2);
+                        let page = app.pages.page_from(&app.reader, &list.read, offset, limit + 2);
                         let (entries, good_until) = page.await?;
                         state(ctx).good_until.limit(good_until);
                         (offset, entries.to_vec())

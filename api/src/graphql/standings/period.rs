@@ -2,7 +2,8 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
-use ranking::store::periods::{ListedPeriod, Range};
+use ranking::store::periods::ListedPeriod;
+use ranking::store::read::Range;
 use ranking::window::Window as RankingWindow;
 
 use super::Standings;

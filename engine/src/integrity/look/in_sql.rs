@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::fold::State;
 use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;

@@ -2,13 +2,13 @@
 //! folded onto.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
-use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::scan::integrity::Asked;
@@ -22,14 +22,12 @@ use crate::integrity::look::{
     Location, Locations, StoredValues, asked, fold, home_member, is_on_its_way, text_of,
 };
 use crate::partition::change::{Change, Proposal};
-use crate::partition::{follow, home};
+use crate::partition::follow::{self, Follower, Marks};
+use crate::partition::home;
 use crate::roll::mark_new;
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 use entity::standings::standing;
-
-/// The most reads of a history while the persister moves on.
-const READS_MAX: usize = 20;
 
 /// The history of the members concerned, up to SQL's cursor.
 struct Known {
@@ -63,73 +61,81 @@ impl Change for Mending<'_> {
         deployment: &Deployment,
         partition: Partition,
     ) -> Result<Proposal<usize>> {
-        let seals = seal_names(self.board);
-        for _ in 0..READS_MAX {
-            let mut known = match self.known.take() {
-                Some(known) => known,
-                None => match self.read(deployment, partition).await? {
-                    Some(known) => known,
-                    None => continue,
-                },
-            };
-            let asked_of = follow::tail_to_head(
-                deployment,
-                partition,
-                &known.cursor,
-                self.board.no,
-                &seals,
-                None,
-            );
-            let Some(tail) = asked_of.await? else {
-                // The persister has moved on, or the log is too long: SQL has more now.
-                if let Truth::History(_) = self.truth
-                    && let Some((cursor, rows)) = follow::events_since(
-                        deployment,
-                        partition,
-                        &known.cursor,
-                        self.of_members(),
-                    )
+        follow::read_to_head(deployment, partition, self).await
+    }
+}
+
+impl Follower for Mending<'_> {
+    type Outcome = Proposal<usize>;
+
+    fn cursor(&self) -> Option<log_cursor::Model> {
+        self.known.as_ref().map(|known| known.cursor.clone())
+    }
+
+    fn marks(&self, _: &Deployment) -> Marks {
+        Marks { board: self.board.no, seals: seal_names(self.board), seen: None }
+    }
+
+    async fn read_sql(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+    ) -> Result<ControlFlow<Proposal<usize>>> {
+        let Some(mut known) = self.known.take() else {
+            self.known = self.read(deployment, partition).await?;
+            return Ok(ControlFlow::Continue(()));
+        };
+        // Rows of `standing` are read again, all of them.
+        if let Truth::History(_) = self.truth
+            && let Some((cursor, rows)) =
+                follow::events_since(deployment, partition, &known.cursor, self.of_members())
                     .await?
-                {
-                    for row in rows {
-                        let events = known.events.entry(row.member.clone()).or_default();
-                        events.push((row.place()?, row.to_ranking()?));
-                    }
-                    known.cursor = cursor;
-                    self.known = Some(known);
-                }
-                continue;
-            };
-            if let Truth::History(archived) = self.truth {
-                // Read after the head: an archive job writes its mark first and moves the head
-                // afterwards.
-                archived.mark_now(&deployment.db, self.board.no, partition).await?;
+        {
+            for row in rows {
+                let events = known.events.entry(row.member.clone()).or_default();
+                events.push((row.place()?, row.to_ranking()?));
             }
-            tail.board.check(self.board)?;
-            let mut is_known = true;
-            for commit in &tail.commits {
-                for (place, event) in commit.places(partition) {
-                    if event.board == self.board.no
-                        && let Some(events) = known.events.get_mut(event.member.as_str())
-                    {
-                        events.push((place, event.clone()));
-                        is_known &= matches!(self.truth, Truth::History(_));
-                    }
-                }
-                known.cursor.seq = commit.seq as i64;
-                known.cursor.commit_id = commit.id.clone();
-            }
-            if !is_known {
-                continue;
-            }
-            let proposal = self.fold(deployment, partition, &tail, &seals, &known).await?;
+            known.cursor = cursor;
             self.known = Some(known);
-            return Ok(proposal);
         }
-        Err(ranking::Error::Unavailable(
-            "others write faster than a history is read; try again".into(),
-        )
-        .into())
+        Ok(ControlFlow::Continue(()))
+    }
+
+    async fn take_tail(
+        &mut self,
+        deployment: &Deployment,
+        partition: Partition,
+        tail: Tail,
+        _: usize,
+    ) -> Result<ControlFlow<Proposal<usize>>> {
+        let Some(mut known) = self.known.take() else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if let Truth::History(archived) = self.truth {
+            // Read after the head: an archive job writes its mark first and moves the head
+            // afterwards.
+            archived.mark_now(&deployment.db, self.board.no, partition).await?;
+        }
+        tail.board.check(self.board)?;
+        let mut is_known = true;
+        for commit in &tail.commits {
+            for (place, event) in commit.places(partition) {
+                if event.board == self.board.no
+                    && let Some(events) = known.events.get_mut(event.member.as_str())
+                {
+                    events.push((place, event.clone()));
+                    is_known &= matches!(self.truth, Truth::History(_));
+                }
+            }
+            known.cursor.seq = commit.seq as i64;
+            known.cursor.commit_id = commit.id.clone();
+        }
+        if !is_known {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let proposal = self.fold(deployment, partition, &tail, &known).await?;
+        self.known = Some(known);
+        Ok(ControlFlow::Break(proposal))
     }
 }
 
@@ -188,9 +194,9 @@ impl Mending<'_> {
         deployment: &Deployment,
         partition: Partition,
         tail: &Tail,
-        seals: &[SealName],
         known: &Known,
     ) -> Result<Proposal<usize>> {
+        let seals = seal_names(self.board);
         let (board, keys) = (self.board, deployment.store.keys());
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() };
         let asked = asked(deployment, partition, self.places);
@@ -204,7 +210,7 @@ impl Mending<'_> {
             };
             let mut marks = seals.iter().zip(&tail.seals);
             let is_sealed =
-                marks.any(|(name, mark)| Some(*name) == SealName::of(id) && mark.closes(&period));
+                marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(&period));
             let Some(doubles) = found.filter(|_| !is_sealed) else {
                 continue;
             };

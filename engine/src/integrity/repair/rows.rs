@@ -27,7 +27,7 @@ pub(super) async fn mend_in(
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<usize> {
-    number_sealed(transaction, board, places).await?;
+    number_sealed(transaction, board, places, deployment.clock.now_ms()).await?;
     let in_sql = InSql::read(deployment, transaction, board, partition, archived, places).await?;
     let rolls = Rolls::to(deployment.clock.now_ms());
     let (mut mended, mut rows) = (0, Rows::default());
@@ -65,6 +65,7 @@ async fn number_sealed(
     transaction: &DatabaseTransaction,
     board: &Board,
     places: &Locations,
+    now_ms: i64,
 ) -> Result<()> {
     let mut standings = BTreeMap::new();
     for spot in places.values().flatten() {
@@ -73,7 +74,7 @@ async fn number_sealed(
             standings.insert(id.clone(), period);
         }
     }
-    Ok(sealed_period::number(transaction, &standings, entity::now_ms()).await?)
+    Ok(sealed_period::number(transaction, &standings, now_ms).await?)
 }
 
 /// The member and partition of a row, the commit of the member's last event, and the commit that

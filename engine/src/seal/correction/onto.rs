@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
+use ranking::board::State;
 use ranking::commit::EventKind;
-use ranking::fold::State;
 use ranking::id::{MemberId, Partition};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
@@ -61,7 +61,7 @@ pub(super) async fn fold_onto(
     }
     let of_period = |(id, (period, _)): (&StandingsId, &(Period, _))| (id.clone(), period.clone());
     let held: BTreeMap<StandingsId, Period> = touched.iter().map(of_period).collect();
-    sealed_period::number(transaction, &held, entity::now_ms()).await?;
+    sealed_period::number(transaction, &held, concerned.now_ms).await?;
     let mut rows = vec![];
     for (id, no) in sealed_period::numbers(transaction, &held).await? {
         let (period, scores) = &touched[&id];

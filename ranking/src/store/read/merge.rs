@@ -4,7 +4,7 @@
 //! that moves between two reads would shift the indices, and a walk from page to page would repeat
 //! some entries and miss others.
 
-use super::requests::{Reads, ranked_entries};
+use super::requests::{Reads, Way, ranked_entries};
 use super::{RankedEntry, Split, Standings};
 use crate::error::Result;
 use crate::store::{Store, decode};
@@ -16,15 +16,6 @@ pub enum Start {
     Place(RankedEntry),
     /// A number of entries in each shard, as of the moment when it was found.
     Split(Split),
-}
-
-/// The direction of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// From a place forward.
-    Forward,
-    /// Backward from a place; entries come in reverse.
-    Backward,
 }
 
 /// The next request to a shard.
@@ -44,6 +35,39 @@ struct Source {
     next: Next,
     buffer: Vec<RankedEntry>,
     exhausted: bool,
+}
+
+impl Source {
+    /// Takes the shard's answer into the empty buffer. Returns the number of entries before the
+    /// requested place.
+    fn take(&mut self, answer: redis::Value, wanted: usize, way: Way) -> Result<u64> {
+        let (before, entries): (u64, Vec<(String, f64)>) = match &self.next {
+            Next::Index(first) => {
+                // Others come before this index unless it is 0, however few were returned.
+                self.exhausted = *first == 0;
+                (0, decode(Some(answer))?)
+            }
+            _ => decode(Some(answer))?,
+        };
+        let mut entries = ranked_entries(entries)?;
+        if !matches!((&self.next, way), (Next::Index(_), Way::Backward)) {
+            self.exhausted = entries.len() < wanted;
+        }
+        if let (Next::Beyond(last), Way::Forward) = (&self.next, way)
+            && entries.first() == Some(last)
+        {
+            entries.remove(0);
+        }
+        if way == Way::Forward {
+            entries.reverse();
+        }
+        // The entry that the merge takes last.
+        if let Some(last) = entries.first() {
+            self.next = Next::Beyond(last.clone());
+        }
+        self.buffer = entries;
+        Ok(before)
+    }
 }
 
 impl Store {
@@ -149,36 +173,7 @@ impl Store {
         let mut before = 0;
         let answers = reads.send::<redis::Value>().await?;
         for ((shard, wanted), answer) in asked.into_iter().zip(answers) {
-            let source = &mut sources[shard];
-            let entries = match &source.next {
-                Next::Index(first) => {
-                    // Others come before this index unless it is 0, however few were returned.
-                    source.exhausted = *first == 0;
-                    decode(Some(answer))?
-                }
-                _ => {
-                    let (place, entries): (u64, Vec<(String, f64)>) = decode(Some(answer))?;
-                    before += place;
-                    entries
-                }
-            };
-            let mut entries = ranked_entries(entries)?;
-            if !matches!((&source.next, way), (Next::Index(_), Way::Backward)) {
-                source.exhausted = entries.len() < wanted;
-            }
-            if let (Next::Beyond(last), Way::Forward) = (&source.next, way)
-                && entries.first() == Some(last)
-            {
-                entries.remove(0);
-            }
-            if way == Way::Forward {
-                entries.reverse();
-            }
-            // The entry that the merge takes last.
-            if let Some(last) = entries.first() {
-                source.next = Next::Beyond(last.clone());
-            }
-            source.buffer = entries;
+            before += sources[shard].take(answer, wanted, way)?;
         }
         Ok(before)
     }

@@ -1,6 +1,7 @@
 //! Pages of entries: forward, backward, and around a member.
 
-use super::merge::{Start, Way};
+use super::merge::Start;
+use super::requests::Way;
 use super::requests::{Reads, ranked_entries};
 use super::{RankedEntry, Split, Standings};
 use crate::error::{Error, Result};

@@ -2,17 +2,24 @@
 
 use redis::{FromRedisValue, Pipeline};
 
-use super::merge::Way;
-use super::{RankedEntry, Standings};
+use super::{Range, RankedEntry, Standings};
 use crate::error::{Error, Result};
 use crate::id::MemberId;
 use crate::rank_key::RankKey;
 use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
 use crate::standings_id::StandingsId;
-use crate::store::periods::Range;
 use crate::store::write::layout_field;
 use crate::store::{Store, decode};
+
+/// The direction of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From a place forward.
+    Forward,
+    /// Backward from a place; entries come in reverse.
+    Backward,
+}
 
 /// A pipeline of reads of one period's standings and of the heads of its partitions.
 pub(crate) struct Reads<'a> {
@@ -102,9 +109,9 @@ impl<'a> Reads<'a> {
     }
 
     pub(crate) async fn send<T: FromRedisValue>(mut self) -> Result<Vec<T>> {
-        let seal = SealName::of(&self.standings.id);
+        let seal = self.standings.id.seal_name();
         let no = self.standings.id.board;
-        let moved = || Error::BoardMoved(no);
+        let moved = || Error::BoardMoved(no.0);
         let layout_since = self.standings.layout_since.ok_or_else(moved)?;
         // Last: if a period was dropped before one of the reads above, this one sees its mark.
         for &partition in &self.standings.partitions {

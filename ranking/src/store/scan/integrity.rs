@@ -64,10 +64,7 @@ impl Store {
         asked: &[Asked],
     ) -> Result<Probe> {
         let keys: Vec<String> = asked.iter().map(|asked| asked.key.clone()).collect();
-        let kinds = match keys.is_empty() {
-            true => vec![],
-            false => self.kinds(&keys).await?,
-        };
+        let kinds = self.kinds(&keys).await?;
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(self.keys().head(partition));
@@ -116,14 +113,5 @@ impl Store {
             false => Ok(None),
         };
         kinds.iter().map(start).collect()
-    }
-
-    /// The types of keys, as Redis names them: `zset`, `string`, `none`. One round trip: a `TYPE`
-    /// for each key.
-    pub async fn types(&self, keys: &[String]) -> Result<Vec<String>> {
-        match keys.is_empty() {
-            true => Ok(vec![]),
-            false => self.kinds(keys).await,
-        }
     }
 }

@@ -73,12 +73,13 @@ impl Store {
         payloads.map(payload).collect()
     }
 
-    /// The types of keys: `zset`, `none` and so on. One round trip: a `TYPE` for each key.
+    /// The types of keys, as Redis names them: `zset`, `string`, `none`. One round trip: a `TYPE`
+    /// for each key.
     pub async fn kinds(&self, keys: &[String]) -> Result<Vec<String>> {
-        let mut pipe = redis::pipe();
         if keys.is_empty() {
             return Ok(vec![]);
         }
+        let mut pipe = redis::pipe();
         for key in keys {
             pipe.cmd("TYPE").arg(key);
         }

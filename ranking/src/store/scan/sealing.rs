@@ -4,7 +4,7 @@ use crate::commit::Head;
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
 use crate::rank_key::RankKey;
-use crate::seal::{SealMark, SealName};
+use crate::seal::SealMark;
 use crate::standings_id::StandingsId;
 use crate::store::read::RankedEntry;
 use crate::store::{Store, decode};
@@ -37,7 +37,7 @@ impl Store {
         start: usize,
         count: usize,
     ) -> Result<FinalPage> {
-        let name = SealName::of(id).ok_or_else(|| {
+        let name = id.seal_name().ok_or_else(|| {
             Error::invalid(format!(
                 "invalid window {}: expected one with periods, which can be sealed",
                 id.window

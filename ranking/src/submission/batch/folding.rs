@@ -3,8 +3,8 @@
 use super::Batch;
 use super::index::{BaseEntry, EntryIndex, TouchedEntry, part_id};
 use crate::board::Policy;
+use crate::board::State;
 use crate::error::Result;
-use crate::fold::State;
 use crate::rank_key::RankKey;
 use crate::roll::{Carried, carry};
 use crate::standings_id::StandingsId;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::rows::{At, Fields, RowChecker};
+use super::{At, Fields, RowChecker};
 use crate::display_path;
 
 /// Hands every row with its line to `rows`.

@@ -14,10 +14,10 @@ use polars::prelude::{
 use ranking::board::Board;
 use tokio::task::spawn_blocking;
 
-use super::findings::Findings;
-use super::part::PartitionDiff;
-use super::second_look::Suspects;
-use super::sums::Sum;
+use super::PartitionDiff;
+use crate::diff::findings::Findings;
+use crate::diff::second_look::Suspects;
+use crate::diff::sums::Sum;
 use crate::frame::counted::{Counted, in_parts};
 use crate::frame::expected_rows::ExpectedRows;
 use crate::frame::fold::states;

@@ -6,8 +6,7 @@ use std::fs::File;
 use anyhow::{Context, Result, bail, ensure};
 use polars::prelude::{AnyValue, ArrowDataType, ParquetReader, SerReader, TimeUnit};
 
-use super::ndjson_rows::{NUMBER_DIGITS_MAX, check_digits};
-use super::rows::{At, Fields, RowChecker};
+use super::{At, Fields, NUMBER_DIGITS_MAX, RowChecker, check_digits};
 use crate::display_path;
 
 /// The most digits of a score in a column of 32-bit floats.
@@ -144,7 +143,7 @@ fn at_of<'a>(value: &'a AnyValue<'_>) -> Result<At<'a>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{Rows, read_rows};
+    use super::super::{Rows, read_rows};
     use super::*;
     use crate::import::Arguments;
     use polars::prelude::{

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::value::RawValue;
 
-use super::rows::{At, Fields, RowChecker};
+use super::{At, Fields, NUMBER_DIGITS_MAX, RowChecker, check_digits};
 use crate::display_path;
-
-/// The most digits of a score that is a JSON number: a writer that holds numbers as doubles would
-/// lose more.
-pub(crate) const NUMBER_DIGITS_MAX: usize = 15;
 
 /// An object with its values as they are written, so that no number is rounded.
 type Object<'a> = BTreeMap<String, &'a RawValue>;
@@ -40,16 +36,6 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
             Err(error) => rows.take(line, Err(error)),
         }
     }
-    Ok(())
-}
-
-/// Checks that a number has no more digits than every writer of JSON keeps.
-pub(crate) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
-    let digits = number.bytes().filter(u8::is_ascii_digit).skip_while(|&digit| digit == b'0');
-    ensure!(
-        digits.count() <= digits_max,
-        "{number} has more than {digits_max} digits: expected text, as a number that long may have been rounded on its way"
-    );
     Ok(())
 }
 
