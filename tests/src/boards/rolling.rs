@@ -23,9 +23,8 @@ use ranking::window::{Window, parse_zone};
 use sea_orm::{EntityTrait, Set};
 use tokio::time::Instant;
 
+use crate::clock::DAY_MS;
 use crate::deployment::{Deployment, settle};
-
-pub const DAY_MS: i64 = 86_400_000;
 
 const MEMBERS: [&str; 7] = ["a", "b", "c", "Z", "ü", "aa", "m"];
 

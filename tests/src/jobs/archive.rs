@@ -8,20 +8,18 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::api::submission::submit_durably;
+use crate::clock::{DAY_MS, now_ms};
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::jobs::analytics::figures;
 use crate::jobs::seal::wait_until_dropped;
 use crate::model::history::History;
-
-/// A day, in milliseconds.
-pub const DAY_MS: i64 = 86_400_000;
 
 /// Waits until SQL has everything, then makes all recently accepted events so many days older. It
 /// takes more than a year until an event of a yearly window can be archived.
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;
-    let (ms, lately_ms) = (days * DAY_MS, entity::clock::Clock::default().now_ms() - 2 * DAY_MS);
+    let (ms, lately_ms) = (days * DAY_MS, now_ms() - 2 * DAY_MS);
     let text = format!(
         "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} \
             WHERE accepted_at_ms > {lately_ms}"
@@ -33,9 +31,7 @@ pub async fn age(deployment: &Deployment, days: i64) {
 
 /// Archives the events accepted until two days ago.
 pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
-    let before =
-        jiff::Timestamp::from_millisecond(entity::clock::Clock::default().now_ms() - 2 * DAY_MS)
-            .unwrap();
+    let before = jiff::Timestamp::from_millisecond(now_ms() - 2 * DAY_MS).unwrap();
     let before = before.to_string();
     let arguments = [&["archive", "--before", &*before], arguments].concat();
     figures(deployment, &arguments)

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::connection::Connection;
 use tests::api::submission::submit_durably;
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 use tests::servers::program::signal;
@@ -108,7 +109,7 @@ async fn a_job_that_is_silent_is_taken_for_dead_and_stays_so() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let silent = begun(db, "IMPORT", None).await;
-        let at_ms = Clock::default().now_ms() - job::LEASE_MS;
+        let at_ms = now_ms() - job::LEASE_MS;
         let silence = |at_ms: i64| format!("UPDATE job SET heartbeat_at_ms = {at_ms}");
         execute(db, &silence(at_ms + 5000)).await;
         taken(db, "IMPORT", None).await;

@@ -16,6 +16,7 @@ use tests::api::submission::{create_board, submit_durably, submit_events};
 use tests::api::window::{set_windows, wait_until_ready};
 use tests::boards::busy::{busy_board, create_busy};
 use tests::boards::corrupted::Corrupted;
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
 use tests::jobs::archive::{age, archive};
@@ -117,7 +118,7 @@ async fn a_walk_goes_on_over_a_move() {
     let event = |number: usize| Event {
         member: format!("m{number}"),
         score: 1 + number as i64 / 7,
-        at_ms: entity::clock::Clock::default().now_ms() - 1000 * number as i64,
+        at_ms: now_ms() - 1000 * number as i64,
         id: None,
     };
     let events: Vec<Event> = (0..60).map(event).collect();

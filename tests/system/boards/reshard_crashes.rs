@@ -10,6 +10,7 @@ use tests::api::listing::check_standings;
 use tests::api::playthrough::{check, play_batch};
 use tests::api::submission::{create_board, submit_events, try_submit};
 use tests::boards::busy::{busy_board, create_busy};
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::jobs::reshard::{check_anew, reshard, shards_of};
@@ -135,7 +136,7 @@ async fn a_board_that_is_held_is_read_and_not_written() {
     let event = |number: usize| Event {
         member: format!("m{number}"),
         score: number as i64 + 1,
-        at_ms: entity::clock::Clock::default().now_ms(),
+        at_ms: now_ms(),
         id: Some(format!("e{number}")),
     };
     let events: Vec<Event> = (0..20).map(event).collect();

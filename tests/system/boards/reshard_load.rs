@@ -9,6 +9,7 @@ use tests::api::Api;
 use tests::api::listing::{check_all_time_in_sql, check_standings};
 use tests::api::submission::{submit_events, try_submit};
 use tests::boards::busy::{MEMBERS, busy_board, create_busy};
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
@@ -33,7 +34,7 @@ async fn write(
                 Event {
                     member: format!("m{}", rand::random_range(0..MEMBERS)),
                     score: rand::random_range(1..100),
-                    at_ms: entity::clock::Clock::default().now_ms() - ago_ms,
+                    at_ms: now_ms() - ago_ms,
                     id: Some(format!("{name}{number}")),
                 }
             })

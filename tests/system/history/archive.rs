@@ -11,9 +11,10 @@ use tests::api::Api;
 use tests::api::amendment::{member_events, remove, void};
 use tests::api::playthrough::{check, play};
 use tests::api::submission::{create_board, submit_events};
+use tests::clock::{self, DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
-use tests::jobs::archive::{DAY_MS, age, archive, check_files, check_kept, rows};
+use tests::jobs::archive::{age, archive, check_files, check_kept, rows};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::seal;
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -26,7 +27,7 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     let mut events = game.events.clone();
     events.shuffle(rng);
     events.truncate(24);
-    let now_ms = entity::clock::Clock::default().now_ms();
+    let now_ms = clock::now_ms();
     for (index, event) in events.iter_mut().enumerate() {
         event.id = Some(format!("later{index}"));
         if rng.random_bool(0.5) {
@@ -38,7 +39,7 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
 
 /// True if a void must be refused: it concerns a sealed period that archived events count in.
 fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
-    let is_old = |event: &Event| event.at_ms < entity::clock::Clock::default().now_ms() - DAY_MS;
+    let is_old = |event: &Event| event.at_ms < now_ms() - DAY_MS;
     let has_windows = !history.board.windows.is_empty();
     match &history.items()[number] {
         Item::Score(event) => has_windows && is_old(event),

@@ -11,11 +11,10 @@ use serde_json::json;
 use tests::api::Api;
 use tests::api::metrics::metrics_of;
 use tests::api::submission::submit_durably;
+use tests::clock::{DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program::{self, signal};
 use tests::wait::until;
-
-const DAY_MS: i64 = 86_400_000;
 
 #[tokio::test]
 async fn what_is_due_is_done_once_each_day_however_many_ask() {
@@ -94,8 +93,7 @@ async fn a_server_compares_what_it_missed_once_and_says_how_it_was() {
     assert_eq!(measured["laurel_integrity_findings"], 0.0);
     assert_eq!(measured["laurel_integrity_checked"], 1.0);
     assert_eq!(measured["laurel_integrity_schedule{state=\"on\"}"], 1.0);
-    let age = entity::clock::Clock::default().now_ms() as f64 / 1000.0
-        - measured["laurel_integrity_last_clean_timestamp_seconds"];
+    let age = now_ms() as f64 / 1000.0 - measured["laurel_integrity_last_clean_timestamp_seconds"];
     assert!((0.0..120.0).contains(&age), "{age}");
     until("it is noted", async || {
         (count(&deployment, "schedule WHERE finished").await == 1).then_some(())

@@ -12,6 +12,7 @@ use tests::api::connection::Connection;
 use tests::api::friends::changed;
 use tests::api::submission::submit;
 use tests::api::window::{set_windows, wait_until_ready};
+use tests::clock::{self, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::ADD_FRIEND;
 use tests::model::decay::{Earned, check_order, worth};
@@ -91,7 +92,7 @@ impl Played {
 
     /// Random scores of the last forty days, most of the last hours.
     async fn play(&mut self, rng: &mut impl Rng, count: usize) {
-        let now_ms = entity::clock::Clock::default().now_ms();
+        let now_ms = clock::now_ms();
         let mut scores = vec![];
         for _ in 0..count {
             let member = format!("m{:02}", rng.random_range(0..40));
@@ -127,9 +128,9 @@ impl Played {
         let center = if segment.is_none() { "m00" } else { "m01" };
         let variables =
             json!({ "slug": "b", "window": window, "segment": segment, "member": center });
-        let before_ms = entity::clock::Clock::default().now_ms();
+        let before_ms = now_ms();
         let data = self.api.data(ENTRIES, variables).await;
-        let after_ms = entity::clock::Clock::default().now_ms();
+        let after_ms = now_ms();
         let standings = &data["board"]["standings"];
         let nodes = standings["top"]["nodes"].as_array().unwrap();
         let keys: Vec<&str> = nodes.iter().map(key).collect();

@@ -4,7 +4,8 @@
 
 use rand::prelude::*;
 
-use tests::boards::rolling::{DAY_MS, World, pick, stores};
+use tests::boards::rolling::{World, pick, stores};
+use tests::clock::DAY_MS;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::seeded;
 

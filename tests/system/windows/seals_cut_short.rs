@@ -84,7 +84,7 @@ async fn cut_short(
         let mut patience_us = 300;
         loop {
             let patience = std::time::Duration::from_micros(rng.random_range(0..patience_us));
-            let sealed = engine::seal::seal(stores, entity::clock::Clock::default().now_ms());
+            let sealed = engine::seal::seal(stores, stores.clock.now_ms());
             match tokio::time::timeout(patience, sealed).await {
                 Ok(Ok(_)) => break,
                 Ok(Err(error)) => assert!(error.is_transient(), "{error}"),
@@ -145,7 +145,7 @@ async fn late_in_between(
         assert_eq!(told, expected);
         let mut patience_us = 2000;
         for _ in 0..3 {
-            let sealed = engine::seal::seal(stores, entity::clock::Clock::default().now_ms());
+            let sealed = engine::seal::seal(stores, stores.clock.now_ms());
             let patience = std::time::Duration::from_micros(rng.random_range(0..patience_us));
             if let Ok(Err(error)) = tokio::time::timeout(patience, sealed).await {
                 assert!(error.is_transient(), "{error}");
@@ -176,7 +176,7 @@ async fn late_in_between(
         }
     }
     until("the board is sealed", async || {
-        engine::seal::seal(stores, entity::clock::Clock::default().now_ms()).await.ok()
+        engine::seal::seal(stores, stores.clock.now_ms()).await.ok()
     })
     .await;
     wait_until_sealed(api, &game.board).await;
