@@ -4,6 +4,6 @@
 pub mod decay;
 pub mod demo;
 pub mod game;
-pub mod generated;
+pub mod generator;
 pub mod history;
 pub mod oracle;

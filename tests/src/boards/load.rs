@@ -29,6 +29,7 @@ pub struct Load {
 }
 
 impl Load {
+    /// The load with this number; the number decides on the rules of its board.
     pub fn new(rng: &mut StdRng, number: usize) -> Self {
         let board = Board {
             slug: format!("load-{number}"),
@@ -110,6 +111,7 @@ impl Load {
     }
 }
 
+/// The ids of events.
 pub fn ids(events: &[Event]) -> BTreeSet<String> {
     events.iter().filter_map(|event| event.id.clone()).collect()
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::api::connection::{Connection, texts};
-use crate::api::friends::changed;
+use crate::api::friends::change_friends;
 use crate::documents::{ADD_FRIEND, PERIODS};
 use crate::model::game::{Game, Range, every_game};
 use crate::model::oracle::Oracle;
@@ -77,7 +77,7 @@ pub async fn regional(api: &Api, game: &Game) -> Vec<String> {
     let input: Vec<Value> = members.iter().enumerate().map(with_region).collect();
     api.upsert_members(input).await;
     for friend in &members[1..members.len() / 2] {
-        changed(api, ADD_FRIEND, (&members[0], friend)).await;
+        change_friends(api, ADD_FRIEND, (&members[0], friend)).await;
     }
     members
 }
@@ -127,6 +127,7 @@ pub async fn snapshot(api: &Api, oracle: &Oracle, members: &[String]) -> Vec<(Va
     said
 }
 
+/// Random games of boards with windows.
 pub fn random_games(rng: &mut StdRng, shards: u16, count: usize) -> Vec<Game> {
     let mut games = every_game(rng, shards, Range::Wide, 60);
     games.retain(|game| !game.board.windows.is_empty());

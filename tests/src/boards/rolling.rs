@@ -64,6 +64,7 @@ pub async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     stores
 }
 
+/// A random one of these.
 pub fn pick<T: Clone>(rng: &mut impl Rng, from: &[T]) -> T {
     from.choose(rng).unwrap().clone()
 }
@@ -102,6 +103,7 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
 }
 
 impl World {
+    /// Creates a board with random rules in a time zone.
     pub async fn new(stores: &Stores, rng: &mut impl Rng, slug: &str, zone: &str) -> Self {
         let rules = rules(rng, zone);
         let mut row = board::of_rules(slug, slug, &rules, zone, 0);
@@ -232,6 +234,7 @@ impl World {
         }
     }
 
+    /// Empties the partitions of Redis.
     pub async fn flush(&self) {
         for partition in self.stores.store.partitions().each() {
             let recovery = self.stores.store.begin_recovery(partition, "flush").await;

@@ -66,6 +66,7 @@ pub async fn check_recovered(deployment: &Deployment) {
     assert_eq!(dump(deployment).await, before);
 }
 
+/// A board's number of shards.
 pub async fn shards_of(deployment: &Deployment, slug: &str) -> i64 {
     let select = format!("SELECT CAST(shards AS BIGINT) FROM board WHERE slug = '{slug}'");
     deployment.number(&select).await

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
-use tests::model::generated::{Event, csv_events, generate, ms};
+use tests::model::generator::{Event, csv_events, generate, ms};
 
 fn ndjson_events(path: &str) -> Vec<Event> {
     let text = std::fs::read_to_string(path).unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
-use tests::model::generated::{csv_events, generate};
+use tests::model::generator::{csv_events, generate};
 
 const TOP: &str = "
     query($segment: String) { board(slug: \"b\") { standings(segment: $segment) { top {

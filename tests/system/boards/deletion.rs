@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::amendment::{events, void};
 use tests::api::submission::{submit, submit_durably};
-use tests::boards::deleted::{
+use tests::boards::deletion::{
     board_no, check_gone, check_marks, create, fill, filled, keys, wait_until_purged,
 };
 use tests::deployment::{Redis, Sql};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::amendment::events;
-use tests::boards::deleted::{board_no, check_gone, check_marks, create, wait_until_purged};
+use tests::boards::deletion::{board_no, check_gone, check_marks, create, wait_until_purged};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::wait::until;

@@ -15,7 +15,7 @@ use tests::api::playthrough::{check, play_batch};
 use tests::api::submission::{create_board, submit_durably, submit_events};
 use tests::api::window::{set_windows, wait_until_ready};
 use tests::boards::busy::{busy_board, create_busy};
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corruption::CorruptedBoard;
 use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
@@ -201,7 +201,7 @@ async fn a_move_that_cannot_be_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_board_had_before_a_move_counts() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
-        let mut board = Corrupted::new(sql, 1).await;
+        let mut board = CorruptedBoard::new(sql, 1).await;
         reshard(&board.deployment, "b", 8);
         let score = |member: i64| {
             json!({

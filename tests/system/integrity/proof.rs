@@ -4,13 +4,13 @@
 use serde_json::{Value, json};
 
 use tests::api::submission::{submit, submit_durably};
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corruption::CorruptedBoard;
 use tests::deployment::{Deployment, Sql};
-use tests::jobs::diff::{named, set};
+use tests::jobs::diff::{finding_set, findings};
 
 #[tokio::test]
 async fn a_board_without_events_since_is_proven_clean_without_its_history() {
-    let mut board = Corrupted::new(Sql::Sqlite, 4).await;
+    let mut board = CorruptedBoard::new(Sql::Sqlite, 4).await;
     let proven = |found: &Value| {
         (found["proven"]["by_digest"].clone(), found["proven"]["by_history"].clone())
     };
@@ -62,7 +62,7 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
 
 #[tokio::test]
 async fn redis_is_compared_with_the_rows_of_standings_alone() {
-    let mut board = Corrupted::new(Sql::Sqlite, 2).await;
+    let mut board = CorruptedBoard::new(Sql::Sqlite, 2).await;
     let whole = board.picture().await;
     let (key, _) = board.entry("m05", "all:all").await;
     let (day, double) = board.entry("m06", "daily:2026-02-11").await;
@@ -72,15 +72,15 @@ async fn redis_is_compared_with_the_rows_of_standings_alone() {
     let (code, found) = board.run(&["diff", "--against", "standings"]);
     assert_eq!((code, found["checked"].as_i64()), (3, Some(40)), "{found}");
     let kinds = [("MISSING", "ENTRY", "m05"), ("WRONG_SCORE", "ENTRY", "m07")];
-    assert_eq!(named(&found), set(&kinds), "{found}");
+    assert_eq!(findings(&found), finding_set(&kinds), "{found}");
     let (code, found) = board.run(&["diff", "--against", "standings", "--repair"]);
-    assert_eq!((code, named(&found)), (0, set(&kinds)), "{found}");
+    assert_eq!((code, findings(&found)), (0, finding_set(&kinds)), "{found}");
     board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m06")], &whole).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repair_beside_writers_restores_corrupted_entries() {
-    let mut board = Corrupted::new(Sql::Sqlite, 2).await;
+    let mut board = CorruptedBoard::new(Sql::Sqlite, 2).await;
     let score = |member: i64| json!({ "member": format!("q{member}"), "score": member });
     board.api.create_board(json!({ "slug": "quiet", "shards": 16 })).await;
     submit_durably(&board.api, "quiet", (0..100).map(score).collect()).await;
@@ -117,8 +117,8 @@ async fn a_repair_beside_writers_restores_corrupted_entries() {
     let ((), runs) = futures::join!(write(), spoil());
     for (code, found) in runs {
         assert_eq!(
-            (code, named(&found)),
-            (0, set(&[("MISSING", "ENTRY", "m00"), ("WRONG_TIE_BREAK", "ENTRY", "m01")])),
+            (code, findings(&found)),
+            (0, finding_set(&[("MISSING", "ENTRY", "m00"), ("WRONG_TIE_BREAK", "ENTRY", "m01")])),
             "{found}"
         );
         assert!(

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use tests::boards::corrupted::{Corrupted, Picture};
+use tests::boards::corruption::{CorruptedBoard, Picture};
 use tests::deployment::Sql;
-use tests::jobs::diff::{named, set};
+use tests::jobs::diff::{finding_set, findings};
 
 #[tokio::test]
 async fn corruption_in_redis_is_repaired_and_nothing_else_is_touched() {
     for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
-        let mut board = Corrupted::new(sql, shards).await;
+        let mut board = CorruptedBoard::new(sql, shards).await;
         let whole = board.picture().await;
         assert_eq!(board.run(&["diff"]).0, 0);
 
@@ -20,7 +20,7 @@ async fn corruption_in_redis_is_repaired_and_nothing_else_is_touched() {
     }
 }
 
-async fn repair_entries(board: &mut Corrupted, whole: &Picture) {
+async fn repair_entries(board: &mut CorruptedBoard, whole: &Picture) {
     let (key, double) = board.entry("m05", "all:all").await;
     let (_, other) = board.entry("m07", "all:all").await;
     board.set(&key, other, "m05").await;
@@ -60,17 +60,17 @@ async fn repair_entries(board: &mut Corrupted, whole: &Picture) {
 }
 
 /// An entry in another period, which then is one of its own.
-async fn repair_another_period(board: &mut Corrupted, whole: &Picture) {
+async fn repair_another_period(board: &mut CorruptedBoard, whole: &Picture) {
     let (month, double) = board.entry("m13", "monthly:2026-01").await;
     let () = board.redis(&["ZREM", &month, "m13"]).await;
     board.set(&month.replace("2026-01", "2026-07"), double, "m13").await;
     let (code, found) = board.run(&["diff", "--repair"]);
     let kinds = [("MISSING", "ENTRY", "m13"), ("WRONG_WINDOW", "ENTRY", "m13")];
-    assert_eq!((code, named(&found)), (0, set(&kinds)), "{found}");
+    assert_eq!((code, findings(&found)), (0, finding_set(&kinds)), "{found}");
     board.is_as(whole).await;
 }
 
-async fn repair_keys(board: &mut Corrupted, whole: &Picture) {
+async fn repair_keys(board: &mut CorruptedBoard, whole: &Picture) {
     // A whole key, and one that became another type.
     let (day, _) = board.entry("m05", "daily:2026-02-10").await;
     let members: Vec<String> = board.redis(&["ZRANGE", &day, "0", "-1"]).await;
@@ -91,7 +91,7 @@ async fn repair_keys(board: &mut Corrupted, whole: &Picture) {
 }
 
 /// A period that its list does not name, or names with another start.
-async fn repair_lists(board: &mut Corrupted, whole: &Picture) {
+async fn repair_lists(board: &mut CorruptedBoard, whole: &Picture) {
     let (day, _) = board.entry("m05", "daily:2026-02-10").await;
     let list = day.replace(":z:", ":periods:").replace(":2026-02-10", "");
     let () = board.redis(&["ZREM", &list, "2026-02-10"]).await;
@@ -100,14 +100,18 @@ async fn repair_lists(board: &mut Corrupted, whole: &Picture) {
     board.repairs(&[("MISSING", "PERIODS", "*")], whole).await;
     let () = board.redis(&["DEL", &list]).await;
     let (code, found) = board.run(&["diff", "--repair"]);
-    assert_eq!((code, named(&found)), (0, set(&[("MISSING", "PERIODS", "*")])), "{found}");
+    assert_eq!(
+        (code, findings(&found)),
+        (0, finding_set(&[("MISSING", "PERIODS", "*")])),
+        "{found}"
+    );
     board.is_as(whole).await;
 }
 
 #[tokio::test]
 async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
     for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 2)] {
-        let mut board = Corrupted::new(sql, shards).await;
+        let mut board = CorruptedBoard::new(sql, shards).await;
         let whole = board.picture().await;
         board.spoil(&["UPDATE standing SET score = score + 1 WHERE member = 'm20'"]).await;
         board.repairs(&[("WRONG_SCORE", "ENTRY", "m20")], &whole).await;
@@ -148,7 +152,7 @@ async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
 #[tokio::test]
 async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
-        let mut board = Corrupted::new(sql, 2).await;
+        let mut board = CorruptedBoard::new(sql, 2).await;
         assert_eq!(board.run(&["diff"]).0, 0);
         let (redis, rows) = (
             "UPDATE score_event SET score = score + 1 WHERE member = 'm30' AND at_ms = \
@@ -160,7 +164,11 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
         board.spoil(&[redis]).await;
         let corrupted = board.picture().await;
         let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!((code, named(&found)), (3, set(&[("WRONG_SCORE", "ENTRY", "m30")])), "{found}");
+        assert_eq!(
+            (code, findings(&found)),
+            (3, finding_set(&[("WRONG_SCORE", "ENTRY", "m30")])),
+            "{found}"
+        );
         for finding in found["findings"].as_array().unwrap() {
             assert_eq!(finding["repaired"], false);
             assert!(
@@ -185,7 +193,11 @@ async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
             ])
             .await;
         let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!((code, named(&found)), (3, set(&[("PHANTOM", "ENTRY", "m31")])), "{found}");
+        assert_eq!(
+            (code, findings(&found)),
+            (3, finding_set(&[("PHANTOM", "ENTRY", "m31")])),
+            "{found}"
+        );
         board.spoil(&["INSERT INTO score_event SELECT * FROM kept"]).await;
         assert_eq!(board.run(&["diff"]).0, 0);
         board.is_as(&whole).await;

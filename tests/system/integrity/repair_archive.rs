@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corruption::CorruptedBoard;
 use tests::deployment::Sql;
 use tests::jobs::analytics::with_json;
 use tests::jobs::archive::{archived, paths};
-use tests::jobs::diff::{named, set};
+use tests::jobs::diff::{finding_set, findings};
 
 /// The sealed entry of a member on a day.
 const OF_DAY: &str = "standings_no = (SELECT no FROM sealed_period WHERE label = '2025-03-04') \
@@ -56,7 +56,7 @@ const CASES: [(&str, &[Finding]); 9] = [
 async fn sealed_rows_and_what_archived_events_add_up_to_are_repaired() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (deployment, api) = archived(sql).await;
-        let mut board = Corrupted::of(deployment, api).await;
+        let mut board = CorruptedBoard::of(deployment, api).await;
         let (code, found) = board.run(&["diff"]);
         assert_eq!(code, 0, "{found}");
         let whole = board.picture().await;
@@ -75,7 +75,7 @@ async fn sealed_rows_and_what_archived_events_add_up_to_are_repaired() {
 #[tokio::test]
 async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
     let (deployment, api) = archived(Sql::Sqlite).await;
-    let mut board = Corrupted::of(deployment.clone(), api).await;
+    let mut board = CorruptedBoard::of(deployment.clone(), api).await;
     let whole = board.picture().await;
     let (copies, files) = (deployment.path("copies"), paths(&deployment));
     assert!(files.len() >= 2, "{files:?}");
@@ -105,7 +105,11 @@ async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
         // Without a copy the file stays a finding; the other partition is still compared and
         // repaired.
         let (code, found) = board.run(&["diff", "--repair"]);
-        assert_eq!((code, named(&found)), (3, set(&[("MISSING", "FILE", "*")])), "{found}");
+        assert_eq!(
+            (code, findings(&found)),
+            (3, finding_set(&[("MISSING", "FILE", "*")])),
+            "{found}"
+        );
         assert_eq!(found["findings"][0]["window"], json!(files[0]));
         assert!(found["findings"][0]["note"].as_str().unwrap().contains("backup"), "{found}");
         assert!(found["checked"].as_i64().unwrap() > 0, "{found}");

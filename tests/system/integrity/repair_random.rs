@@ -8,7 +8,7 @@ use serde_json::json;
 
 use tests::api::Api;
 use tests::api::submission::{create_board, submit_events};
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corruption::CorruptedBoard;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::reshard::reshard;
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -55,7 +55,7 @@ async fn check(sql: Sql, shards: &[u16]) {
             submit_events(&api, board, parts.next().unwrap()).await;
         }
     }
-    let mut board = Corrupted::of(deployment, api).await;
+    let mut board = CorruptedBoard::of(deployment, api).await;
     assert_eq!(board.run(&["diff"]).0, 0);
     let whole = board.picture().await;
     for _ in 0..ROUNDS {
@@ -77,7 +77,7 @@ async fn check(sql: Sql, shards: &[u16]) {
 }
 
 /// Corrupts an entry, a key or a list; returns what it did.
-async fn spoil_redis(rng: &mut StdRng, board: &mut Corrupted) -> Vec<String> {
+async fn spoil_redis(rng: &mut StdRng, board: &mut CorruptedBoard) -> Vec<String> {
     let mut keys: Vec<String> = board.redis(&["KEYS", "laurel:*:z:*"]).await;
     keys.sort();
     let key = keys.choose(rng).unwrap().clone();
@@ -114,7 +114,7 @@ async fn spoil_redis(rng: &mut StdRng, board: &mut Corrupted) -> Vec<String> {
 }
 
 /// Corrupts the rows of a member that is whole so far.
-async fn spoil_rows(rng: &mut StdRng, board: &mut Corrupted, done: &[String]) -> Vec<String> {
+async fn spoil_rows(rng: &mut StdRng, board: &mut CorruptedBoard, done: &[String]) -> Vec<String> {
     let members: Vec<String> =
         board.deployment.column("SELECT DISTINCT member FROM standing ORDER BY member").await;
     let is_free = |member: &&String| {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::connection::texts;
-use tests::api::friends::{changed, named, upsert};
+use tests::api::friends::{change_friends, start_with_members, upsert};
 use tests::api::submission::{create_board, submit, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{ADD_FRIEND, RANKED_FRIENDS};
@@ -104,7 +104,7 @@ async fn random_friends(
     for index in 0..circles.len() {
         let (me, friends) = circles[index].clone();
         for friend in &friends {
-            changed(api, ADD_FRIEND, (&me, friend)).await;
+            change_friends(api, ADD_FRIEND, (&me, friend)).await;
             for (other, circle) in &mut circles {
                 if other == friend {
                     circle.insert(me.clone());
@@ -178,7 +178,7 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
 
 #[tokio::test]
 async fn a_cursor_among_friends_is_one_of_its_list() {
-    let (_deployment, api) = named(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
+    let (_deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
     for slug in ["b", "c"] {
         api.create_board(json!({ "slug": slug, "windows": [{ "name": "daily" }] })).await;
         let score = |(member, day): (&str, u32)| {
@@ -190,7 +190,7 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
         submit(&api, slug, json!(scores)).await;
     }
     for friend in ["bob", "cy", "dee"] {
-        changed(&api, ADD_FRIEND, ("ann", friend)).await;
+        change_friends(&api, ADD_FRIEND, ("ann", friend)).await;
     }
     let ask = async |slug: &str, period: Value, after: &Value| {
         let variables = json!({

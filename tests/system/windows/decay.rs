@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::amendment::{remove, void};
 use tests::api::connection::Connection;
-use tests::api::friends::changed;
+use tests::api::friends::change_friends;
 use tests::api::submission::submit;
 use tests::api::window::{set_windows, wait_until_ready};
 use tests::clock::{self, now_ms};
@@ -82,7 +82,7 @@ impl Played {
             .collect();
         played.api.upsert_members(members).await;
         for other in 1..20 {
-            changed(&played.api, ADD_FRIEND, ("m00", &format!("m{other:02}"))).await;
+            change_friends(&played.api, ADD_FRIEND, ("m00", &format!("m{other:02}"))).await;
         }
         for _ in 0..6 {
             played.play(rng, 50).await;

@@ -11,10 +11,10 @@ use crate::api::Api;
 use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::jobs::analytics::with_json;
-use crate::jobs::diff::{named, set};
+use crate::jobs::diff::{finding_set, findings};
 
 /// A board with entries in three months, and a raw connection to its Redis.
-pub struct Corrupted {
+pub struct CorruptedBoard {
     pub deployment: Arc<Deployment>,
     redis: MultiplexedConnection,
     pub api: Api,
@@ -23,13 +23,14 @@ pub struct Corrupted {
 /// A difference as the diff prints it: kind, member, window, period.
 type Named = (String, String, String, String);
 
-impl Corrupted {
+impl CorruptedBoard {
     /// The boards of a deployment, to be corrupted.
     pub async fn of(deployment: Arc<Deployment>, api: Api) -> Self {
         let redis = deployment.redis().await;
         Self { deployment, redis, api }
     }
 
+    /// Creates the board `b` with 40 members in three months.
     pub async fn new(sql: Sql, shards: u16) -> Self {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
@@ -50,10 +51,12 @@ impl Corrupted {
         Self::of(deployment, api).await
     }
 
+    /// Sends a command to Redis.
     pub async fn redis<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut self.redis).await.unwrap()
     }
 
+    /// Executes a statement that must change one row.
     pub async fn sql(&self, statement: &str) {
         let db = self.deployment.sql().await;
         let changed = db
@@ -77,10 +80,12 @@ impl Corrupted {
         panic!("{member} has no entry in {standings}");
     }
 
+    /// Sets the double of a member's entry.
     pub async fn set(&mut self, key: &str, double: f64, member: &str) {
         let () = self.redis(&["ZADD", key, &format!("{double:.16e}"), member]).await;
     }
 
+    /// Runs a batch job that must not fail: its exit status, and the JSON it prints.
     pub fn run(&self, arguments: &[&str]) -> (i32, Value) {
         let output = self.deployment.analytics(&with_json(arguments));
         let code = output.status.code().unwrap();
@@ -128,7 +133,7 @@ impl Corrupted {
 /// The contents of Redis and SQL, except heads and logs, commits and jobs.
 pub type Picture = BTreeMap<String, String>;
 
-impl Corrupted {
+impl CorruptedBoard {
     /// A picture of all contents.
     pub async fn picture(&mut self) -> Picture {
         let keys: Vec<String> = self.redis(&["KEYS", "*"]).await;
@@ -205,7 +210,7 @@ impl Corrupted {
     /// of the picture, and that another diff finds nothing.
     pub async fn repairs(&mut self, expected: &[(&str, &str, &str)], whole: &Picture) {
         let (code, found) = self.run(&["diff", "--repair"]);
-        assert_eq!(named(&found), set(expected), "{found}");
+        assert_eq!(findings(&found), finding_set(expected), "{found}");
         assert_eq!(code, 0, "{found}");
         assert_eq!((&found["left"], &found["repaired"]), (&json!(0), &found["found"]), "{found}");
         for finding in found["findings"].as_array().unwrap() {

@@ -75,6 +75,7 @@ pub async fn check_marks(deployment: &Deployment, old: &[i64]) {
     }
 }
 
+/// Waits until the background work has purged a deleted board.
 pub async fn wait_until_purged(deployment: &Deployment, no: i64) {
     let purged = format!(
         "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE no = {no} AND purged_at_ms IS NOT NULL"
