@@ -1,4 +1,4 @@
-//! A process of `api serve`, and what is asked of it.
+//! A process of the server, and requests to it.
 
 pub mod amendment;
 pub mod connection;
@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod playthrough;
 pub mod refusal;
 pub mod submission;
+pub mod window;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 use crate::deployment::Deployment;
+use crate::documents::{CREATE_BOARD, DELETE_BOARD, UPDATE_BOARD, UPSERT_MEMBERS};
+use crate::servers::program::signal;
 use crate::wait::{PATIENCE, until};
 
 /// A running process; killed when dropped. Several may share a deployment.
@@ -58,7 +61,7 @@ impl Api {
         Self::start_with(deployment, &[]).await
     }
 
-    /// As [`Self::start`], with more arguments.
+    /// Like [`Self::start`], with more arguments.
     pub async fn start_with(deployment: &Arc<Deployment>, arguments: &[&str]) -> Self {
         let token = deployment.admin_token().await.to_owned();
         let api = Self::spawn(deployment, arguments, token).await;
@@ -66,12 +69,12 @@ impl Api {
         api
     }
 
-    /// Starts a process with a token of the caller's, and waits until it says where it listens.
+    /// Starts a process with a token of the caller's, and waits until it prints its address.
     pub async fn spawn(deployment: &Arc<Deployment>, arguments: &[&str], token: String) -> Self {
         Self::started(deployment, deployment.api(&[&["serve"], arguments].concat()), token).await
     }
 
-    /// As [`Self::spawn`], of a copy of the program that lies elsewhere.
+    /// Like [`Self::spawn`], with a copy of the program.
     pub async fn spawn_program(
         deployment: &Arc<Deployment>,
         program: &str,
@@ -117,7 +120,7 @@ impl Api {
         api
     }
 
-    /// Waits until `/readyz` says so.
+    /// Waits until `/readyz` is OK.
     pub async fn wait_until_ready(&self) {
         until("api serve is ready", async || {
             let answer = self.client.get(format!("{}/readyz", self.url)).send().await;
@@ -126,39 +129,64 @@ impl Api {
         .await;
     }
 
-    /// Where it listens: `http://127.0.0.1:<port>`.
+    /// Its address: `http://127.0.0.1:<port>`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What it printed so far.
+    /// Its output so far.
     pub fn printed(&self) -> String {
         std::fs::read_to_string(&self.printed).unwrap()
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Asks with the admin token; the whole answer.
+    /// Sends a request with the admin token; returns the whole response body.
     pub async fn query(&self, text: &str, variables: Value) -> Value {
         self.ask(Some(&self.token), text, variables).await.body
     }
 
-    /// Asks with the admin token; the data of an answer that must have no errors.
+    /// Sends a request with the admin token; returns the data of a response that must have no
+    /// errors.
     pub async fn data(&self, text: &str, variables: Value) -> Value {
         let mut body = self.query(text, variables).await;
         assert_eq!(body.get("errors"), None, "{text}");
         body["data"].take()
     }
 
-    /// Asks with another token, or none.
+    /// Creates a board; returns its fields.
+    pub async fn create_board(&self, input: Value) -> Value {
+        let mut data = self.data(CREATE_BOARD, json!({ "input": input })).await;
+        data["createBoard"]["board"].take()
+    }
+
+    /// Changes a board; returns its fields.
+    pub async fn update_board(&self, input: Value) -> Value {
+        let mut data = self.data(UPDATE_BOARD, json!({ "input": input })).await;
+        data["updateBoard"]["board"].take()
+    }
+
+    /// Deletes a board.
+    pub async fn delete_board(&self, slug: &str) {
+        let data = self.data(DELETE_BOARD, json!({ "slug": slug })).await;
+        assert_eq!(data["deleteBoard"]["deletedBoardId"], format!("board:{slug}"));
+    }
+
+    /// Creates or changes members; returns their fields.
+    pub async fn upsert_members(&self, input: impl Into<Value>) -> Value {
+        let variables = json!({ "input": input.into() });
+        self.data(UPSERT_MEMBERS, variables).await["upsertMembers"]["members"].take()
+    }
+
+    /// Sends a request with another token, or none.
     pub async fn ask(&self, token: Option<&str>, text: &str, variables: Value) -> Answer {
         self.try_ask(token, text, variables).await.unwrap()
     }
 
-    /// Asks a process that may be gone before it answers.
+    /// Sends a request to a process that may be killed before it answers.
     pub async fn try_ask(
         &self,
         token: Option<&str>,
@@ -189,14 +217,21 @@ impl Api {
         self.child.id()
     }
 
-    /// How it ended, once it has.
+    /// Lets it finish its work and stop; it must succeed.
+    pub async fn stop(self) {
+        signal("TERM", self.pid());
+        let status = self.wait_until_stopped().await;
+        assert!(status.success(), "{status}");
+    }
+
+    /// Waits until it stops; returns its exit status.
     pub async fn wait_until_stopped(mut self) -> ExitStatus {
         until("api serve stops", async || self.child.try_wait().unwrap()).await
     }
 }
 
-/// A client that gives up: now and then a request to a process that is killed at that instant is
-/// never answered, nor refused.
+/// A client with a deadline: a request to a process that is killed at that instant may be neither
+/// answered nor refused.
 fn client() -> Client {
     Client::builder().timeout(PATIENCE).build().unwrap()
 }

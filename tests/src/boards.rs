@@ -1,8 +1,8 @@
 //! Boards that several tests begin with.
 
 pub mod busy;
-pub mod corrupted;
-pub mod deleted;
+pub mod corruption;
+pub mod deletion;
 pub mod load;
 pub mod race;
 pub mod regional;

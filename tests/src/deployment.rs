@@ -1,5 +1,5 @@
-//! A deployment of a test's own: a data directory, a database, a Redis; gone when the last of its
-//! users is.
+//! A deployment of a test's own: a data directory, a database and a Redis, removed when its last
+//! user is dropped.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use engine::partition::settle as settling;
 use engine::settings::SqlSettings;
 use engine::settings::stores::Missing;
 use redis::aio::MultiplexedConnection;
@@ -18,32 +19,32 @@ use crate::servers::redis_cluster::RedisCluster;
 use crate::servers::redis_server::RedisServer;
 use crate::servers::{postgres, program};
 
-/// Which database.
+/// The kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sql {
     Sqlite,
     Postgres,
 }
 
-/// Whose redis-server.
+/// The owner of the redis-server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redis {
-    /// The private one, which the programs start in the data directory.
+    /// A private one that the programs start in the data directory.
     Private,
-    /// One that the test started.
+    /// One that the test starts.
     Own,
-    /// A cluster that the test started.
+    /// A cluster that the test starts.
     Cluster,
 }
 
-/// The redis-servers that the test started.
+/// The redis-servers that the test has started.
 enum Servers {
     None,
     One(RedisServer),
     Cluster(RedisCluster),
 }
 
-/// Where the stores are.
+/// The stores of a test, and their directory.
 pub struct Deployment {
     dir: TempDir,
     database_url: String,
@@ -53,7 +54,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// A new one with nothing in it.
+    /// A new, empty deployment.
     pub async fn new(sql: Sql, redis: Redis) -> Arc<Self> {
         let dir = tempfile::Builder::new().prefix("laurel-").tempdir().unwrap();
         let servers = match redis {
@@ -83,7 +84,14 @@ impl Deployment {
         settings.open(db).await.unwrap()
     }
 
-    /// What the programs are told.
+    /// Lets SQL catch up with Redis.
+    pub async fn settle(&self) {
+        let stores = self.open_stores().await;
+        settle(&stores).await;
+        stores.close().await;
+    }
+
+    /// The settings that the programs get.
     pub fn settings(&self) -> engine::settings::Settings {
         engine::settings::Settings {
             sql: SqlSettings {
@@ -101,25 +109,24 @@ impl Deployment {
         }
     }
 
-    /// A command of `api` with this deployment's settings; it compares nothing by itself, whatever
-    /// the time of day.
+    /// A command of the server's program with this deployment's settings; it runs no daily diff.
     pub fn api(&self, arguments: &[&str]) -> Command {
         let mut command = self.settled(program::api(), arguments);
         command.env("LAUREL_DIFF_AT", "off");
         command
     }
 
-    /// A command of `analytics` with this deployment's settings.
+    /// A command of the program of batch jobs with this deployment's settings.
     pub fn analytics_command(&self, arguments: &[&str]) -> Command {
         self.settled(program::analytics(), arguments)
     }
 
-    /// Runs `analytics` with this deployment's settings to its end.
+    /// Runs a batch job with this deployment's settings to its end.
     pub fn analytics(&self, arguments: &[&str]) -> Output {
         self.analytics_command(arguments).output().unwrap()
     }
 
-    /// What `api` prints; it must succeed.
+    /// Runs a command of the server's program that must succeed, and returns what it prints.
     pub async fn api_output(self: &Arc<Self>, arguments: &[&str]) -> String {
         let mut command = self.api(arguments);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -133,7 +140,7 @@ impl Deployment {
         self.token.get_or_init(|| async { self.new_token(&["--scope", "admin"]).await }).await
     }
 
-    /// A new token, made on the command line.
+    /// A new token, created on the command line.
     pub async fn new_token(self: &Arc<Self>, arguments: &[&str]) -> String {
         // The first server makes the rest of the deployment.
         self.settings().sql.create().await.unwrap().close().await.unwrap();
@@ -141,13 +148,13 @@ impl Deployment {
         self.api_output(&arguments).await.trim().to_owned()
     }
 
-    /// A file for what a new process prints, in the deployment's directory.
+    /// A new file in the deployment's directory, such as for the output of a process.
     pub fn new_file(&self, name: &str) -> PathBuf {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         self.dir.path().join(format!("{name}.{number}"))
     }
 
-    /// A path of that name in the deployment's directory.
+    /// The path of this name in the deployment's directory.
     pub fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
@@ -186,7 +193,7 @@ impl Deployment {
         rows.iter().map(|row| row.try_get_by_index(0).unwrap()).collect()
     }
 
-    /// A connection to Redis, where there is one.
+    /// A connection to Redis, if it is running.
     pub async fn try_redis(&self) -> redis::RedisResult<MultiplexedConnection> {
         let config =
             redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(20)));
@@ -195,14 +202,14 @@ impl Deployment {
             .await
     }
 
-    /// Takes everything out of Redis.
+    /// Empties Redis.
     pub async fn flush_redis(&self) {
         let mut connection = self.try_redis().await.unwrap();
         let flush = redis::cmd("FLUSHALL");
         let () = flush.query_async(&mut connection).await.unwrap();
     }
 
-    /// Where its Redis is.
+    /// The URL of its Redis.
     pub fn redis_url(&self) -> String {
         self.servers_url().unwrap_or_else(|| {
             let socket = self.dir.path().join("data/redis/redis.sock");
@@ -218,7 +225,7 @@ impl Deployment {
         cluster
     }
 
-    /// Where its archive is.
+    /// The directory of its archive.
     pub fn archive_dir(&self) -> PathBuf {
         self.dir.path().join("data/archive")
     }
@@ -242,6 +249,13 @@ impl Deployment {
             command.env("LAUREL_REDIS_URL", url);
         }
         command
+    }
+}
+
+/// Lets SQL catch up with Redis, as the background work does.
+pub async fn settle(stores: &engine::deployment::Deployment) {
+    for partition in stores.store.partitions().each() {
+        settling::settle(stores, partition).await.unwrap();
     }
 }
 

@@ -10,10 +10,11 @@
 //! | [`jobs`] | the commands of `analytics` |
 //! | [`boards`] | boards that several tests begin with |
 //! | [`model`] | the oracle: boards computed naively, random boards and events |
-//! | [`wait`] | conditions waited for, with a deadline |
+//! | [`wait`], [`clock`] | conditions waited for, with a deadline; the present |
 //!
 //! A test starts what it needs and stops all of it, also when it fails; the log of a process is
-//! shown then. Random tests print their seed; `LAUREL_TEST_SEED` repeats one.
+//! shown then.
+//! Random tests print their seed; `LAUREL_TEST_SEED` repeats one.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,6 +24,7 @@
 
 pub mod api;
 pub mod boards;
+pub mod clock;
 pub mod deployment;
 pub mod documents;
 pub mod jobs;

@@ -1,8 +1,9 @@
-//! What must be: boards computed naively from all their events, and the events that are played.
+//! Expected states: boards computed naively from all their events, and the events that tests
+//! submit.
 
 pub mod decay;
 pub mod demo;
 pub mod game;
-pub mod generated;
+pub mod generator;
 pub mod history;
 pub mod oracle;

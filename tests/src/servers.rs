@@ -1,4 +1,4 @@
-//! What runs beside the tests: the programs, the stores, Node.js.
+//! Processes that run beside the tests: the programs, the stores, Node.js.
 
 pub mod command_counts;
 pub mod node;

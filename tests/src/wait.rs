@@ -1,14 +1,15 @@
-//! Waiting for a condition, with a deadline.
+//! Conditions that are waited for, with a deadline.
 
 use std::time::{Duration, Instant};
 
-/// How long a process may take to start, or the background work to catch up, on a busy machine.
+/// The longest time that a process may take to start, or the background work to catch up, on a busy
+/// machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long to wait between two looks.
+/// The pause between two probes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What `probe` finds, as soon as it finds something; panics, naming what was waited for, when
+/// Calls `probe` until it finds something, and returns that; panics with a message when
 /// [`PATIENCE`] is over.
 pub async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -21,7 +22,7 @@ pub async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> 
     }
 }
 
-/// As [`until`], where what is looked at blocks the thread.
+/// Like [`until`], for a probe that blocks its thread.
 pub fn until_blocking<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! What dies, and what refuses.
+//! Processes and stores that die, refuse or start at once.
 
 mod cluster;
 mod earlier_layout;

@@ -1,4 +1,5 @@
-//! Whole-system tests, a folder for each feature; what they share is the library of this package.
+//! Whole-system tests, in a folder for each feature; the library of this package has what they
+//! share.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What a browser shows.
+//! Pages in a browser: GraphiQL and reports.
 
 mod graphiql;
 mod report;

@@ -1,4 +1,4 @@
-//! A member's history on a board, and what is taken back of it.
+//! Amendments of a member's history on a board, and that history.
 
 use serde_json::{Value, json};
 
@@ -15,13 +15,13 @@ pub fn member_events(board: &str, member: &str) -> Connection<'static> {
     }
 }
 
-/// A member's history on a board that no client writes to, newest first, read by pages of several
-/// sizes both ways.
+/// A member's history on a board without writers, newest first, read in pages of several sizes both
+/// ways.
 pub async fn events(api: &Api, board: &str, member: &str) -> Vec<Value> {
     member_events(board, member).nodes(api).await
 }
 
-/// Takes a member off a board.
+/// Removes a member from a board.
 pub async fn remove(api: &Api, board: &str, member: &str) -> Value {
     let variables = json!({ "board": board, "member": member });
     api.data(REMOVE_ENTRY, variables).await["removeEntry"].take()

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// A connection: a query of its `totalCount`, `pageInfo` and `nodes`, by the variables `first`,
-/// `after`, `last` and `before`, and where in its data it is.
+/// A connection: a query for its `totalCount`, `pageInfo` and `nodes` with the variables `first`,
+/// `after`, `last` and `before`, and its place in the data.
 pub struct Connection<'a> {
     pub text: &'a str,
     pub variables: Value,
@@ -13,7 +13,8 @@ pub struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Its nodes, walked forward by pages of that size; each page says what is before and after it.
+    /// Its nodes, walked forward in pages of this size; checks what each page says of its
+    /// neighbors.
     pub async fn forward(&self, api: &Api, page: usize) -> Vec<Value> {
         let (mut nodes, mut cursor) = (vec![], Value::Null);
         loop {
@@ -49,7 +50,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Its nodes, the same both ways and by pages of any size.
+    /// Its nodes; checks that they are the same both ways and in pages of any size.
     pub async fn nodes(&self, api: &Api) -> Vec<Value> {
         let nodes = self.forward(api, 1000).await;
         assert_eq!(self.forward(api, 3).await, nodes, "{}", self.variables);

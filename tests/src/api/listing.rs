@@ -1,4 +1,4 @@
-//! Standings read back through GraphQL, page by page, and compared with what they must be.
+//! Standings read through GraphQL, page by page, and compared with the oracle.
 
 use ranking::window::Window;
 use serde_json::{Value, json};
@@ -8,15 +8,19 @@ use crate::model::oracle::{Oracle, Row};
 use crate::wait::until;
 
 const PAGE: &str = "
-    query($slug: String!, $window: String!, $period: String, $first: Int, $after: String, $last: Int, $before: String) {
-        board(slug: $slug) { standings(window: $window, period: $period) { size
-            top(first: $first, after: $after, last: $last, before: $before) {
-                totalCount
-                pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
-                nodes { rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score reachedAt percentile member { key } }
+    query(
+        $slug: String!, $window: String!, $period: String, $first: Int, $after: String, $last: Int,
+        $before: String
+    ) { board(slug: $slug) { standings(window: $window, period: $period) {
+        size
+        top(first: $first, after: $after, last: $last, before: $before) {
+            totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+            nodes {
+                rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score
+                reachedAt percentile member { key }
             }
-        } }
-    }";
+        }
+    } } }";
 
 const RANKS: &str = "
     query($slug: String!, $window: String!, $period: String, $members: [String!]!, $one: String!) {
@@ -26,14 +30,14 @@ const RANKS: &str = "
         } }
     }";
 
-/// Which way a listing is walked.
+/// The direction in which a listing is walked.
 #[derive(Debug, Clone, Copy)]
 pub enum Way {
     Forward,
     Backward,
 }
 
-/// One standings of a board.
+/// The standings of a board in one period.
 #[derive(Debug, Clone)]
 pub struct Listing {
     pub slug: String,
@@ -42,7 +46,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// All its entries, in the order served, by pages of that size.
+    /// All its entries in the order served, in pages of this size.
     pub async fn walk(&self, api: &Api, page: usize, way: Way) -> Vec<Row> {
         let mut rows = vec![];
         let mut cursor = Value::Null;
@@ -75,23 +79,23 @@ impl Listing {
         }
     }
 
-    /// Asks for members' ranks and the neighbours of one, and holds both against the rows of its
+    /// Asks for members' ranks and the neighbors of one, and compares both with the rows of the
     /// listing.
     pub async fn check_ranks(&self, api: &Api, rows: &[Row]) {
         let mut members: Vec<&str> =
             rows.iter().map(|row| row.member.as_str()).rev().take(999).collect();
         members.push("nobody");
-        let centre = rows.len() / 2;
+        let center = rows.len() / 2;
         let mut variables = self.variables();
         variables["members"] = json!(members);
-        variables["one"] = json!(rows[centre].member);
+        variables["one"] = json!(rows[center].member);
         let data = api.data(RANKS, variables).await;
         let standings = &data["board"]["standings"];
         let entry = |row: &Row| json!({ "rank": row.rank, "member": { "key": row.member } });
         let mut expected: Vec<Value> = rows.iter().rev().take(999).map(entry).collect();
         expected.push(Value::Null);
         assert_eq!(standings["ranks"], json!(expected), "{self:?}");
-        let around = &rows[centre.saturating_sub(3)..rows.len().min(centre + 5)];
+        let around = &rows[center.saturating_sub(3)..rows.len().min(center + 5)];
         let expected: Vec<Value> = around.iter().map(entry).collect();
         assert_eq!(standings["neighbors"], json!(expected), "{self:?}");
     }
@@ -101,14 +105,14 @@ impl Listing {
     }
 }
 
-/// Holds every entry of every period of every window against the oracle, and the all-time standings
+/// Compares every entry of every period of every window with the oracle, and the all-time standings
 /// in SQL too. An answer may be a moment old, so each is waited for.
 pub async fn check_board(api: &Api, oracle: &Oracle) {
     check_standings(api, oracle).await;
     check_sql(api, oracle).await;
 }
 
-/// Holds every entry of every period of every window against the oracle, as [`check_board`].
+/// Compares every entry of every period of every window with the oracle, like [`check_board`].
 pub async fn check_standings(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     for (number, ((window, period), expected)) in oracle.standings().into_iter().enumerate() {
@@ -128,7 +132,7 @@ pub async fn check_standings(api: &Api, oracle: &Oracle) {
     }
 }
 
-/// Holds what SQL has of a board against the oracle, as soon as it has all of it: each event once,
+/// Compares the rows of a board in SQL with the oracle once SQL has all of them: each event once,
 /// and the all-time standings.
 async fn check_sql(api: &Api, oracle: &Oracle) {
     let (deployment, slug) = (api.deployment(), &oracle.board.slug);
@@ -141,7 +145,8 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
     .await;
     assert_eq!(deployment.number(&count).await, accepted, "events of {slug} in SQL");
     let twice = format!(
-        "SELECT event_id FROM score_event WHERE {of_board} AND event_id IS NOT NULL GROUP BY member, event_id HAVING COUNT(*) > 1"
+        "SELECT event_id FROM score_event WHERE {of_board} AND event_id IS NOT NULL \
+            GROUP BY member, event_id HAVING COUNT(*) > 1"
     );
     assert_eq!(
         deployment.column::<String>(&twice).await,
@@ -151,11 +156,12 @@ async fn check_sql(api: &Api, oracle: &Oracle) {
     check_all_time_in_sql(api, oracle).await;
 }
 
-/// Holds the all-time standings in SQL against the oracle, as soon as they are so.
+/// Waits until the all-time standings in SQL equal those of the oracle.
 pub async fn check_all_time_in_sql(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     let select = format!(
-        "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no FROM board WHERE slug = '{slug}') AND segment = '' ORDER BY rank_key, member"
+        "SELECT CAST(score AS TEXT) || ' ' || member FROM standing WHERE board_no = (SELECT no \
+            FROM board WHERE slug = '{slug}') AND segment = '' ORDER BY rank_key, member"
     );
     let all = oracle.standings().remove(&(Window::All, "all".to_owned())).unwrap_or_default();
     let raw = |row: &Row| row.score.replace('.', "").parse::<i64>().unwrap();

@@ -1,10 +1,10 @@
-//! What `/metrics` says.
+//! The figures of `/metrics`.
 
 use std::collections::BTreeMap;
 
 use crate::api::Api;
 
-/// Numbers by their names with labels.
+/// The figures by their names with labels.
 pub async fn metrics_of(api: &Api) -> BTreeMap<String, f64> {
     let text = reqwest::get(format!("{}/metrics", api.url())).await.unwrap().text().await.unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));

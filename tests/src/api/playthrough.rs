@@ -1,5 +1,5 @@
-//! Histories played through the API: batches with amendments between them, and everything that is
-//! served held against the oracle.
+//! Histories played through the API: batches with amendments between them, then all answers
+//! compared with the oracle.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -15,7 +15,7 @@ use crate::model::history::{Amended, History, Item};
 use crate::model::oracle::Event;
 use crate::wait::until;
 
-/// Sends events in batches, with amendments between them.
+/// Submits events in batches, with a random amendment after each.
 pub async fn play(rng: &mut StdRng, api: &Api, history: &mut History, events: &[Event]) {
     for batch in events.chunks(8) {
         let told = submit_events(api, &history.board, batch).await;
@@ -25,7 +25,7 @@ pub async fn play(rng: &mut StdRng, api: &Api, history: &mut History, events: &[
     }
 }
 
-/// Sends a batch, and takes something back.
+/// Submits a batch, whose outcome must be the expected one, and amends the history at random.
 pub async fn play_batch(rng: &mut StdRng, api: &Api, history: &mut History, batch: &[Event]) {
     let told = submit_events(api, &history.board, batch).await;
     let expected: Vec<_> = batch.iter().map(|event| history.submit(event)).collect();
@@ -33,7 +33,7 @@ pub async fn play_batch(rng: &mut StdRng, api: &Api, history: &mut History, batc
     amend(rng, api, history).await;
 }
 
-/// A random amendment: a removal, or a void of any score or removal, also of one that was voided.
+/// Makes a random amendment: a removal, or a void of any score or removal, voided before or not.
 pub async fn amend(rng: &mut StdRng, api: &Api, history: &mut History) -> Amended {
     let slug = history.board.slug.clone();
     let can_be_voided: Vec<usize> = (0..history.items().len())
@@ -72,7 +72,7 @@ pub async fn amend(rng: &mut StdRng, api: &Api, history: &mut History) -> Amende
     expected
 }
 
-/// A member's events, as soon as SQL has all of them: they are as the oracle says.
+/// A member's events once SQL has all of them; checks them against the oracle.
 async fn history_in_sql(api: &Api, history: &History, member: &str) -> Vec<Value> {
     let numbers = history.of_member(member);
     let slug = &history.board.slug;
@@ -108,12 +108,15 @@ async fn history_in_sql(api: &Api, history: &History, member: &str) -> Vec<Value
     seen
 }
 
-/// Every entry of every period, the periods that there are, and SQL.
+/// Checks every entry of every period, the list of periods, and SQL.
 pub async fn check(api: &Api, history: &History) {
     let oracle = history.oracle();
     check_standings(api, &oracle).await;
     check_all_time_in_sql(api, &oracle).await;
-    let text = "query($slug: String!, $window: String!) { board(slug: $slug) { periods(window: $window, first: 1000) { nodes { label } } } }";
+    let text = "
+        query($slug: String!, $window: String!) { board(slug: $slug) {
+            periods(window: $window, first: 1000) { nodes { label } }
+        } }";
     for &window in [Window::All].iter().chain(&oracle.board.windows) {
         let variables = json!({ "slug": oracle.board.slug, "window": window.to_string() });
         let data = api.data(text, variables).await;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::api::Api;
 
-/// Asks what must be refused with that code, and a message that says that.
+/// Sends a request that must be refused with this code and a message that contains these words.
 pub async fn check(api: &Api, text: &str, variables: Value, code: &str, says: &str) {
     let answer = api.ask(Some(api.token()), text, variables).await;
     let body = &answer.body;

@@ -1,41 +1,35 @@
-//! Sending events: batches, what became of them, and several senders at once.
+//! Submissions: batches of scores and of events, and their outcomes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::documents::SUBMIT_SCORES;
 use crate::model::oracle::{Board, Event, Verdict};
 
-const CREATE: &str = "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug tieBreakResolutionMs } } }";
-
-const SUBMIT: &str = "
-    mutation($board: String!, $scores: [ScoreInput!]!, $ack: Ack!) {
-        submitScores(input: { board: $board, scores: $scores, ack: $ack }) {
-            accepted duplicates rejected results { member status error { code message } }
-        }
-    }";
-
-/// Creates a board.
+/// Creates a board with the rules of the oracle's.
 pub async fn create_board(api: &Api, board: &Board) {
-    let data = api.data(CREATE, json!({ "input": board.input() })).await;
-    assert_eq!(data["createBoard"]["board"]["slug"], board.slug);
+    let created = api.create_board(board.input()).await;
+    assert_eq!(created["slug"], board.slug);
     if board.tie_break != "MEMBER" {
-        assert_eq!(data["createBoard"]["board"]["tieBreakResolutionMs"], board.tick_ms);
+        assert_eq!(created["tieBreakResolutionMs"], board.tick_ms);
     }
 }
 
-/// Submits a batch of scores, as GraphQL takes them; the payload.
+/// Submits a batch of scores in GraphQL's form; returns the payload.
 pub async fn submit(api: &Api, board: &str, scores: Value) -> Value {
     let variables = json!({ "board": board, "scores": scores, "ack": "APPLIED" });
-    api.data(SUBMIT, variables).await["submitScores"].take()
+    api.data(SUBMIT_SCORES, variables).await["submitScores"].take()
 }
 
-/// Submits a batch of scores and waits until SQL has them; the payload.
+/// Submits a batch of scores and waits until SQL has them; returns the payload.
 pub async fn submit_durably(api: &Api, board: &str, scores: Value) -> Value {
     let variables = json!({ "board": board, "scores": scores, "ack": "DURABLE" });
-    api.data(SUBMIT, variables).await["submitScores"].take()
+    api.data(SUBMIT_SCORES, variables).await["submitScores"].take()
 }
 
-/// Submits a batch of events to a service that is well: what became of each.
+/// Submits a batch of events to a healthy service; returns the outcome of each.
 pub async fn submit_events(api: &Api, board: &Board, events: &[Event]) -> Vec<Verdict> {
     let answers = try_submit(api, board, events).await.expect("the service answers");
     let verdicts = answers.iter().map(|answer| {
@@ -44,16 +38,17 @@ pub async fn submit_events(api: &Api, board: &Board, events: &[Event]) -> Vec<Ve
     verdicts.collect()
 }
 
-/// The outcome of an event, or the code of an answer that leaves it open or asks for a retry.
+/// The outcome of an event, or the code of an answer that it is unknown or that the service is
+/// unavailable.
 pub type Outcome = Result<Verdict, &'static str>;
 
-/// Submits a batch of events; nothing where no answer came.
+/// Submits a batch of events; returns nothing if no answer came.
 pub async fn try_submit(api: &Api, board: &Board, events: &[Event]) -> Option<Vec<Outcome>> {
     let scores: Vec<Value> = events.iter().map(|event| board.score_input(event)).collect();
     let variables = json!({ "board": board.slug, "scores": scores, "ack": "APPLIED" });
-    let answer = api.try_ask(Some(api.token()), SUBMIT, variables).await.ok()?;
+    let answer = api.try_ask(Some(api.token()), SUBMIT_SCORES, variables).await.ok()?;
     if answer.body.get("errors").is_some() {
-        // A load knows no other reason: its requests are well-formed and its token is good.
+        // No other reason is possible: the requests are well-formed and the token is valid.
         assert_eq!(answer.codes(), ["UNAVAILABLE"], "{:?}", answer.body);
         return None;
     }
@@ -79,4 +74,38 @@ fn outcome(result: &Value, event: &Event) -> Outcome {
         ("UNKNOWN", Some("TIMEOUT")) => Err("TIMEOUT"),
         other => panic!("{other:?} is no outcome: {result}"),
     }
+}
+
+/// How many members a steady writer scores for.
+const WRITTEN: usize = 10;
+
+/// Submits the lowest score above 0 for each of ten members again and again until it is stopped;
+/// returns the number of batches, at least one.
+pub async fn write_steadily(api: &Api, board: &Board, name: &str, stop: &AtomicBool) -> i64 {
+    let score = |number: usize| {
+        json!({
+            "member": format!("{name}{number}"), "score": board.decimal(1),
+            "at": "2025-10-26T01:00:00Z",
+        })
+    };
+    let scores: Vec<Value> = (0..WRITTEN).map(score).collect();
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) || sent == 0 {
+        let told = submit(api, &board.slug, json!(scores)).await;
+        assert_eq!(told["accepted"], WRITTEN, "{told}");
+        sent += 1;
+    }
+    sent
+}
+
+/// An event a member that leads to the same standings as so many batches of a steady writer.
+pub fn written(board: &Board, name: &str, batches: i64) -> Vec<Event> {
+    let score = if board.policy == "SUM" { batches } else { 1 };
+    let event = |number: usize| Event {
+        member: format!("{name}{number}"),
+        score,
+        at_ms: 1_761_440_400_000,
+        id: None,
+    };
+    (0..WRITTEN).map(event).collect()
 }

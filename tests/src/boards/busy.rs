@@ -26,18 +26,18 @@ pub fn busy_board() -> Board {
     }
 }
 
-/// Creates it; the rolling windows, the one that decays and the regions are left to the diff.
+/// Creates it, with rolling and decaying windows and regions that only the diff checks.
 pub async fn create_busy(api: &Api, board: &Board) {
     let mut input = board.input();
     let more = ["7d", "decay:7d"].map(|name| json!({ "name": name }));
     input["windows"].as_array_mut().unwrap().extend(more);
     input["segmentBy"] = json!(["region"]);
-    let create =
-        "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";
-    api.data(create, json!({ "input": input })).await;
-    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(3) { "eu" } else { "us" } });
+    api.create_board(input).await;
+    let member = |number: usize| {
+        json!({
+            "key": format!("m{number}"), "region": if number.is_multiple_of(3) { "eu" } else { "us" },
+        })
+    };
     let members: Vec<Value> = (0..MEMBERS).map(member).collect();
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
-    api.data(upsert, json!({ "input": members })).await;
+    api.upsert_members(members).await;
 }

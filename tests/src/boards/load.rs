@@ -29,6 +29,7 @@ pub struct Load {
 }
 
 impl Load {
+    /// The load with this number; the number decides on the rules of its board.
     pub fn new(rng: &mut StdRng, number: usize) -> Self {
         let board = Board {
             slug: format!("load-{number}"),
@@ -57,9 +58,9 @@ impl Load {
         Self { board, batches }
     }
 
-    /// Sends all batches, several at once and through the processes in turn, and calls for `fault`
-    /// when the k-th is acknowledged. The events acknowledged; what is refused or not answered is
-    /// left, as a client that gives up would.
+    /// Sends all batches, several at once and through the processes in turn, and calls `fault` when
+    /// the k-th is acknowledged. Returns the acknowledged events; refused and unanswered batches
+    /// are not sent again, as by a client that gives up.
     pub async fn send(&self, apis: &[&Api], k: usize, mut fault: impl AsyncFnMut()) -> Vec<Event> {
         let mut answers = stream::iter(self.batches.iter().zip(apis.iter().cycle()))
             .map(async |(batch, api)| (batch, try_submit(api, &self.board, batch).await))
@@ -80,8 +81,8 @@ impl Load {
         acknowledged
     }
 
-    /// Sends everything again to a service that is well. What is in `counted` counts already; then
-    /// the board is as the oracle says.
+    /// Sends everything again to a healthy service. The ids in `counted` must be duplicates;
+    /// afterwards the board must equal the oracle.
     pub async fn send_again(&self, api: &Api, counted: &BTreeSet<String>) {
         let mut oracle = Oracle::new(self.board.clone());
         for batch in &self.batches {
@@ -102,19 +103,21 @@ impl Load {
     /// The ids that SQL has.
     pub async fn ids_in_sql(&self, deployment: &Deployment) -> BTreeSet<String> {
         let select = format!(
-            "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board WHERE slug = '{}')",
+            "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board \
+                WHERE slug = '{}')",
             self.board.slug
         );
         deployment.column(&select).await.into_iter().collect()
     }
 }
 
+/// The ids of events.
 pub fn ids(events: &[Event]) -> BTreeSet<String> {
     events.iter().filter_map(|event| event.id.clone()).collect()
 }
 
-/// The service becomes well by itself; then what SQL has counts, and all the rest can be sent
-/// again.
+/// Checks that the service recovers by itself, that the events in SQL count, and that all others
+/// can be sent again.
 pub async fn check_recovered(api: &Api, load: &Load) {
     api.wait_until_ready().await;
     let counted = load.ids_in_sql(api.deployment()).await;

@@ -8,14 +8,21 @@ use crate::api::Api;
 use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
 
-/// A deployment with a board: ann 30.00, bob and cy 20.00 (cy first), dee 10.00, eve 5.50.
+/// A deployment with the board `race`: ann 30.00, bob and cy 20.00 (cy first), dee 10.00, eve 5.50.
 pub async fn race() -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"race\", decimals: 2, maxScore: \"9999999.99\", windows: [{ name: \"daily\" }], shards: 2 }) { board { id } } }";
-    let data = api.data(create, json!({})).await;
-    assert_eq!(data, json!({ "createBoard": { "board": { "id": "board:race" } } }));
-    let score = |member: &str, score: &str, minute: u32| json!({ "member": member, "score": score, "at": format!("2025-09-03T10:{minute:02}:00Z"), "eventId": member });
+    let windows = json!([{ "name": "daily" }]);
+    let input = json!({
+        "slug": "race", "decimals": 2, "maxScore": "9999999.99", "windows": windows, "shards": 2,
+    });
+    assert_eq!(api.create_board(input).await["id"], "board:race");
+    let score = |member: &str, score: &str, minute: u32| {
+        json!({
+            "member": member, "score": score, "at": format!("2025-09-03T10:{minute:02}:00Z"),
+            "eventId": member,
+        })
+    };
     let scores = json!([
         score("ann", "30", 3),
         score("bob", "20.00", 2),

@@ -1,14 +1,14 @@
 //! A board with rolling windows at work in this process, and what each of its periods must hold.
 
+mod periods;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::amend::{Amended, Amendment, amend};
 use engine::deployment::Deployment as Stores;
-use engine::partition::settle;
 use engine::partition::{recovery, submit};
-use engine::read::sealed;
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use engine::{roll, seal};
@@ -18,18 +18,13 @@ use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
-use ranking::standings_id::StandingsId;
-use ranking::store::read::merge::Start;
-use ranking::store::read::{RankedEntry, Standings};
 use ranking::submission::{Submission, Verdict};
-use ranking::window::{Period, Window, parse_zone};
-use sea_orm::EntityTrait;
+use ranking::window::{Window, parse_zone};
+use sea_orm::{EntityTrait, Set};
 use tokio::time::Instant;
 
-use crate::deployment::Deployment;
-use crate::model::decay::{Earned, check_code, check_order};
-
-pub const DAY_MS: i64 = 86_400_000;
+use crate::clock::DAY_MS;
+use crate::deployment::{Deployment, settle};
 
 const MEMBERS: [&str; 7] = ["a", "b", "c", "Z", "ü", "aa", "m"];
 
@@ -44,7 +39,7 @@ pub struct Scored {
     counts: bool,
 }
 
-/// A board at work, and all that it was told.
+/// A board at work, and all scores it accepted.
 pub struct World {
     stores: Stores,
     pub board: Board,
@@ -69,6 +64,7 @@ pub async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     stores
 }
 
+/// A random one of these.
 pub fn pick<T: Clone>(rng: &mut impl Rng, from: &[T]) -> T {
     from.choose(rng).unwrap().clone()
 }
@@ -107,6 +103,7 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
 }
 
 impl World {
+    /// Creates a board with random rules in a time zone.
     pub async fn new(stores: &Stores, rng: &mut impl Rng, slug: &str, zone: &str) -> Self {
         let rules = rules(rng, zone);
         let mut row = board::of_rules(slug, slug, &rules, zone, 0);
@@ -140,7 +137,7 @@ impl World {
                 board: self.board.clone(),
                 member: member.clone(),
                 score: rng.random_range(-5..=5_i64).max(self.board.rules.min),
-                // One that is early by the skew is taken as now.
+                // A time ahead by less than the skew is taken as now.
                 at_ms: late_ms
                     .map(|late_ms| (now_ms - late_ms).max(0))
                     .or(rng.random_bool(0.2).then_some(now_ms + 900)),
@@ -179,7 +176,7 @@ impl World {
         }
     }
 
-    /// Takes a member out, or voids one of its scores.
+    /// Removes a member, or voids one of its scores.
     pub async fn take_back(&mut self, rng: &mut impl Rng) {
         let Some(of) = self.scores.iter().filter(|scored| scored.counts).choose(rng) else {
             return;
@@ -191,7 +188,7 @@ impl World {
         let member = MemberId::new(name).unwrap();
         match amend(&self.stores, &self.board, &member, amendment, deadline).await {
             Ok(amended) => assert_eq!(amended, Amended::Done),
-            // What is left may leave a range.
+            // The remaining scores may be out of range.
             Err(entity::Error::Ranking(ranking::Error::OutOfRange(_))) => return,
             Err(error) => panic!("{error}"),
         }
@@ -202,7 +199,7 @@ impl World {
         }
     }
 
-    /// A roller that is cut off somewhere, or not at all.
+    /// Rolls, and cuts that off anywhere or not at all.
     pub async fn roll(&self, rng: &mut impl Rng, now_ms: i64) {
         let cut = Duration::from_micros(rng.random_range(0..6000));
         let rolling = roll::roll(&self.stores, now_ms);
@@ -213,7 +210,7 @@ impl World {
         }
     }
 
-    /// A sealing that is cut off somewhere, or not at all.
+    /// Seals, and cuts that off anywhere or not at all.
     pub async fn seal(&mut self, rng: &mut impl Rng, now_ms: i64) {
         let cut = Duration::from_micros(rng.random_range(0..60_000));
         let sealing = seal::seal(&self.stores, now_ms);
@@ -227,18 +224,17 @@ impl World {
         self.board = row.to_ranking().unwrap();
     }
 
-    /// Empties Redis once SQL has everything; the partitions are recovered.
+    /// Empties Redis once SQL has everything, and recovers the partitions.
     pub async fn lose_redis(&self) {
         let partitions = self.stores.store.partitions();
-        for partition in partitions.each() {
-            settle::settle(&self.stores, partition).await.unwrap();
-        }
+        settle(&self.stores).await;
         self.flush().await;
         for partition in partitions.each() {
             recovery::recover(&self.stores, partition).await.unwrap();
         }
     }
 
+    /// Empties the partitions of Redis.
     pub async fn flush(&self) {
         for partition in self.stores.store.partitions().each() {
             let recovery = self.stores.store.begin_recovery(partition, "flush").await;
@@ -248,181 +244,4 @@ impl World {
             recovery.abandon().await.unwrap();
         }
     }
-
-    /// Checks every window as it is at an instant.
-    pub async fn check(&self, now_ms: i64) {
-        let rules = &self.board.rules;
-        for &window in &rules.windows {
-            let period = window.period_at(now_ms, &rules.zone).unwrap();
-            for segment in ["", "region:eu", "region:ü:%"] {
-                self.check_standings(window, &period, segment, now_ms).await;
-            }
-        }
-    }
-
-    pub async fn check_standings(
-        &self,
-        window: Window,
-        period: &Period,
-        segment: &str,
-        now_ms: i64,
-    ) {
-        let Stores { store, .. } = &self.stores;
-        let id = StandingsId::of(&self.board, segment, window, period);
-        let standings = Standings::new(store, &self.board, id, period.clone());
-        let sealed = self.board.sealed(window);
-        let placed = loop {
-            if period.present_from_ms < sealed.sealed_before_ms {
-                break self.archived(&standings).await;
-            }
-            if period.present_from_ms < sealed.sealing_before_ms {
-                // Late events are nowhere yet, until the next one tries again.
-                return;
-            }
-            let from = store.split_at_position(&standings, 0).await;
-            let read = match from {
-                Ok(from) => {
-                    let start = Start::Split(from);
-                    store.forward(&standings, &start, 100).await
-                }
-                Err(error) => Err(error),
-            };
-            match read {
-                Ok((_, placed)) => break placed,
-                // It has left Redis: what comes late for it is in SQL once the log is.
-                Err(ranking::Error::Sealed(_)) => break self.archived(&standings).await,
-                Err(ranking::Error::NotLevel(partition)) => {
-                    let partition = ranking::id::Partition(partition);
-                    recovery::recover(&self.stores, partition).await.unwrap();
-                }
-                Err(ranking::Error::NotRolled(_)) => {
-                    let rolled = roll::roll_board(&self.stores, &self.board, now_ms).await;
-                    rolled.unwrap();
-                }
-                Err(error) => panic!("{error}"),
-            }
-        };
-        let rules = &self.board.rules;
-        if let Some(half_life) = window.half_life() {
-            let mut earned: BTreeMap<&str, Vec<Earned>> = BTreeMap::new();
-            for scored in self.inside(window, period, segment) {
-                let earned = earned.entry(scored.member).or_default();
-                earned.push((scored.score, scored.at_ms));
-            }
-            let members: Vec<&str> = placed.iter().map(|placed| placed.member.as_str()).collect();
-            check_order(&members, &earned, half_life);
-            for placed in &placed {
-                let code = rules.state(window, period, placed.key).score;
-                check_code(code, &earned[placed.member.as_str()], half_life, now_ms);
-            }
-            return;
-        }
-        let got: Vec<(String, i64, i64)> = placed
-            .into_iter()
-            .map(|placed| {
-                let state = rules.state(window, period, placed.key);
-                (placed.member.to_string(), state.score, state.tick)
-            })
-            .collect();
-        let expected = self.expected(window, period, segment);
-        assert_eq!(
-            got, expected,
-            "{window} {} {segment:?} of {:?} at {now_ms}: {:?}",
-            period.label, self.board, self.scores
-        );
-    }
-
-    pub async fn archived(&self, standings: &Standings) -> Vec<RankedEntry> {
-        for partition in self.stores.store.partitions().each() {
-            settle::settle(&self.stores, partition).await.unwrap();
-        }
-        let found = sealed::find(&self.stores.db, standings).await.unwrap();
-        match found {
-            Some(archived) => archived.forward_from(0, 100).await.unwrap(),
-            None => vec![],
-        }
-    }
-
-    /// The events that count in a period.
-    pub fn inside(
-        &self,
-        window: Window,
-        period: &Period,
-        segment: &str,
-    ) -> impl Iterator<Item = &Scored> {
-        let start_ms = first_ms(window, period, &self.board.rules);
-        let is_inside = move |scored: &&Scored| {
-            let at_ms = scored.at_ms;
-            let of_segment = segment.is_empty() || scored.segments.iter().any(|of| of == segment);
-            scored.counts
-                && of_segment
-                && start_ms <= at_ms
-                && period.end_ms.is_none_or(|end_ms| at_ms < end_ms)
-        };
-        self.scores.iter().filter(is_inside)
-    }
-
-    /// What a period must hold, from all events.
-    pub fn expected(
-        &self,
-        window: Window,
-        period: &Period,
-        segment: &str,
-    ) -> Vec<(String, i64, i64)> {
-        let rules = &self.board.rules;
-        let mut by_member: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
-        for scored in self.inside(window, period, segment) {
-            let tick = scored.at_ms.div_euclid(rules.tick_ms.into());
-            by_member.entry(scored.member).or_default().push((scored.score, tick));
-        }
-        let better = |score: i64| match rules.direction {
-            Direction::HighFirst => -score,
-            Direction::LowFirst => score,
-        };
-        let mut held: Vec<(String, i64, i64)> = vec![];
-        for (member, scores) in by_member {
-            let latest = scores.iter().map(|(_, tick)| *tick).max().unwrap();
-            let best = |scores: &mut dyn Iterator<Item = i64>| {
-                scores.min_by_key(|score| better(*score)).unwrap()
-            };
-            let (score, tick) = match rules.policy {
-                Policy::Sum => (scores.iter().map(|(score, _)| score).sum(), latest),
-                Policy::Best => {
-                    let top = best(&mut scores.iter().map(|(score, _)| *score));
-                    let had = scores.iter().filter(|(score, _)| *score == top);
-                    (top, had.map(|(_, tick)| *tick).min().unwrap())
-                }
-                Policy::Latest => {
-                    let last = scores.iter().filter(|(_, tick)| *tick == latest);
-                    (best(&mut last.map(|(score, _)| *score)), latest)
-                }
-            };
-            let tick = if rules.tie_break == TieBreak::Member { 0 } else { tick };
-            held.push((member.to_owned(), score, tick));
-        }
-        let by_time = |tick: i64| match rules.tie_break {
-            TieBreak::Latest => -tick,
-            _ => tick,
-        };
-        held.sort_by(|a, b| {
-            let (left, right) = ((better(a.1), by_time(a.2)), (better(b.1), by_time(b.2)));
-            left.cmp(&right).then(a.0.as_bytes().cmp(b.0.as_bytes()))
-        });
-        held
-    }
-}
-
-/// The first instant of a period: of a rolling one, counted back period by period.
-fn first_ms(window: Window, period: &Period, rules: &Rules) -> i64 {
-    let Some(rolling) = window.rolling() else {
-        return period.start_ms;
-    };
-    let mut start_ms = period.present_from_ms;
-    for _ in 1..rolling.count() {
-        if start_ms > 0 {
-            let before = rolling.base().period_at(start_ms - 1, &rules.zone);
-            start_ms = before.unwrap().start_ms;
-        }
-    }
-    start_ms
 }

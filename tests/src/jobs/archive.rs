@@ -1,4 +1,4 @@
-//! The archive: events made old enough to leave SQL, and where they are afterwards.
+//! Archives: events old enough to leave SQL, and the files that hold them afterwards.
 
 use std::sync::Arc;
 
@@ -8,66 +8,61 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::api::submission::submit_durably;
+use crate::clock::{DAY_MS, now_ms};
 use crate::deployment::{Deployment, Redis, Sql};
-use crate::documents::CREATE_BOARD;
 use crate::jobs::analytics::figures;
 use crate::jobs::seal::wait_until_dropped;
 use crate::model::history::History;
 
-/// A day, in milliseconds.
-pub const DAY_MS: i64 = 86_400_000;
-
-/// Waits until SQL has all there is, and then makes all that was accepted lately so many days
-/// older.
+/// Waits until SQL has everything, then makes all recently accepted events so many days older. It
+/// takes more than a year until an event of a yearly window can be archived.
 pub async fn age(deployment: &Deployment, days: i64) {
-    let stores = deployment.open_stores().await;
-    for partition in stores.store.partitions().each() {
-        engine::partition::settle::settle(&stores, partition).await.unwrap();
-    }
-    stores.close().await;
+    deployment.settle().await;
     let db = deployment.sql().await;
-    let (ms, lately_ms) = (days * DAY_MS, entity::clock::Clock::default().now_ms() - 2 * DAY_MS);
+    let (ms, lately_ms) = (days * DAY_MS, now_ms() - 2 * DAY_MS);
     let text = format!(
-        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} WHERE accepted_at_ms > {lately_ms}"
+        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} \
+            WHERE accepted_at_ms > {lately_ms}"
     );
     let older = Statement::from_string(db.get_database_backend(), text);
     db.execute_raw(older).await.unwrap();
     db.close().await.unwrap();
 }
 
-/// Archives what was accepted until some days ago.
+/// Archives the events accepted until two days ago.
 pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
-    let before =
-        jiff::Timestamp::from_millisecond(entity::clock::Clock::default().now_ms() - 2 * DAY_MS)
-            .unwrap();
+    let before = jiff::Timestamp::from_millisecond(now_ms() - 2 * DAY_MS).unwrap();
     let before = before.to_string();
-    let arguments = [&["--json", "archive", "--before", &*before], arguments].concat();
+    let arguments = [&["archive", "--before", &*before], arguments].concat();
     figures(deployment, &arguments)
 }
 
-/// How many events of a board are in `score_event`.
+/// The number of a board's events in `score_event`.
 pub async fn rows(deployment: &Deployment, slug: &str) -> i64 {
     let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");
     let count = format!("SELECT CAST(COUNT(*) AS BIGINT) FROM score_event WHERE {of_board}");
     deployment.number(&count).await
 }
 
-/// The history of a board has each event once: in files up to the marks, in SQL after them; and on
-/// the disk are these files, whole.
+/// Checks that the history of a board has each event once: in files up to the marks, in SQL after
+/// them.
 pub async fn check_kept(deployment: &Deployment, history: &History) {
     let of_board =
         format!("board_no = (SELECT no FROM board WHERE slug = '{}')", history.board.slug);
     let beyond = format!(
-        "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event AS e WHERE {of_board} AND seq > COALESCE((SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = e.board_no AND m.partition = e.partition), 0)"
+        "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event AS e WHERE {of_board} AND seq > \
+            COALESCE((SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = e.board_no \
+            AND m.partition = e.partition), 0)"
     );
     let filed = format!(
-        "SELECT CAST(COALESCE(SUM(events), 0) AS BIGINT) FROM archive_file WHERE {of_board} AND state IN ('ARCHIVED', 'DROPPED')"
+        "SELECT CAST(COALESCE(SUM(events), 0) AS BIGINT) FROM archive_file WHERE {of_board} \
+            AND state IN ('ARCHIVED', 'DROPPED')"
     );
     let (beyond, filed) = (deployment.number(&beyond).await, deployment.number(&filed).await);
     assert_eq!(beyond + filed, history.items().len() as i64, "{beyond} and {filed}");
 }
 
-/// The files of the archive are those that SQL names, and nothing else.
+/// Checks that the archive has just the files that SQL names.
 pub async fn check_files(deployment: &Deployment) {
     let db = deployment.sql().await;
     let files = archive_file::Entity::find().all(&db).await.unwrap();
@@ -79,7 +74,7 @@ pub async fn check_files(deployment: &Deployment) {
     assert_eq!(there, named);
 }
 
-/// What lies in the archive's directory, besides its lock.
+/// The paths in the archive's directory, without its lock.
 pub fn paths(deployment: &Deployment) -> Vec<String> {
     let root = deployment.archive_dir();
     let mut paths = vec![];
@@ -100,14 +95,19 @@ pub fn paths(deployment: &Deployment) -> Vec<String> {
     paths
 }
 
-/// A board whose daily window keeps a day, with scores of a month of 2025 that are archived and one
-/// that is not.
+/// A board whose daily window retains one day, with archived scores of a month of 2025 and one
+/// score that is not archived.
 pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
-    let score = |member: i64| json!({ "member": format!("m{}", member % 10), "score": member, "at": format!("2025-03-{:02}T12:00:00Z", 1 + member % 28), "eventId": format!("e{member}") });
+    api.create_board(input).await;
+    let score = |member: i64| {
+        json!({
+            "member": format!("m{}", member % 10), "score": member,
+            "at": format!("2025-03-{:02}T12:00:00Z", 1 + member % 28), "eventId": format!("e{member}"),
+        })
+    };
     submit_durably(&api, "b", (0..60).map(score).collect()).await;
     wait_until_dropped(&api, "b").await;
     age(&deployment, 100).await;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::deployment::Deployment;
 
-/// The diff finds nothing.
+/// Checks that the diff finds nothing.
 pub fn check_diff(deployment: &Deployment) {
     let output = deployment.analytics(&["diff"]);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -15,16 +15,15 @@ pub fn check_diff(deployment: &Deployment) {
 }
 
 /// The findings of a diff: kind, place, member.
-pub fn named(found: &Value) -> BTreeSet<(String, String, String)> {
+pub fn findings(found: &Value) -> BTreeSet<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let findings = found["findings"].as_array().unwrap().iter();
-    findings
-        .map(|finding| (text(&finding["kind"]), text(&finding["place"]), text(&finding["member"])))
+    let list = found["findings"].as_array().unwrap().iter();
+    list.map(|finding| (text(&finding["kind"]), text(&finding["place"]), text(&finding["member"])))
         .collect()
 }
 
-/// As [`named`] has them.
-pub fn set(expected: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
+/// Findings in the form that [`findings`] returns.
+pub fn finding_set(expected: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
     let owned = |&(kind, place, member): &(&str, &str, &str)| {
         (kind.to_owned(), place.to_owned(), member.to_owned())
     };

@@ -12,16 +12,16 @@ use crate::jobs::analytics::figures;
 use crate::jobs::diff::check_diff;
 use crate::model::history::History;
 
-/// Begins a move.
+/// Starts a move.
 pub fn begin(deployment: &Deployment, slug: &str, shards: u16) -> Child {
     let shards = shards.to_string();
-    let arguments = ["--json", "rebuild", "--board", slug, "--shards", &*shards];
+    let arguments = ["rebuild", "--json", "--board", slug, "--shards", &*shards];
     let mut command = deployment.analytics_command(&arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
-/// Waits until a move has ended well; its figures.
+/// Waits until a move has succeeded, and returns the figures of the job.
 pub fn end(child: Child) -> Value {
     let output = child.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -29,13 +29,13 @@ pub fn end(child: Child) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Moves a board at rest.
+/// Moves a board without load.
 pub fn reshard(deployment: &Deployment, slug: &str, shards: u16) -> Value {
     end(begin(deployment, slug, shards))
 }
 
-/// All sorted sets of standings, with their members and doubles; but for those of rolling windows,
-/// of which there are more as days pass.
+/// All sorted sets of standings, with their members and doubles, except those of rolling windows,
+/// which gain a set each day.
 async fn dump(deployment: &Deployment) -> BTreeMap<String, Vec<(String, String)>> {
     let mut redis = deployment.redis().await;
     let keys: Vec<String> =
@@ -58,7 +58,7 @@ async fn dump(deployment: &Deployment) -> BTreeMap<String, Vec<(String, String)>
     sets
 }
 
-/// Has recovery load all partitions, and holds them against what was there.
+/// Lets recovery load all partitions, and compares them with their earlier state.
 pub async fn check_recovered(deployment: &Deployment) {
     let before = dump(deployment).await;
     deployment.flush_redis().await;
@@ -66,12 +66,13 @@ pub async fn check_recovered(deployment: &Deployment) {
     assert_eq!(dump(deployment).await, before);
 }
 
+/// A board's number of shards.
 pub async fn shards_of(deployment: &Deployment, slug: &str) -> i64 {
     let select = format!("SELECT CAST(shards AS BIGINT) FROM board WHERE slug = '{slug}'");
     deployment.number(&select).await
 }
 
-/// Recovery and rebuild make the same again.
+/// Checks that recovery and rebuild lead to the same standings.
 pub async fn check_anew(deployment: &Deployment, api: &Api, history: &History) {
     check_recovered(deployment).await;
     check(api, history).await;

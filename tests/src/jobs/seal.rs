@@ -5,16 +5,15 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::deployment::Deployment;
-use crate::documents::SET_WINDOWS;
 use crate::model::oracle::Board;
 use crate::wait::until;
 
-/// Says how many past periods each window of a board retains; an update that changes nothing else.
+/// Sets the number of past periods that each window of a board retains, and changes nothing else.
 pub async fn retain(api: &Api, board: &Board, retain: u32) {
     let window = |window: &Window| json!({ "name": window.to_string(), "retain": retain });
     let windows: Vec<Value> = board.windows.iter().map(window).collect();
-    let told = api.data(SET_WINDOWS, json!({ "slug": board.slug, "windows": windows })).await;
-    for window in told["updateBoard"]["board"]["windows"].as_array().unwrap() {
+    let told = api.update_board(json!({ "slug": board.slug, "windows": windows })).await;
+    for window in told["windows"].as_array().unwrap() {
         assert_eq!(window["ready"], true);
         if window["name"] != "all" {
             assert_eq!(window["retain"], retain, "{told}");
@@ -22,7 +21,7 @@ pub async fn retain(api: &Api, board: &Board, retain: u32) {
     }
 }
 
-/// Waits until every window of a board has sealed periods, and nothing of them is left to do.
+/// Waits until every window of a board has sealed periods, and their keys are dropped.
 pub async fn wait_until_dropped(api: &Api, slug: &str) {
     let select = format!("SELECT windows FROM board WHERE slug = '{slug}'");
     until("the board is sealed", async || {
@@ -39,18 +38,23 @@ pub async fn wait_until_dropped(api: &Api, slug: &str) {
     .await;
 }
 
-/// Waits until every window of a board is sealed up to the present, and nothing of it is left to
-/// do.
+/// Waits until every window of a board is sealed up to the present, and the process knows it.
 pub async fn wait_until_sealed(api: &Api, board: &Board) {
     wait_until_dropped(api, &board.slug).await;
-    // Boards are read from SQL again after a moment.
+    // The process reads boards from SQL again after a moment.
     for window in &board.windows {
         until("the board is known to be sealed", async || {
-            let asked = json!({ "slug": board.slug, "window": window.to_string(), "period": "1980-01-01" });
-            let period = window.period_at(400_000_000_000, &jiff::tz::TimeZone::get(board.zone).unwrap());
+            let asked = json!({
+                "slug": board.slug, "window": window.to_string(), "period": "1980-01-01",
+            });
+            let period =
+                window.period_at(400_000_000_000, &jiff::tz::TimeZone::get(board.zone).unwrap());
             let mut asked = asked;
             asked["period"] = json!(period.unwrap().label);
-            let text = "query($slug: String!, $window: String!, $period: String!) { board(slug: $slug) { standings(window: $window, period: $period) { source } } }";
+            let text = "
+                query($slug: String!, $window: String!, $period: String!) {
+                    board(slug: $slug) { standings(window: $window, period: $period) { source } }
+                }";
             let data = api.data(text, asked).await;
             (data["board"]["standings"]["source"] == "ARCHIVE").then_some(())
         })
@@ -58,7 +62,7 @@ pub async fn wait_until_sealed(api: &Api, board: &Board) {
     }
 }
 
-/// Everything of a board can be sealed, and is up to now.
+/// Has everything of a board sealed up to the present.
 pub async fn seal(api: &Api, board: &Board) {
     if !board.windows.is_empty() {
         retain(api, board, 0).await;
@@ -66,7 +70,7 @@ pub async fn seal(api: &Api, board: &Board) {
     }
 }
 
-/// The keys in Redis of standings and lists of periods of windows besides `all`.
+/// The keys in Redis of standings and lists of periods of all windows except `all`.
 pub async fn keys_left(deployment: &Deployment) -> Vec<String> {
     let mut keys: Vec<String> = redis::cmd("KEYS")
         .arg("laurel:*")

@@ -7,20 +7,20 @@ use ranking::window::HalfLife;
 /// A raw score and when it was earned.
 pub type Earned = (i64, i64);
 
-/// What scores are worth at an instant, and how far the service may be off.
+/// The worth of scores at an instant, and how far the service may be off.
 pub fn worth(events: &[Earned], half_life: HalfLife, at_ms: i64) -> (f64, f64) {
     let weight = |earned_ms: i64| ((earned_ms - at_ms) as f64 / half_life.ms() as f64).exp2();
     let sum = events.iter().map(|&(score, at)| score as f64 * weight(at)).sum();
     let gross: f64 = events.iter().map(|&(score, at)| score.abs() as f64 * weight(at)).sum();
     let unit = 2_f64.powi(1 - half_life.fraction_bits() as i32);
     let off = gross * unit * (events.len() + 2) as f64;
-    // What is left of scores that cancelled each other out is nothing once it is below one unit as
-    // of 1970. Next to 0 doubles have fewer digits.
+    // The remainder of scores that cancelled each other out counts as 0 once it is below one unit
+    // as of 1970. Next to 0, doubles have fewer digits.
     (sum, off + weight(0) + f64::MIN_POSITIVE)
 }
 
-/// Checks that members stand in the order of what their scores are worth, equal ones by their
-/// bytes.
+/// Checks that members are ordered by the worth of their scores, and by their bytes where the worth
+/// is equal.
 pub fn check_order(members: &[&str], earned: &BTreeMap<&str, Vec<Earned>>, half_life: HalfLife) {
     let got: BTreeSet<&str> = members.iter().copied().collect();
     assert_eq!(got, earned.keys().copied().collect());
@@ -37,7 +37,7 @@ pub fn check_order(members: &[&str], earned: &BTreeMap<&str, Vec<Earned>>, half_
     }
 }
 
-/// Checks what a code is worth as of the latest event, and at a later instant.
+/// Checks the worth of a code as of the latest event, and at a later instant.
 pub fn check_code(code: i64, events: &[Earned], half_life: HalfLife, now_ms: i64) {
     let latest_ms = events.iter().map(|(_, at_ms)| *at_ms).max();
     for at_ms in latest_ms.into_iter().chain([now_ms]).filter(|at_ms| Some(*at_ms) >= latest_ms) {

@@ -8,7 +8,7 @@ use ranking::window::Window;
 
 use crate::model::oracle::{Board, Event};
 
-/// Where days begin, and an instant near which something happens to its clocks or its calendar.
+/// A time zone, and an instant near which its clocks or its calendar change.
 const PLACES: [(&str, &str); 6] = [
     ("Europe/London", "2025-10-26T00:20:00Z"),
     ("Australia/Lord_Howe", "2025-04-05T14:40:00Z"),
@@ -18,11 +18,11 @@ const PLACES: [(&str, &str); 6] = [
     ("UTC", "2024-12-29T23:30:00Z"),
 ];
 
-/// How far from there events happen, in minutes: within the hour, the day, the week, the months
-/// around it.
+/// Distances of events from that instant, in minutes: within the hour, the day, the week and the
+/// months around it.
 const MINUTES: [i64; 9] = [0, 25, 45, 60, 100, 1440, -1500, 11_520, 46_080];
 
-/// Members whose order by bytes is not the one of any language, nor of UTF-16.
+/// Members whose order by bytes differs from that of any language, and of UTF-16.
 const MEMBERS: [&str; 12] = [
     "a",
     "B",
@@ -38,12 +38,12 @@ const MEMBERS: [&str; 12] = [
     "'\"\\",
 ];
 
-/// Whether scores can leave the range.
+/// The width of a board's range of scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
-    /// Far from the scores: nothing is rejected, in whatever order it comes.
+    /// Far wider than the scores: nothing is rejected, in any order.
     Wide,
-    /// Among them.
+    /// Narrower than the scores.
     Narrow,
 }
 
@@ -54,7 +54,7 @@ pub struct Game {
     pub events: Vec<Event>,
 }
 
-/// The generator of a test: seeded by `LAUREL_TEST_SEED` or at random, and printed.
+/// The random generator of a test: seeded by `LAUREL_TEST_SEED` or at random; prints its seed.
 pub fn seeded() -> StdRng {
     let seed = std::env::var("LAUREL_TEST_SEED")
         .map_or_else(|_| rand::random(), |text| text.parse().expect("a seed is a number"));
@@ -62,7 +62,7 @@ pub fn seeded() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// A board with events for each policy, direction and tie-break there is.
+/// A board with events for each policy, direction and tie-break.
 pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) -> Vec<Game> {
     let mut games = vec![];
     for policy in ["SUM", "BEST", "LATEST"] {
@@ -94,7 +94,7 @@ pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) ->
     games
 }
 
-/// Some come twice; in a narrow game some of those with another score.
+/// Random events. Some are sent twice, in a narrow game sometimes with another score.
 fn random_events(
     rng: &mut StdRng,
     board: &Board,

@@ -1,5 +1,5 @@
-//! What a board must hold when events are taken back, computed naively: from the events that count,
-//! as if the others had never been.
+//! The expected state of a board whose events are taken back, computed naively: from the events
+//! that count, as if the others had never been submitted.
 
 use crate::model::oracle::{Board, Event, Oracle, Verdict};
 
@@ -9,11 +9,11 @@ pub enum Item {
     Score(Event),
     /// A member's removal.
     Removal(String),
-    /// Voids the item of that number.
+    /// Voids the item with that number.
     Void(usize),
 }
 
-/// What must become of an amendment.
+/// The expected outcome of an amendment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amended {
     Done,
@@ -38,7 +38,7 @@ impl History {
         &self.items
     }
 
-    /// Whose an event is.
+    /// The member of an event.
     pub fn member(&self, number: usize) -> &str {
         match &self.items[number] {
             Item::Score(event) => &event.member,
@@ -53,13 +53,13 @@ impl History {
         numbers.filter(|&number| self.member(number) == member).collect()
     }
 
-    /// Whether an event was voided.
+    /// True if an event was voided.
     pub fn is_voided(&self, number: usize) -> bool {
         self.items.contains(&Item::Void(number))
     }
 
-    /// The board of the events that count: none that was voided, none that stands before a removal
-    /// that was not.
+    /// The board of the events that count: those that were not voided and are not followed by a
+    /// removal that still stands.
     pub fn oracle(&self) -> Oracle {
         let counts = |number: usize, event: &Event| {
             let removed = |later: usize| {
@@ -75,8 +75,8 @@ impl History {
         Oracle::of(self.board.clone(), counting.collect())
     }
 
-    /// Takes or refuses the next score. An id counts once for good, also where its event was
-    /// removed; that of a voided event is free.
+    /// Accepts or refuses the next score. An id counts once for good, even if its event was
+    /// removed; the id of a voided event is free.
     pub fn submit(&mut self, event: &Event) -> Verdict {
         let named = |(number, item): (usize, &Item)| match item {
             Item::Score(known) => {
@@ -99,7 +99,7 @@ impl History {
         verdict
     }
 
-    /// Takes a member off the board.
+    /// Removes a member from the board.
     pub fn remove(&mut self, member: &str) -> Amended {
         let oracle = self.oracle();
         if !oracle.accepted().iter().any(|event| event.member == member) {

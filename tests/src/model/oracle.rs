@@ -1,5 +1,5 @@
-//! What a board must hold, computed from all its events by the words of the documentation, without
-//! a fold and without keys.
+//! The oracle: the expected state of a board, computed from all its events as the documentation
+//! describes it, without a fold and without keys.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ pub struct Board {
     pub windows: Vec<Window>,
 }
 
-/// A score on its way in, or accepted. The score is raw: at the board's decimals.
+/// A score that is submitted or accepted. The score is raw: an integer at the board's decimals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub member: String,
@@ -34,7 +34,7 @@ pub struct Event {
     pub id: Option<String>,
 }
 
-/// What must become of a submission.
+/// The expected outcome of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Applied,
@@ -51,11 +51,11 @@ pub struct Row {
     pub competition_rank: i64,
     pub dense_rank: i64,
     pub reached_at: Option<String>,
-    /// To six decimals.
+    /// With six decimals.
     pub percentile: String,
 }
 
-/// A board and the events it accepted, in whatever order.
+/// A board and the events it accepted, in any order.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     pub board: Board,
@@ -65,7 +65,7 @@ pub struct Oracle {
 }
 
 impl Board {
-    /// What `createBoard` takes.
+    /// The input of `createBoard`.
     pub fn input(&self) -> Value {
         let windows: Vec<Value> =
             self.windows.iter().map(|window| json!({ "name": window.to_string() })).collect();
@@ -89,10 +89,13 @@ impl Board {
         format!("{sign}{whole}{point}{fraction}")
     }
 
-    /// What a submission of an event takes.
+    /// The input of a submission.
     pub fn score_input(&self, event: &Event) -> Value {
         let at = Timestamp::from_millisecond(event.at_ms).unwrap().to_string();
-        json!({ "member": event.member, "score": self.decimal(event.score), "at": at, "eventId": event.id })
+        json!({
+            "member": event.member, "score": self.decimal(event.score), "at": at,
+            "eventId": event.id,
+        })
     }
 
     fn range(&self, window: Window) -> (i64, i64) {
@@ -103,7 +106,7 @@ impl Board {
         (self.min, self.max)
     }
 
-    /// The better of two scores is the smaller by this order.
+    /// The better of two scores is the smaller in this order.
     fn by_score(&self, a: i64, b: i64) -> Ordering {
         if self.direction == "HIGH_FIRST" { b.cmp(&a) } else { a.cmp(&b) }
     }
@@ -116,8 +119,8 @@ impl Board {
         }
     }
 
-    /// What a member with these events has: score and tick. SUM: the total, and the time of the
-    /// latest; BEST: the best score, and the earliest time it was had; LATEST: the latest, the
+    /// The score and the tick of a member with these events. SUM: the total, and the time of the
+    /// latest event; BEST: the best score, and its earliest time; LATEST: the latest score, the
     /// better one of those in the same tick.
     fn holding(&self, events: &[&Event]) -> (i64, i64) {
         let ticks = || events.iter().map(|event| event.at_ms.div_euclid(self.tick_ms));
@@ -148,7 +151,7 @@ impl Oracle {
         Self { board, zone, accepted: vec![], ids: BTreeSet::new() }
     }
 
-    /// A board for which these events count, whatever became of others.
+    /// A board for which just these events count.
     pub fn of(board: Board, events: Vec<Event>) -> Self {
         Self { accepted: events, ..Self::new(board) }
     }
@@ -158,7 +161,7 @@ impl Oracle {
         &self.accepted
     }
 
-    /// Takes or refuses the next event, as the service must.
+    /// Accepts or refuses the next event, as the service must.
     pub fn submit(&mut self, event: &Event) -> Verdict {
         if let Some(id) = &event.id
             && self.ids.contains(&(event.member.clone(), id.clone()))
@@ -179,7 +182,7 @@ impl Oracle {
         Verdict::Applied
     }
 
-    /// Whether what a member has is in range, in every period.
+    /// True if a member's score is in range in every period.
     pub fn fits(&self, member: &str) -> bool {
         let held = self.held(|event| event.member == member);
         held.iter().all(|((window, _), members)| {
@@ -189,7 +192,7 @@ impl Oracle {
         })
     }
 
-    /// Every standings that has entries: its window and its period's label.
+    /// All standings that have entries, by window and period label.
     pub fn standings(&self) -> BTreeMap<(Window, String), Vec<Row>> {
         self.held(|_| true)
             .into_iter()
@@ -207,7 +210,7 @@ impl Oracle {
         labels
     }
 
-    /// The events of each member in each standings, of those that are meant.
+    /// The matching events of each member in each period.
     fn held(
         &self,
         meant: impl Fn(&Event) -> bool,

@@ -1,4 +1,4 @@
-//! How many commands Redis was sent.
+//! Counts of the commands that Redis ran.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub async fn counts(deployment: &Deployment) -> BTreeMap<String, usize> {
     info.lines().filter_map(of_line).collect()
 }
 
-/// Counts from nothing again.
+/// Resets the counts.
 pub async fn reset_counts(deployment: &Deployment) {
     redis::cmd("CONFIG")
         .arg("RESETSTAT")

@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::servers::program;
 
-/// Runs a script to its end; what it printed.
+/// Runs a script to its end, and returns what it printed.
 pub async fn run(script: &str, arguments: &[&str]) -> Value {
     let dir = program::root().join("tests/web");
     assert!(
@@ -34,7 +34,7 @@ pub async fn run(script: &str, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A browser of that kind on the path.
+/// The path of Chromium or a browser like it.
 pub fn chromium() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];

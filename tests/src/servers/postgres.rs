@@ -1,5 +1,5 @@
-//! One PostgreSQL server for the run: started when first asked for, in a temporary directory, with
-//! a database for each test.
+//! One PostgreSQL server for the run: started on first use, in a temporary directory, with a
+//! database for each test.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -35,7 +35,7 @@ cat >/dev/null
 
 struct Postgres {
     port: u16,
-    /// Its standard input is what the server lives by.
+    /// The server stops when the standard input of this process closes.
     _watchdog: Child,
 }
 
@@ -75,7 +75,7 @@ impl Postgres {
     }
 }
 
-/// Where initdb and pg_ctl are: Debian keeps them out of the path.
+/// The directory of initdb and pg_ctl, which Debian keeps out of the path.
 fn programs() -> PathBuf {
     let asked = Command::new("pg_config").arg("--bindir").output();
     let told = asked.map_or_else(
@@ -94,7 +94,7 @@ fn programs() -> PathBuf {
         .expect("PostgreSQL is installed")
 }
 
-/// PostgreSQL refuses to run as root: who else, where this process does.
+/// The user to run PostgreSQL as where this process runs as root, which PostgreSQL refuses.
 fn other_user() -> String {
     let id = |arguments: &[&str]| Command::new("id").args(arguments).output().unwrap();
     if id(&["-u"]).stdout != b"0\n" {

@@ -13,7 +13,7 @@ pub const ANALYTICS: &str = "laurel-analytics";
 /// The packages that have them.
 const PACKAGES: [&str; 2] = ["api", "analytics"];
 
-/// Says that the programs are built already, as `make test` does.
+/// Set by `make test`, which has built the programs.
 const BUILT: &str = "LAUREL_TEST_BUILT";
 
 static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
@@ -28,8 +28,8 @@ pub fn analytics() -> Command {
     command(ANALYTICS)
 }
 
-/// The repository's root, as cargo says it now: where checkouts share a target directory this may
-/// have been built in another one.
+/// The repository's root according to the running cargo: where checkouts share a target directory,
+/// this library may have been built in another one.
 pub fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -43,8 +43,7 @@ pub fn signal(name: &str, pid: u32) {
     assert!(status.success(), "signal {name} to {pid}");
 }
 
-/// The directory of the programs: that of this test's profile. They are built there unless `make`
-/// did so.
+/// The directory of the programs for this test's profile. Builds them unless `make` did so.
 fn programs() -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let directory = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps");

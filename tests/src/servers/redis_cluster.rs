@@ -10,14 +10,14 @@ use redis::FromRedisValue;
 
 use crate::wait::{until, until_blocking};
 
-/// How many servers have slots.
+/// The number of servers that have slots.
 pub const MASTERS: usize = 3;
 
-/// How long a server may be silent before the others take it for dead, in milliseconds: longer than
-/// a busy machine lets one wait.
+/// The time after which the others take a silent server for dead, in milliseconds: longer than a
+/// busy machine delays one.
 const NODE_TIMEOUT_MS: u64 = 3000;
 
-/// How far the port of the servers among themselves is from that of their clients.
+/// The distance between the port for clients and the port of the cluster bus.
 const BUS_PORT: u16 = 10_000;
 
 /// Running redis-servers with append-only files; killed when dropped.
@@ -32,7 +32,7 @@ struct Server {
 }
 
 impl RedisCluster {
-    /// Starts one in a directory that exists, and waits until it is whole.
+    /// Starts one in an existing directory, and waits until it is complete.
     pub fn start(dir: &Path) -> Self {
         let start = |number| {
             let dir = dir.join(format!("node-{number}"));
@@ -87,7 +87,7 @@ impl RedisCluster {
         ports.find(|&port| self.has(port, key)).unwrap()
     }
 
-    /// Whether a server answers for a key; else it names another one.
+    /// True if a server answers for a key; otherwise it names another one.
     pub fn has(&self, port: u16, key: &str) -> bool {
         self.server(port).try_ask::<Option<String>>(&["GET", key]).is_some()
     }
@@ -106,14 +106,14 @@ impl RedisCluster {
         self.server(port).ask(words).unwrap()
     }
 
-    /// Kills a server with no chance to say so.
+    /// Kills a server without warning.
     pub fn kill(&self, port: u16) {
         let mut child = self.server(port).child();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// Lets a master's replica have nothing more of it, until the master is started again.
+    /// Cuts a master's replica off until the master is restarted.
     pub fn cut_off_replica_of(&self, master: u16) {
         let () = self.ask(master, &["CONFIG", "SET", "requirepass", "unknown"]);
         let server = self.server(master);
@@ -124,13 +124,13 @@ impl RedisCluster {
         assert_eq!(kill.query::<u64>(&mut connection).unwrap(), 1);
     }
 
-    /// Starts a killed server again.
+    /// Restarts a killed server.
     pub fn restart(&self, port: u16) {
         let server = self.server(port);
         *server.child() = spawn(&server.dir, port);
     }
 
-    /// Waits until every server is there, sees all slots, and has what its master has.
+    /// Waits until every server runs, sees all slots, and has caught up with its master.
     pub async fn wait_until_well(&self) {
         until("the cluster is well", async || {
             self.servers.iter().all(Server::is_well).then_some(())
@@ -138,7 +138,7 @@ impl RedisCluster {
         .await;
     }
 
-    /// Waits until there are other masters than a killed one.
+    /// Waits until a replica has replaced a killed master.
     pub async fn wait_until_replaced(&self, killed: u16) {
         until("a replica has taken over", async || {
             let masters = self.masters();
@@ -148,8 +148,8 @@ impl RedisCluster {
     }
 
     /// Moves the slot of a key to another master, a key at a time, beginning with `first`, which
-    /// may not exist; says how many keys moved. `between` is awaited before each and after the
-    /// last.
+    /// may not exist; returns the number of keys moved. Awaits `between` before each key and after
+    /// the last.
     pub async fn move_slot(
         &self,
         key: &str,
@@ -209,7 +209,7 @@ impl Server {
         self.ask(words).ok()
     }
 
-    /// Whether it sees all slots, and a replica has what its master has.
+    /// True if it sees all slots and, as a replica, has caught up with its master.
     fn is_well(&self) -> bool {
         let info = |words: &[&str]| self.try_ask::<String>(words).unwrap_or_default();
         let replication = info(&["INFO", "replication"]);
@@ -234,14 +234,13 @@ fn spawn(dir: &Path, port: u16) -> Child {
     command.args(["--save", "", "--appendonly", "yes", "--dir"]).arg(dir);
     command.args(["--cluster-enabled", "yes", "--cluster-node-timeout"]);
     command.arg(NODE_TIMEOUT_MS.to_string());
-    // Else a replica waits five seconds for others that want the same.
+    // Otherwise a replica waits five seconds for others to join it.
     command.args(["--repl-diskless-sync-delay", "0"]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().expect("redis-server is installed")
 }
 
-/// A port that is free, with that of the bus, and lies below those that the system gives to
-/// clients.
+/// A free port with a free bus port, below the range of ports for outgoing connections.
 pub fn free_port() -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {

@@ -12,12 +12,12 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one in a directory that exists.
+    /// Starts one in an existing directory.
     pub fn start(dir: &Path) -> Self {
         Self::start_at(dir, 0)
     }
 
-    /// Starts one that listens at a port too.
+    /// Starts one that also listens on a port.
     pub fn start_at(dir: &Path, port: u16) -> Self {
         let socket = dir.join("redis.sock");
         let child = Command::new("redis-server")

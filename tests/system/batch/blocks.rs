@@ -87,12 +87,10 @@ async fn check(sql: Sql) {
     let api = Api::start(&deployment).await;
     let db = deployment.sql().await;
     for slug in ["one", "two"] {
-        let create =
-            "mutation($slug: String!) { createBoard(input: { slug: $slug }) { board { slug } } }";
-        api.data(create, json!({ "slug": slug })).await;
+        api.create_board(json!({ "slug": slug })).await;
     }
-    // Names with what JSON writes in another way, and of two segments; rows of two boards in two
-    // partitions, in another order than that of names.
+    // Names that JSON escapes, in two segments; rows of two boards in two partitions, not in the
+    // order of names.
     let numbers = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MEMBERS})"
     );
@@ -101,12 +99,16 @@ async fn check(sql: Sql) {
     for insert in [
         format!("{numbers} INSERT INTO member (key, created_at_ms) SELECT {name}, 0 FROM n"),
         format!(
-            "{numbers} INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq)
-            SELECT b.no, {segment}, {name}, 9007199254740993 + i, i * b.no, CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END, i FROM n, board AS b"
+            "{numbers} INSERT INTO standing
+                (board_no, segment, member, score, rank_key, partition, seq)
+            SELECT b.no, {segment}, {name}, 9007199254740993 + i, i * b.no,
+                CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END, i FROM n, board AS b"
         ),
         format!(
-            "{numbers} INSERT INTO archived_entry (board_no, member, segment, through_seq, partition, score, tick, events)
-            SELECT b.no, {name}, {segment}, 1 + i % 5, 1, CASE WHEN i % 7 > 0 THEN i - 9 END, CASE WHEN i % 7 > 0 THEN i END, i % 4 FROM n, board AS b"
+            "{numbers} INSERT INTO archived_entry
+                (board_no, member, segment, through_seq, partition, score, tick, events)
+            SELECT b.no, {name}, {segment}, 1 + i % 5, 1, CASE WHEN i % 7 > 0 THEN i - 9 END,
+                CASE WHEN i % 7 > 0 THEN i END, i % 4 FROM n, board AS b"
         ),
     ] {
         db.execute_unprepared(&insert).await.unwrap();
@@ -116,14 +118,15 @@ async fn check(sql: Sql) {
     let (one, which) = (Some(BoardNo(2)), " AND board_no = 2");
     check_standing(&db, one, [score, key, seq], &STANDING[2..3], which).await;
     let of_archived = || Columns::of_archived(Partition(1), BoardNo(2), 4);
-    let archived = "SELECT segment, member, score, tick, events, through_seq FROM archived_entry WHERE board_no = 2 AND partition = 1 AND through_seq <= 4";
+    let archived = "SELECT segment, member, score, tick, events, through_seq FROM archived_entry \
+        WHERE board_no = 2 AND partition = 1 AND through_seq <= 4";
     let expected = selected(&db, 2, 4, archived).await;
     assert!(expected.len() > 30_000);
     let found = rows(&db, of_archived(), ARCHIVED).await;
     assert!(found == expected, "archived");
     let nothing = Columns::of_standing(Partition(9), None);
     assert!(rows(&db, nothing, STANDING).await.is_empty());
-    // Any change is another hash, and there and back is the same one.
+    // Any change leads to another hash, and its reversal to the same one.
     let of_standing = || Columns::of_standing(Partition(0), Some(BoardNo(2)));
     let before = [hashes(&db, of_standing()).await, hashes(&db, of_archived()).await];
     let (standing, archived) = ("partition = 0", "score IS NOT NULL AND through_seq = 1");
@@ -136,7 +139,8 @@ async fn check(sql: Sql) {
         let which = format!("board_no = 2 AND {which}");
         for (step, is_same) in [("+", false), ("-", true)] {
             let update = format!(
-                "UPDATE {table} SET {column} = {column} {step} 1 WHERE {which} AND member = (SELECT max(member) FROM {table} WHERE {which})"
+                "UPDATE {table} SET {column} = {column} {step} 1 WHERE {which} AND member = \
+                    (SELECT max(member) FROM {table} WHERE {which})"
             );
             let updated = db.execute_unprepared(&update).await.unwrap();
             assert_eq!(updated.rows_affected(), 1, "{update}");

@@ -1,5 +1,5 @@
-//! Export: whole standings as the API lists them, of every kind of window, from Redis and from the
-//! archive.
+//! Exports: the same standings as the API lists, of every kind of window, from Redis and from
+//! sealed periods.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,21 @@ use tests::jobs::analytics::run;
 use tests::model::game::seeded;
 use tests::wait::until;
 
-const CREATE: &str = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, decimals: 2, minScore: \"-1000\", maxScore: 100000, segmentBy: [\"region\"], timeZone: \"Europe/London\",
-    tieBreakResolutionMs: 1000, windows: [{ name: \"hourly\" }, { name: \"daily\", retain: 1 }, { name: \"monthly\" }, { name: \"3d\", retain: 1 }, { name: \"5h\" }, { name: \"decay:7d\" }] }) { board { id } } }";
+const PERIODS: &str = "
+    query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) {
+        nodes { label sealed }
+    } } }";
 
-const PERIODS: &str = "query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) { nodes { label sealed } } } }";
-
-const TOP: &str = "query($window: String!, $period: String!, $segment: String!) { board(slug: \"b\") { standings(window: $window, period: $period, segment: $segment) { source
-    top(first: 1000) { nodes { rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score value reachedAt member { key } } } } } }";
+const TOP: &str = "
+    query($window: String!, $period: String!, $segment: String!) { board(slug: \"b\") {
+        standings(window: $window, period: $period, segment: $segment) {
+            source
+            top(first: 1000) { nodes {
+                rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score value
+                reachedAt member { key }
+            } }
+        }
+    } }";
 
 /// A row of an exported file: rank, member, score, when it was reached.
 type Row = (i64, String, String, Option<String>);
@@ -49,7 +57,7 @@ fn ndjson_rows(path: &str) -> Vec<Row> {
     std::fs::read_to_string(path).unwrap().lines().map(row).collect()
 }
 
-/// Exports what some arguments say, by each method of ranking, in CSV or NDJSON.
+/// Exports with these arguments and a ranking method, in CSV or NDJSON.
 fn exported(deployment: &Deployment, more: &[&str], method: &str) -> Vec<Row> {
     let format = if method == "DENSE" { "ndjson" } else { "csv" };
     let path = deployment.path(&format!("out.{format}"));
@@ -77,8 +85,7 @@ async fn a_standings_of_many_pages_in_sixteen_shards_is_exported_as_it_is_listed
 async fn check_large(shards: u16) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, policy: BEST }) { board { id } } }";
-    api.data(create, json!({ "shards": shards })).await;
+    api.create_board(json!({ "slug": "b", "shards": shards, "policy": "BEST" })).await;
     let events = deployment.path("events.csv");
     let row = |member: usize| format!("u{member},{},{}\n", member % 97, 1_767_000_000 + member % 3);
     let rows: String = (0..4300).map(row).collect();
@@ -120,33 +127,42 @@ async fn every_kind_of_window_in_sixteen_shards_is_exported_as_it_is_listed() {
 async fn check_windows(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({ "shards": shards })).await;
+    api.create_board(json!({
+        "slug": "b", "shards": shards, "decimals": 2, "minScore": "-1000", "maxScore": 100000,
+        "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000,
+        "windows": [
+            { "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" },
+            { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" },
+        ],
+    }))
+    .await;
     let mut rng = seeded();
     let regions: Vec<Value> = (0..30)
         .map(|member| json!({ "key": format!("m{member}"), "region": (["eu", "u:s"][member % 2]) }))
         .collect();
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
-    api.data(upsert, json!({ "input": regions })).await;
+    api.upsert_members(regions).await;
     let now_s = Timestamp::now().as_second();
     let scores: Vec<Value> = (0..400)
         .map(|_| {
             let age_s = [3600, 86_400, 7 * 86_400].choose(&mut rng).unwrap();
             let at = Timestamp::from_second(now_s - rng.random_range(0..*age_s)).unwrap();
             let score = rng.random_range(-2..6);
-            json!({ "member": format!("m{}", rng.random_range(0..40)), "score": score, "at": at.to_string() })
+            json!({
+                "member": format!("m{}", rng.random_range(0..40)), "score": score,
+                "at": at.to_string(),
+            })
         })
         .collect();
     for batch in scores.chunks(100) {
         let told = submit_durably(&api, "b", json!(batch)).await;
         assert_eq!(told["rejected"], 0, "{told}");
     }
-    // The server may be at it too: then one of them begins again.
+    // The server may seal at the same time; then one of them starts again.
     until("what is not retained is sealed", async || {
         (run(&deployment, &["seal"]).0 == 0).then_some(())
     })
     .await;
-    // What was sealed is known to be so after a moment.
+    // The server learns of seals after a moment.
     let mut sources: BTreeMap<String, usize> = BTreeMap::new();
     until("old days are in the archive", async || {
         let data = api.data(PERIODS, json!({ "window": "daily" })).await;
@@ -158,7 +174,7 @@ async fn check_windows(sql: Sql, shards: u16) {
         let data = api.data(PERIODS, json!({ "window": window })).await;
         let periods = data["board"]["periods"]["nodes"].as_array().unwrap();
         assert!(!periods.is_empty());
-        // Hours are many: some of them.
+        // There are many hours: some of them are enough.
         for period in periods.iter().step_by(1 + periods.len() / 12) {
             let segment = *["", "region:eu", "region:u:s"].choose(&mut rng).unwrap();
             let method = *["ORDINAL", "COMPETITION", "DENSE"].choose(&mut rng).unwrap();
@@ -170,13 +186,13 @@ async fn check_windows(sql: Sql, shards: u16) {
     assert!(sources["ARCHIVE"] >= 8 && sources["LIVE"] >= 20, "{sources:?}");
 }
 
-/// Compares an export with what is listed; where that came from.
+/// Compares an export with the listing, and returns the source of the listing.
 async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method: &str) -> String {
     let what = format!("{window} {period} {segment:?} {method}");
     let variables = json!({ "window": window, "period": period, "segment": segment });
     let standings = api.data(TOP, variables).await["board"]["standings"].take();
     let nodes = standings["top"]["nodes"].as_array().unwrap();
-    // A period is listed because a member has an entry in it.
+    // A period is listed only if a member has an entry in it.
     assert!(!nodes.is_empty() || !segment.is_empty(), "{what}");
     let arguments = ["--window", window, "--period", period, "--segment", segment];
     let rows = exported(api.deployment(), &arguments, method);
@@ -195,7 +211,7 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
             assert_eq!(node["score"], row.2, "{what}");
             continue;
         }
-        // A moment later it is worth a little less.
+        // A moment later the score is worth a little less.
         let (value, shown) = (node["value"].as_f64().unwrap(), row.2.parse::<f64>().unwrap());
         assert!((value - shown).abs() <= 1e-3 * value.abs() + 1e-6, "{what}: {value} {shown}");
         assert_eq!(row.2.split_once('.').unwrap().1.len(), 8, "{what}");
@@ -207,7 +223,15 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
 async fn what_is_not_there_is_refused_and_leaves_no_file() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({ "shards": 1 })).await;
+    api.create_board(json!({
+        "slug": "b", "shards": 1, "decimals": 2, "minScore": "-1000", "maxScore": 100000,
+        "segmentBy": ["region"], "timeZone": "Europe/London", "tieBreakResolutionMs": 1000,
+        "windows": [
+            { "name": "hourly" }, { "name": "daily", "retain": 1 }, { "name": "monthly" },
+            { "name": "3d", "retain": 1 }, { "name": "5h" }, { "name": "decay:7d" },
+        ],
+    }))
+    .await;
     let out = deployment.path("out.csv");
     for (more, reason) in [
         (&["--window", "weekly"][..], "has no window weekly: expected all, hourly"),
@@ -222,7 +246,7 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
         assert!(!std::path::Path::new(&out).exists());
     }
     let (code, _, error) = run(&deployment, &["export", "--board", "c", "--out", &out]);
-    assert!(code == 1 && error.contains("there is no board \"c\""), "{error}");
-    // No member has a score yet: a file without rows.
+    assert!(code == 1 && error.contains("unknown board \"c\""), "{error}");
+    // No member has a score yet: the file has no rows.
     assert!(exported(&deployment, &["--window", "daily"], "ORDINAL").is_empty());
 }

@@ -1,10 +1,10 @@
-//! Generated events: the same from a seed, and of the shape that is asked for.
+//! Generated events: the same for a seed, and of the requested shape.
 
 use std::collections::BTreeMap;
 
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
-use tests::model::generated::{Event, csv_events, generate, ms};
+use tests::model::generator::{Event, csv_events, generate, ms};
 
 fn ndjson_events(path: &str) -> Vec<Event> {
     let text = std::fs::read_to_string(path).unwrap();
@@ -30,11 +30,11 @@ async fn a_seed_gives_the_same_events_in_every_format_and_another_one_others() {
     assert_eq!(events, csv_events(&path("b.csv")));
     assert_eq!(events, ndjson_events(&path("c.ndjson")));
     assert_ne!(events, csv_events(&path("d.csv")));
-    // As it was on another machine, by an earlier version.
+    // As generated on another machine by an earlier version.
     let golden = include_str!("generate.golden.csv");
     let text = std::fs::read_to_string(path("a.csv")).unwrap();
     assert!(text.starts_with(golden), "{}", &text[..golden.len()]);
-    // Nothing of a deployment was needed, nor of what is not finished left.
+    // No deployment was needed, and no unfinished file is left.
     assert!(!std::path::Path::new(&path("data")).exists());
     let left = std::fs::read_dir(path(".")).unwrap();
     let names = left.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -75,7 +75,7 @@ async fn generated_events_have_the_shape_that_is_asked_for() {
     assert_eq!(count(&scores), events.len());
     let (start, end) = (ms("2025-03-01T00:00:00Z"), ms("2025-03-11T00:00:00Z"));
     assert_eq!(count(&|event| (start..end).contains(&event.2)), events.len());
-    // Who comes late stands among later ones; the others go forward.
+    // Late events stand among later ones; the others are in order.
     let mut latest = 0;
     let mut late = 0;
     for event in &events {

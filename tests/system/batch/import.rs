@@ -1,5 +1,5 @@
-//! Import: all or nothing, and once however often it is run, beside a running server or without
-//! one.
+//! Imports: all or nothing, each row once however often the import runs, with a running server or
+//! without one.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,6 @@ use tests::api::amendment::{events, void};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 
-const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", maxScore: 100, windows: [{ name: \"daily\" }] }) { board { id } } }";
-
 const TOP: &str =
     "{ board(slug: \"b\") { standings { top { nodes { score member { key region } } } } } }";
 
@@ -17,12 +15,23 @@ const TOP: &str =
 async fn an_import_is_all_or_nothing_and_counts_once() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({})).await;
+    api.create_board(json!({ "slug": "b", "maxScore": 100, "windows": [{ "name": "daily" }] }))
+        .await;
     let (good, bad, rejects) =
         (deployment.new_file("csv"), deployment.new_file("csv"), deployment.new_file("csv"));
-    let rows = "member,score,at,event_id,region\nann,30,2026-01-02T03:04:05Z,1,eu\nbob,20,1767323045,2,\nann,30,2026-01-03T00:00:00+01:00,3,eu\nann,30,2026-01-02T03:04:05Z,1,eu\n";
+    let rows = "member,score,at,event_id,region\n\
+        ann,30,2026-01-02T03:04:05Z,1,eu\n\
+        bob,20,1767323045,2,\n\
+        ann,30,2026-01-03T00:00:00+01:00,3,eu\n\
+        ann,30,2026-01-02T03:04:05Z,1,eu\n";
+    let bad_rows = "cid,1.5,2026-01-02T03:04:05Z,4,\n\
+        bob,90,2026-01-05T00:00:00Z,5,\n\
+        eve,5,yesterday,6,\n\
+        ann,31,2026-01-02T03:04:05Z,1,eu\n\
+        dan,7\n\
+        dan,9,2026-01-05T00:00:00Z,7,\n";
     std::fs::write(&good, rows).unwrap();
-    std::fs::write(&bad, format!("{rows}cid,1.5,2026-01-02T03:04:05Z,4,\nbob,90,2026-01-05T00:00:00Z,5,\neve,5,yesterday,6,\nann,31,2026-01-02T03:04:05Z,1,eu\ndan,7\ndan,9,2026-01-05T00:00:00Z,7,\n")).unwrap();
+    std::fs::write(&bad, format!("{rows}{bad_rows}")).unwrap();
     let (good, bad, rejects) =
         (good.to_str().unwrap(), bad.to_str().unwrap(), rejects.to_str().unwrap());
 
@@ -47,12 +56,14 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
         "{error}"
     );
     assert_eq!(run(&deployment, &["import", "--board", "b", good]).1["accepted"], 0);
-    let expected = json!([{ "score": "60", "member": { "key": "ann", "region": "eu" } }, { "score": "20", "member": { "key": "bob", "region": null } }]);
+    let expected = json!([
+        { "score": "60", "member": { "key": "ann", "region": "eu" } },
+        { "score": "20", "member": { "key": "bob", "region": null } },
+    ]);
     assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["top"]["nodes"], expected);
 
-    // Without a server: the private Redis is started for it, and stopped.
-    tests::servers::program::signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    // Without a server, the import starts the private Redis and stops it.
+    api.stop().await;
     let (code, imported, error) =
         run(&deployment, &["import", "--board", "b", "--skip-bad", rejects, bad]);
     assert_eq!(
@@ -73,9 +84,10 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
 async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE, json!({})).await;
+    api.create_board(json!({ "slug": "b", "maxScore": 100, "windows": [{ "name": "daily" }] }))
+        .await;
     let file = deployment.new_file("csv");
-    // More members than are asked for at once.
+    // More members than the import asks for at once.
     let rows: String = (0..2500)
         .map(|number| {
             format!(

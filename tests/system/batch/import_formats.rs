@@ -1,69 +1,79 @@
-//! Import from NDJSON and Parquet: the checks, the messages and the once-ness of CSV, and no number
-//! that may have been rounded.
+//! Imports from NDJSON and Parquet: with the checks and messages of CSV, each row once, and no
+//! number that may have been rounded.
 
 use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
-use tests::model::generated::{csv_events, generate};
+use tests::model::generator::{csv_events, generate};
 
-const CREATE: &str = "mutation($slug: String!, $policy: ScorePolicy!, $ties: TieBreak!, $max: Decimal!) { createBoard(input: { slug: $slug, policy: $policy, tieBreak: $ties, decimals: 3, maxScore: $max,
-    segmentBy: [\"region\"] }) { board { id } } }";
+const TOP: &str = "
+    query($segment: String) { board(slug: \"b\") { standings(segment: $segment) { top {
+        nodes { score member { key region } }
+    } } } }";
 
-const TOP: &str = "query($segment: String) { board(slug: \"b\") { standings(segment: $segment) { top { nodes { score member { key region } } } } } }";
+/// Valid rows, and an empty line.
+const GOOD: [&str; 5] = [
+    r#"{"member":"ann","score":"30.125","at":"2026-01-02T03:04:05Z","event_id":"1","region":"eu","more":[1]}"#,
+    r#"{"member":"bob","score":20.5,"at":1767323045,"event_id":"2","region":null}"#,
+    "",
+    r#"{"at":"2026-01-03T00:00:00+01:00","score":12,"member":"ann"}"#,
+    r#"{"member":"c\u00e9\"d","score":"8007199254740.991","at":"2026-01-02T03:04:05Z"}"#,
+];
+
+/// Rows that are invalid for a board with three decimals and the scores of the valid ones, except
+/// the last one of eve, which fits.
+const BAD: [&str; 13] = [
+    r#"{"member":"eve","score":0.1000000000000000055511,"at":1767323045}"#,
+    r#"{"member":"eve","score":1234567890123456,"at":1767323045}"#,
+    r#"{"member":"eve","score":1e3,"at":1767323045}"#,
+    r#"{"member":"eve","score":1.5,"at":1767323045.5}"#,
+    r#"{"member":"eve","score":1.2345,"at":1767323045}"#,
+    r#"{"member":"eve","score":true,"at":1767323045}"#,
+    r#"{"member":"eve","score":5}"#,
+    r#"{"member":7,"score":5,"at":1767323045}"#,
+    r#"{"member":"eve","score":5,"at":1767323045"#,
+    r#"{"member":"ann","score":31,"at":"2026-01-02T03:04:05Z","event_id":"1"}"#,
+    r#"{"member":"eve","score":"9007199254740.9","at":1767323045}"#,
+    r#"{"member":"eve","score":"1","at":1767323045}"#,
+    r#"["eve", 5, 1767323045]"#,
+];
+
+/// The messages about the invalid rows after the valid ones.
+const COMPLAINTS: [&str; 12] = [
+    "line 6: 0.1000000000000000055511 has more than 15 digits",
+    "line 7: 1234567890123456 has more than 15 digits",
+    "line 8: invalid score \"1e3\"",
+    "line 9: invalid at \"1767323045.5\"",
+    "line 10: 1.2345 has 4 decimals",
+    "line 11: invalid score true: expected text or a number",
+    "line 12: it has no at",
+    "line 13: invalid member 7: expected text",
+    "line 14: it is not a JSON object\n",
+    "line 15: its event id \"1\" was used with another score",
+    "line 17: the window all would hold",
+    "line 18: it is not a JSON object",
+];
 
 #[tokio::test]
 async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let variables =
-        json!({ "slug": "b", "policy": "SUM", "ties": "MEMBER", "max": "9007199254740.991" });
-    api.data(CREATE, variables).await;
-    let rows = [
-        r#"{"member":"ann","score":"30.125","at":"2026-01-02T03:04:05Z","event_id":"1","region":"eu","more":[1]}"#,
-        r#"{"member":"bob","score":20.5,"at":1767323045,"event_id":"2","region":null}"#,
-        "",
-        r#"{"at":"2026-01-03T00:00:00+01:00","score":12,"member":"ann"}"#,
-        r#"{"member":"c\u00e9\"d","score":"8007199254740.991","at":"2026-01-02T03:04:05Z"}"#,
-    ];
+    let input = json!({
+        "slug": "b", "policy": "SUM", "tieBreak": "MEMBER", "decimals": 3,
+        "maxScore": "9007199254740.991", "segmentBy": ["region"],
+    });
+    api.create_board(input).await;
     let good = deployment.path("good.ndjson");
-    std::fs::write(&good, rows.join("\r\n")).unwrap();
-    let bad = [
-        r#"{"member":"eve","score":0.1000000000000000055511,"at":1767323045}"#,
-        r#"{"member":"eve","score":1234567890123456,"at":1767323045}"#,
-        r#"{"member":"eve","score":1e3,"at":1767323045}"#,
-        r#"{"member":"eve","score":1.5,"at":1767323045.5}"#,
-        r#"{"member":"eve","score":1.2345,"at":1767323045}"#,
-        r#"{"member":"eve","score":true,"at":1767323045}"#,
-        r#"{"member":"eve","score":5}"#,
-        r#"{"member":7,"score":5,"at":1767323045}"#,
-        r#"{"member":"eve","score":5,"at":1767323045"#,
-        r#"{"member":"ann","score":31,"at":"2026-01-02T03:04:05Z","event_id":"1"}"#,
-        r#"{"member":"eve","score":"9007199254740.9","at":1767323045}"#,
-        r#"{"member":"eve","score":"1","at":1767323045}"#,
-        r#"["eve", 5, 1767323045]"#,
-    ];
+    std::fs::write(&good, GOOD.join("\r\n")).unwrap();
     let both = deployment.path("both.ndjson");
-    let lines = [&rows[..], &bad[..]].concat().join("\n") + "\n";
+    let lines = [&GOOD[..], &BAD[..]].concat().join("\n") + "\n";
     std::fs::write(&both, lines).unwrap();
 
     let (code, _, error) = run(&deployment, &["import", "--board", "b", &both]);
     assert_eq!(code, 1);
-    for line in [
-        "line 6: 0.1000000000000000055511 has more than 15 digits",
-        "line 7: 1234567890123456 has more than 15 digits",
-        "line 8: invalid score \"1e3\"",
-        "line 9: invalid at \"1767323045.5\"",
-        "line 10: 1.2345 has 4 decimals",
-        "line 11: invalid score true: expected text or a number",
-        "line 12: it has no at",
-        "line 13: invalid member 7: expected text",
-        "line 14: it is not a JSON object\n",
-        "line 15: its event id \"1\" was used with another score",
-        "line 17: the window all would hold",
-        "line 18: it is not a JSON object",
-    ] {
+    for line in COMPLAINTS {
         assert!(error.contains(line), "{line} in {error}");
     }
     let events = "SELECT count(*) FROM score_event";
@@ -72,22 +82,26 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
     assert_eq!((code, &told["accepted"]), (0, &json!(4)), "{error}");
     assert_eq!(run(&deployment, &["import", "--board", "b", &good]).1["known"], 4);
 
-    let entry = |score: &str, key: &str, region: Value| json!({ "score": score, "member": { "key": key, "region": region } });
+    let entry = |score: &str, key: &str, region: Value| {
+        json!({
+            "score": score, "member": { "key": key, "region": region },
+        })
+    };
     let ced = entry("8007199254740.991", "cé\"d", Value::Null);
     let (ann, bob) = (entry("42.125", "ann", json!("eu")), entry("20.500", "bob", Value::Null));
     let data = api.data(TOP, json!({})).await;
     let expected = json!([ced, ann, bob]);
     assert_eq!(data["board"]["standings"]["top"]["nodes"], expected);
     let data = api.data(TOP, json!({ "segment": "region:eu" })).await;
-    // The later one of ann's came without a region, when its member had none yet.
+    // ann's second row has no region, and is imported before the member has one.
     let region = &data["board"]["standings"]["top"]["nodes"];
     assert_eq!(region[0]["member"]["key"], "ann");
 
     let rejects = deployment.path("rejects.csv");
     let (code, told, error) =
         run(&deployment, &["import", "--board", "b", "--skip-bad", &rejects, &both]);
-    // Rows without an event id are named after their file: this is another one, so they count again
-    // where there is room.
+    // Rows without an event id get ids from their file: this is another file, so they count again
+    // if they fit.
     assert_eq!((code, &told["bad"]), (0, &json!(13)), "{error}");
     assert_eq!((&told["accepted"], &told["known"]), (&json!(2), &json!(2)));
     let rejected = std::fs::read_to_string(rejects).unwrap();
@@ -99,14 +113,17 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
 async fn a_bad_row_of_parquet_is_named_by_its_number_and_nothing_is_written() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let variables = json!({ "slug": "b", "policy": "BEST", "ties": "EARLIEST", "max": "990" });
-    api.data(CREATE, variables).await;
+    let input = json!({
+        "slug": "b", "policy": "BEST", "tieBreak": "EARLIEST", "decimals": 3, "maxScore": "990",
+        "segmentBy": ["region"],
+    });
+    api.create_board(input).await;
     let (parquet, csv) = (deployment.path("e.parquet"), deployment.path("e.csv"));
     for path in [&parquet, &csv] {
         let made = ["generate", "--members", "9", "--events", "300", "--out", path];
         assert_eq!(run(&deployment, &made).0, 0);
     }
-    // The same events, so the same rows: a header is one line more.
+    // The same events lead to the same rows; the CSV has a header besides.
     let rows = csv::Reader::from_path(&csv).unwrap().into_records();
     let scores = rows.map(|row| row.unwrap()[1].parse::<i64>().unwrap());
     let too_high: Vec<usize> =
@@ -148,8 +165,7 @@ async fn generated_events_are_imported_alike_from_every_format() {
     let api = Api::start(&deployment).await;
     let mut held = vec![];
     for format in ["csv", "ndjson", "parquet"] {
-        let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, minScore: \"-100000\" }) { board { id } } }";
-        api.data(create, json!({ "slug": format })).await;
+        api.create_board(json!({ "slug": format, "minScore": "-100000" })).await;
         let path = deployment.path(&format!("events.{format}"));
         let more = ["--events", "4000", "--negative", "0.1", "--late", "0.1"];
         generate(&deployment, &path, &more);
@@ -159,7 +175,8 @@ async fn generated_events_are_imported_alike_from_every_format() {
         let (_, told, _) = run(&deployment, &arguments);
         assert_eq!((&told["accepted"], &told["known"]), (&json!(0), &json!(4000)));
         let select = format!(
-            "SELECT member || ' ' || score || ' ' || at_ms FROM score_event WHERE board_no = (SELECT no FROM board WHERE slug = '{format}') ORDER BY 1"
+            "SELECT member || ' ' || score || ' ' || at_ms FROM score_event WHERE board_no = \
+                (SELECT no FROM board WHERE slug = '{format}') ORDER BY 1"
         );
         held.push(deployment.column::<String>(&select).await);
     }

@@ -1,4 +1,4 @@
-//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped in order, and
+//! Jobs: one of a kind at a time, known to be dead when their processes are, stopped cleanly, and
 //! listed.
 
 use std::process::{Child, Command, Stdio};
@@ -14,19 +14,18 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::connection::Connection;
 use tests::api::submission::submit_durably;
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 use tests::servers::program::signal;
 use tests::wait::until;
 
-/// A deployment with the boards "a" and "b", of numbers 1 and 2, the second one private.
+/// A deployment with the boards "a" and "b" with the numbers 1 and 2, the second one private.
 async fn two_boards(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create =
-        "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { id } } }";
     for (slug, visibility) in [("a", "PUBLIC"), ("b", "PRIVATE")] {
-        api.data(create, json!({ "input": { "slug": slug, "visibility": visibility } })).await;
+        api.create_board(json!({ "slug": slug, "visibility": visibility })).await;
     }
     (deployment, api)
 }
@@ -60,7 +59,7 @@ async fn one_job_of_a_kind_is_running_on_a_board() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let rebuild = begun(db, "REBUILD", Some(1)).await;
-        // All jobs that rebuild a board's standings are of one kind.
+        // Rebuilds and restores of a board are one kind.
         for kind in ["REBUILD", "RESTORE"] {
             let other = taken(db, kind, Some(1)).await;
             assert_eq!((other.kind.as_str(), other.board_no), ("REBUILD", Some(1)));
@@ -110,13 +109,13 @@ async fn a_job_that_is_silent_is_taken_for_dead_and_stays_so() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let silent = begun(db, "IMPORT", None).await;
-        let at_ms = Clock::default().now_ms() - job::LEASE_MS;
+        let at_ms = now_ms() - job::LEASE_MS;
         let silence = |at_ms: i64| format!("UPDATE job SET heartbeat_at_ms = {at_ms}");
         execute(db, &silence(at_ms + 5000)).await;
         taken(db, "IMPORT", None).await;
         execute(db, &silence(at_ms - 5000)).await;
         let next = begun(db, "IMPORT", None).await;
-        // It comes to itself, and changes nothing any more.
+        // The silent job wakes up, and changes nothing.
         silent.end(Ok("done")).await.unwrap();
         next.end(Ok("done")).await.unwrap();
         let jobs = jobs(db).await;
@@ -136,7 +135,7 @@ async fn what_dead_processes_left_is_ended_by_the_api() {
     let (deployment, _api) = two_boards(Sql::Sqlite).await;
     let db = &deployment.sql().await;
     let _living = begun(db, "ROLL", None).await;
-    // Dropped, it is not renewed.
+    // A dropped job does not renew its lease.
     drop(begun(db, "DIFF", Some(1)).await);
     execute(db, "UPDATE job SET heartbeat_at_ms = 1 WHERE kind = 'DIFF'").await;
     until("the API notices", async || {
@@ -228,7 +227,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
         assert_eq!(files(&temporary), 0);
     }
 
-    // A killed job cannot say so; the next one does not wait for its lease.
+    // A killed job cannot report; the next one does not wait for its lease.
     let child = start(&deployment, &["import", "--board", "a", &file]);
     until("it has begun", async || {
         let job = jobs(db).await.pop()?;
@@ -306,7 +305,11 @@ async fn jobs_are_listed_newest_first_for_admins_alone() {
     running.end(Ok("done")).await.unwrap();
     let gone = api.data("{ node(id: \"job:99\") { id } }", json!({})).await;
     assert_eq!(gone["node"], Value::Null);
+    check_refusals(&deployment, &api).await;
+}
 
+/// Checks that invalid lists of jobs, and lists for others than admins, are refused.
+async fn check_refusals(deployment: &Arc<Deployment>, api: &Api) {
     for (variables, code) in [
         (json!({ "board": "nowhere" }), "NOT_FOUND"),
         (json!({ "after": "x" }), "BAD_USER_INPUT"),
@@ -337,7 +340,7 @@ async fn the_job_of_a_deleted_board_is_there_without_it() {
     submit_durably(&api, "a", json!([{ "member": "m", "score": 1 }])).await;
     let deployment = api.deployment();
     assert_eq!(run(deployment, &["rebuild", "--board", "a"]).0, 0);
-    api.data("mutation { deleteBoard(slug: \"a\") { deletedBoardId } }", json!({})).await;
+    api.delete_board("a").await;
     let all = api.data(JOBS, json!({})).await;
     let job = &all["jobs"]["nodes"][0];
     assert_eq!((&job["kind"], &job["board"]), (&json!("REBUILD"), &Value::Null));

@@ -1,4 +1,4 @@
-//! Rebuilds that outlive what is killed beside them.
+//! Rebuilds that survive faults beside them.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::history::{Amended, History};
 use tests::servers::program::signal;
 
-/// Begins to rebuild a board.
+/// Starts to rebuild a board.
 fn begin(deployment: &Arc<Deployment>, slug: &str) -> JoinHandle<Value> {
     let (deployment, slug) = (deployment.clone(), slug.to_owned());
     tokio::spawn(async move { rebuild(&deployment, &slug).await })

@@ -1,23 +1,22 @@
-//! Rebuilds while people play: standings are right at every step, whatever is killed on the way.
+//! Rebuilds beside players: standings are right at every step, also when the rebuild is killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::seq::SliceRandom;
 use sea_orm::ConnectionTrait;
-use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::listing::{check_all_time_in_sql, check_standings};
 use tests::api::playthrough::{check, play_batch};
-use tests::api::submission::{create_board, submit};
+use tests::api::submission::{create_board, write_steadily, written};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::jobs::rebuild::{corrupt, rebuild, stages};
 use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::history::History;
-use tests::model::oracle::{Event, Oracle};
+use tests::model::oracle::Oracle;
 
-/// Every step after which a rebuild can end; some are taken several times.
+/// Every step after which a rebuild can be killed; some happen several times.
 const STEPS: [&str; 9] = [
     "history-read",
     "standings-loaded",
@@ -30,7 +29,7 @@ const STEPS: [&str; 9] = [
     "partition-put",
 ];
 
-/// The row of a member who plays all the while has another score.
+/// Gives the row of a member who plays all the time another score.
 async fn spoil(deployment: &Deployment, slug: &str) {
     let db = deployment.sql().await;
     let of_board = format!("board_no = (SELECT no FROM board WHERE slug = '{slug}')");
@@ -45,7 +44,7 @@ async fn check_steps(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let mut games = every_game(&mut rng, shards, Range::Wide, 60);
-    // With one standings alone in a partition some steps are never taken.
+    // With a single window in a partition some steps never happen.
     games.retain(|game| game.board.windows.len() > 1);
     games.shuffle(&mut rng);
     for (step, game) in STEPS.iter().zip(games) {
@@ -64,7 +63,7 @@ async fn check_steps(sql: Sql, shards: u16) {
         }
         let output = ending.await.unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        // By a signal, which has no code.
+        // Killed by a signal, so there is no exit code.
         assert_eq!(output.status.code(), None, "{step}: {error}");
         check(&api, &history).await;
         check_diff(&deployment);
@@ -108,17 +107,7 @@ async fn check_beside(sql: Sql, shards: u16) {
         }
         corrupt(&deployment, &board.slug).await;
         let stop = AtomicBool::new(false);
-        let write = async |api: &Api| {
-            let mut sent = 0;
-            while !stop.load(Ordering::Relaxed) || sent == 0 {
-                let score = |number: usize| json!({ "member": format!("w{number}"), "score": board.decimal(1), "at": "2025-10-26T01:00:00Z" });
-                let scores: Vec<Value> = (0..10).map(score).collect();
-                let told = submit(api, &board.slug, json!(scores)).await;
-                assert_eq!(told["accepted"], 10, "{told}");
-                sent += 1;
-            }
-            sent
-        };
+        let write = async |api: &Api| write_steadily(api, &board, "w", &stop).await;
         let mut amend = async || {
             for batch in meanwhile.chunks(3) {
                 play_batch(&mut rng, &apis[1], &mut history, batch).await;
@@ -139,26 +128,17 @@ async fn check_beside(sql: Sql, shards: u16) {
         let (first, second, (), (rebuilds, later, beaten)) =
             futures::join!(write(&apis[0]), write(&apis[1]), amend(), rebuild_on());
         println!(
-            "{rebuilds} rebuilds, {later} events meanwhile, {beaten} races lost, {first} + {second} batches"
+            "{rebuilds} rebuilds, {later} later events, {beaten} races lost, {first} + {second} batches"
         );
         assert!(later > 0);
         let mut counting = history.oracle().accepted().to_vec();
-        let sent = match board.policy {
-            "SUM" => first + second,
-            _ => 1,
-        };
-        counting.extend((0..10).map(|number| Event {
-            member: format!("w{number}"),
-            score: sent,
-            at_ms: 1_761_440_400_000,
-            id: None,
-        }));
+        counting.extend(written(&board, "w", first + second));
         let oracle = Oracle::of(board, counting);
         check_standings(&apis[1], &oracle).await;
         check_all_time_in_sql(&apis[1], &oracle).await;
         check_diff(&deployment);
         assert_eq!(stages(&deployment).await, []);
-        // What is right is left as it is.
+        // A rebuild changes nothing that is right.
         let figures = rebuild(&deployment, &oracle.board.slug).await;
         assert_eq!(figures["mendedMembers"], 0, "{figures}");
     }

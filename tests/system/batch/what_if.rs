@@ -1,5 +1,5 @@
-//! What if: what a board under other rules would be is what such a board is, and nothing is
-//! written.
+//! What-if runs: a board under other rules has the standings of a board with such rules, and
+//! nothing is written.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use rand::prelude::*;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::remove;
 use tests::api::submission::{submit_durably, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::CREATE_BOARD;
@@ -16,8 +17,12 @@ use tests::model::game::seeded;
 use tests::model::oracle::{Board, Event};
 use tests::wait::until;
 
-const TOP: &str = "query($slug: String!, $window: String!, $period: String!, $segment: String!) { board(slug: $slug) {
-    standings(window: $window, period: $period, segment: $segment) { top(first: 1000) { nodes { rank score member { key } } } } } }";
+const TOP: &str = "
+    query($slug: String!, $window: String!, $period: String!, $segment: String!) {
+        board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
+            top(first: 1000) { nodes { rank score member { key } } }
+        } }
+    }";
 
 /// Policy, tie-break, direction.
 const RULES: [[&str; 3]; 6] = [
@@ -43,7 +48,7 @@ async fn places(api: &Api, slug: &str, window: &str, period: &str, segment: &str
     nodes.iter().map(place).collect()
 }
 
-/// What a run says each member would have, or has.
+/// The rank and score of each member according to a run: under other rules, or now.
 fn told(found: &Value, list: &str, when: &str) -> Places {
     let place = |place: &Value| {
         let member = place["member"].as_str().unwrap().to_owned();
@@ -67,12 +72,10 @@ async fn check(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let mut rng = seeded();
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
     let regions: Vec<Value> = (0..20)
         .map(|member| json!({ "key": format!("m{member}"), "region": (["eu", "us"][member % 2]) }))
         .collect();
-    api.data(upsert, json!({ "input": regions })).await;
+    api.upsert_members(regions).await;
     let now_s = Timestamp::now().as_second();
     let events: Vec<Event> = (0..300)
         .map(|_| Event {
@@ -98,18 +101,21 @@ async fn check(sql: Sql, shards: u16) {
         };
         let mut input = board.input();
         input["segmentBy"] = json!(["region"]);
-        api.data(CREATE_BOARD, json!({ "input": input })).await;
+        api.create_board(input).await;
         submit_events(&api, &board, &events).await;
-        // A member who was taken out and came back counts from there.
-        let remove =
-            "mutation($board: String!) { removeEntry(board: $board, member: \"m3\") { removed } }";
-        api.data(remove, json!({ "board": board.slug })).await;
-        let again = json!([{ "member": "m3", "score": "1.50", "at": Timestamp::from_second(now_s - 90_000).unwrap().to_string() }]);
+        // A member who was removed counts from its first score after that.
+        remove(&api, &board.slug, "m3").await;
+        let again = json!([
+            {
+                "member": "m3", "score": "1.50",
+                "at": Timestamp::from_second(now_s - 90_000).unwrap().to_string(),
+            },
+        ]);
         assert_eq!(submit_durably(&api, &board.slug, again).await["accepted"], 1);
     }
     let count =
         async |table: &str| deployment.number(&format!("SELECT count(*) FROM {table}")).await;
-    // What the counts below are held against is all that was submitted, not what SQL has so far.
+    // The counts below are compared with all that was submitted, so SQL must have all of it.
     let submitted = (RULES.len() * (events.len() + 2)) as i64;
     until("every event is in SQL", async || {
         (count("score_event").await == submitted).then_some(())
@@ -134,7 +140,10 @@ async fn check_one(
     segment: &str,
     rng: &mut StdRng,
 ) {
-    let ask = "query($slug: String!, $window: String!) { board(slug: $slug) { periods(window: $window, first: 50) { nodes { label } } } }";
+    let ask = "
+        query($slug: String!, $window: String!) { board(slug: $slug) {
+            periods(window: $window, first: 50) { nodes { label } }
+        } }";
     let data = api.data(ask, json!({ "slug": "b0", "window": window })).await;
     let periods = data["board"]["periods"]["nodes"].as_array().unwrap();
     let period = periods.choose(rng).unwrap()["label"].as_str().unwrap();
@@ -194,20 +203,20 @@ async fn rules_that_no_board_can_have_are_refused_in_the_words_of_its_creation()
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "policy": "BEST", "maxScore": 100 });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     let scores: Vec<Value> = (0..3).map(|_| json!({ "member": "ann", "score": 60 })).collect();
     submit_durably(&api, "b", json!(scores)).await;
     let input = json!({ "slug": "c", "policy": "LATEST", "tieBreak": "MEMBER" });
     let refused = api.query(CREATE_BOARD, json!({ "input": input })).await;
     let message = refused["errors"][0]["message"].as_str().unwrap();
     let input = json!({ "slug": "d", "windows": [{ "name": "decay:7d" }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     for (more, reason) in [
         (&["--policy", "LATEST", "--tie-break", "MEMBER"][..], message),
         (&["--policy", "MOST"], "\"MOST\" is not one of [\"SUM\", \"BEST\", \"LATEST\"]"),
         (&["--policy", "SUM"], "history folds ann to 180 in all all, which is out of range"),
         (&["--max-score", "1.5"], "1.5 has 1 decimals"),
-        (&["--max-score", "-1"], "minScore must be less than maxScore"),
+        (&["--max-score", "-1"], "invalid minScore: expected less than maxScore"),
         (&["--window", "7d"], "has no window 7d: expected all"),
     ] {
         let (code, _, error) = run(&deployment, &[&["what-if", "--board", "b"], more].concat());

@@ -1,4 +1,4 @@
-//! Boards that are created and listed, and those that cannot be.
+//! Boards that are created and listed, and those that are refused.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,22 @@ use tests::documents::CREATE_BOARD;
 #[tokio::test]
 async fn a_board_has_the_rules_it_was_created_with() {
     let (_deployment, api) = race().await;
-    let text = "{ board(slug: \"race\") { id slug title direction policy tieBreak tieBreakResolutionMs decimals minScore maxScore timeZone
-        shards segmentBy visibility selfSubmit windows { name kind current { label start end sealed } } } }";
+    let text = "
+        { board(slug: \"race\") {
+            id slug title direction policy tieBreak tieBreakResolutionMs decimals minScore maxScore
+            timeZone shards segmentBy visibility selfSubmit
+            windows { name kind current { label start end sealed } }
+        } }";
     let board = api.data(text, json!({})).await["board"].take();
     let mut expected = json!({
-        "id": "board:race", "slug": "race", "title": "race", "direction": "HIGH_FIRST", "policy": "SUM", "tieBreak": "EARLIEST",
-        "decimals": 2, "minScore": "0.00", "maxScore": "9999999.99", "timeZone": "UTC", "shards": 2, "segmentBy": [],
+        "id": "board:race", "slug": "race", "title": "race", "direction": "HIGH_FIRST",
+        "policy": "SUM", "tieBreak": "EARLIEST", "decimals": 2, "minScore": "0.00",
+        "maxScore": "9999999.99", "timeZone": "UTC", "shards": 2, "segmentBy": [],
         "visibility": "PUBLIC", "selfSubmit": false,
-        "windows": [{ "name": "all", "kind": "ALL_TIME", "current": { "label": "all", "start": null, "end": null, "sealed": false } }],
+        "windows": [{
+            "name": "all", "kind": "ALL_TIME",
+            "current": { "label": "all", "start": null, "end": null, "sealed": false },
+        }],
     });
     let resolution = board["tieBreakResolutionMs"].as_i64().unwrap();
     assert!([1, 10, 100, 1000].contains(&resolution), "{resolution}");
@@ -34,11 +42,16 @@ async fn a_board_has_the_rules_it_was_created_with() {
 #[tokio::test]
 async fn boards_are_listed_by_slug_and_private_ones_to_token_holders() {
     let (_deployment, api) = race().await;
-    let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, visibility: PRIVATE }) { board { slug } } }";
     for slug in ["zeta", "alpha"] {
-        api.data(create, json!({ "slug": slug })).await;
+        api.create_board(json!({ "slug": slug, "visibility": "PRIVATE" })).await;
     }
-    let text = "query($first: Int, $after: String) { boards(first: $first, after: $after) { totalCount nodes { slug } pageInfo { hasNextPage endCursor } } board(slug: \"zeta\") { slug } }";
+    let text = "
+        query($first: Int, $after: String) {
+            boards(first: $first, after: $after) {
+                totalCount nodes { slug } pageInfo { hasNextPage endCursor }
+            }
+            board(slug: \"zeta\") { slug }
+        }";
     let seen = api.data(text, json!({ "first": 2 })).await;
     assert_eq!(seen["boards"]["nodes"], json!([{ "slug": "alpha" }, { "slug": "race" }]));
     assert_eq!(
@@ -89,8 +102,8 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "shards": 0 }), ""),
         (json!({ "segmentBy": ["country"] }), "expected [] or"),
         (
-            json!({ "windows": [{ "name": "yearly" }] }),
-            "hourly, daily, weekly, monthly, rolling ones",
+            json!({ "windows": [{ "name": "fortnightly" }] }),
+            "hourly, daily, weekly, monthly, quarterly, yearly, a rolling one",
         ),
         (
             json!({ "windows": [{ "name": "decay:7d" }], "policy": "BEST" }),

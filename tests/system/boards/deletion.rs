@@ -7,18 +7,20 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::amendment::{events, void};
 use tests::api::submission::{submit, submit_durably};
-use tests::boards::deleted::{
-    CREATE, DELETE, board_no, check_gone, check_marks, delete, fill, filled, keys,
-    wait_until_purged,
+use tests::boards::deletion::{
+    board_no, check_gone, check_marks, create, fill, filled, keys, wait_until_purged,
 };
 use tests::deployment::{Redis, Sql};
+use tests::documents::{DELETE_BOARD, NODE};
 use tests::jobs::diff::check_diff;
 use tests::servers::program::signal;
 use tests::wait::until;
 
-const TOP: &str = "query($after: String) { board(slug: \"b\") { standings { size top(first: 2, after: $after) { pageInfo { endCursor } nodes { id score member { key } } } } } }";
-
-const NODE: &str = "query($id: ID!) { node(id: $id) { id } }";
+const TOP: &str = "
+    query($after: String) { board(slug: \"b\") { standings {
+        size
+        top(first: 2, after: $after) { pageInfo { endCursor } nodes { id score member { key } } }
+    } } }";
 
 #[tokio::test]
 async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
@@ -29,7 +31,7 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
         let top = api.data(TOP, json!({})).await["board"]["standings"]["top"].take();
         let cursor = &top["pageInfo"]["endCursor"];
         let event = events(&api, "b", "m7").await[0]["id"].as_str().unwrap().to_owned();
-        delete(&api).await;
+        api.delete_board("b").await;
         check_gone(&deployment, no).await;
         let ids = [
             json!("board:b"),
@@ -40,18 +42,37 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
         for id in &ids {
             assert_eq!(api.data(NODE, json!({ "id": id })).await["node"], Value::Null, "{id}");
         }
-        let text = "{ board(slug: \"b\") { id } member(key: \"m7\") { key events(board: \"b\") { totalCount } rank(board: \"b\") { rank } } boards { totalCount } }";
-        let expected = json!({ "board": null, "member": { "key": "m7", "events": null, "rank": null }, "boards": { "totalCount": 0 } });
+        let text = "
+            {
+                board(slug: \"b\") { id }
+                member(key: \"m7\") {
+                    key events(board: \"b\") { totalCount } rank(board: \"b\") { rank }
+                }
+                boards { totalCount }
+            }";
+        let expected = json!({
+            "board": null, "member": { "key": "m7", "events": null, "rank": null },
+            "boards": { "totalCount": 0 },
+        });
         assert_eq!(api.data(text, json!({})).await, expected);
         assert_eq!(void(&api, &event).await.codes(), ["NOT_FOUND"]);
+        let variables = json!({ "slug": "b" });
         for refused in [
-            DELETE,
-            "mutation { submitScores(input: { board: \"b\", scores: [{ member: \"m7\", score: 1 }] }) { accepted } }",
+            DELETE_BOARD,
+            "
+                mutation {
+                    submitScores(input: { board: \"b\", scores: [{ member: \"m7\", score: 1 }] }) {
+                        accepted
+                    }
+                }",
         ] {
-            assert_eq!(api.ask(Some(api.token()), refused, json!({})).await.codes(), ["NOT_FOUND"]);
+            assert_eq!(
+                api.ask(Some(api.token()), refused, variables.clone()).await.codes(),
+                ["NOT_FOUND"]
+            );
         }
 
-        api.data(CREATE, json!({})).await;
+        create(&api).await;
         let data = api.data(TOP, json!({})).await;
         assert_eq!(data["board"]["standings"]["size"], 0);
         assert_eq!(events(&api, "b", "m7").await, [Value::Null; 0]);
@@ -61,7 +82,7 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
             assert_eq!(api.data(NODE, json!({ "id": id })).await["node"], Value::Null, "{id}");
         }
         assert_eq!(void(&api, &event).await.codes(), ["NOT_FOUND"]);
-        // An event id that the old one knew is new to this one.
+        // An event id of the old board is new to this one.
         let score = json!([{ "member": "m7", "score": 70, "eventId": "e" }]);
         assert_eq!(submit_durably(&api, "b", score).await["accepted"], 1);
         let data = api.data(TOP, json!({})).await;
@@ -75,11 +96,11 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
 async fn a_board_is_deleted_by_an_admin_alone() {
     let (deployment, api) = filled(Sql::Sqlite, Redis::Private).await;
     let submits = deployment.new_token(&["--scope", "submit"]).await;
-    assert_eq!(api.ask(None, DELETE, json!({})).await.codes(), ["UNAUTHENTICATED"]);
-    assert_eq!(api.ask(Some(&submits), DELETE, json!({})).await.codes(), ["FORBIDDEN"]);
-    let text = "mutation($slug: String!) { deleteBoard(slug: $slug) { deletedBoardId } }";
+    let variables = json!({ "slug": "b" });
+    assert_eq!(api.ask(None, DELETE_BOARD, variables.clone()).await.codes(), ["UNAUTHENTICATED"]);
+    assert_eq!(api.ask(Some(&submits), DELETE_BOARD, variables).await.codes(), ["FORBIDDEN"]);
     for slug in ["none", "", "No Slug", "~1", "%"] {
-        let answer = api.ask(Some(api.token()), text, json!({ "slug": slug })).await;
+        let answer = api.ask(Some(api.token()), DELETE_BOARD, json!({ "slug": slug })).await;
         assert_eq!(answer.codes(), ["NOT_FOUND"], "{slug}");
     }
     assert_eq!(api.data(TOP, json!({})).await["board"]["standings"]["size"], 100);
@@ -91,8 +112,8 @@ async fn a_board_that_two_delete_at_once_is_deleted_once() {
     let other = Api::start(&deployment).await;
     for _ in 0..3 {
         let answers = futures::join!(
-            api.ask(Some(api.token()), DELETE, json!({})),
-            other.ask(Some(other.token()), DELETE, json!({})),
+            api.ask(Some(api.token()), DELETE_BOARD, json!({ "slug": "b" })),
+            other.ask(Some(other.token()), DELETE_BOARD, json!({ "slug": "b" })),
         );
         let mut codes = [answers.0.codes(), answers.1.codes()];
         codes.sort_unstable();
@@ -105,11 +126,11 @@ async fn a_board_that_two_delete_at_once_is_deleted_once() {
 #[tokio::test]
 async fn a_deleted_board_takes_no_other_with_it() {
     let (deployment, api) = filled(Sql::Sqlite, Redis::Private).await;
-    // Numbers that begin with the deleted one's.
-    let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, shards: 4, windows: [{ name: \"daily\" }] }) { board { id } } }";
+    // Numbers that begin with the digits of the deleted one.
     for number in 0..12 {
         let slug = format!("c{number}");
-        api.data(create, json!({ "slug": slug })).await;
+        api.create_board(json!({ "slug": slug, "shards": 4, "windows": [{ "name": "daily" }] }))
+            .await;
         submit_durably(
             &api,
             &slug,
@@ -117,9 +138,12 @@ async fn a_deleted_board_takes_no_other_with_it() {
         )
         .await;
     }
-    delete(&api).await;
+    api.delete_board("b").await;
     for number in 0..12 {
-        let text = "query($slug: String!) { board(slug: $slug) { standings(window: \"daily\") { size } periods(window: \"daily\") { totalCount } } }";
+        let text = "
+            query($slug: String!) { board(slug: $slug) {
+                standings(window: \"daily\") { size } periods(window: \"daily\") { totalCount }
+            } }";
         let data = api.data(text, json!({ "slug": format!("c{number}") })).await;
         assert_eq!(
             data["board"],
@@ -130,9 +154,9 @@ async fn a_deleted_board_takes_no_other_with_it() {
     check_diff(&deployment);
 }
 
-/// A request that no client waits for, to a process that is killed.
+/// Sends a request to a process that is killed before it answers.
 async fn delete_in_vain(api: &Api) {
-    let _ = api.try_ask(Some(api.token()), DELETE, json!({})).await;
+    let _ = api.try_ask(Some(api.token()), DELETE_BOARD, json!({ "slug": "b" })).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,7 +167,10 @@ async fn a_deletion_cut_short_before_any_partition_knows_is_finished() {
     signal("STOP", redis_pid);
     let kill = async || {
         until("the board is marked", async || {
-            let marked = format!("SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE no = {no} AND deleted_at_ms IS NOT NULL");
+            let marked = format!(
+                "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE no = {no} \
+                AND deleted_at_ms IS NOT NULL"
+            );
             (deployment.number(&marked).await == 1).then_some(())
         })
         .await;
@@ -167,7 +194,7 @@ async fn a_deletion_cut_short_before_any_partition_knows_is_finished() {
 async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     let (deployment, api) = filled(Sql::Postgres, Redis::Own).await;
     let no = board_no(&deployment).await;
-    // While another process holds the history, only standings go.
+    // While the history is locked, only standings are deleted.
     let db = deployment.sql().await;
     let held = db.begin().await.unwrap();
     held.execute_unprepared("LOCK TABLE score_event IN SHARE MODE").await.unwrap();
@@ -183,8 +210,7 @@ async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     futures::join!(delete_in_vain(&api), kill());
     held.rollback().await.unwrap();
     assert!(!keys(&deployment, no).await.is_empty());
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     let api = Api::start(&deployment).await;
     fill(&api, 10).await;
     wait_until_purged(&deployment, no).await;
@@ -196,10 +222,9 @@ async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
 async fn an_emptied_redis_learns_again_which_boards_were_deleted() {
     let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
     let no = board_no(&deployment).await;
-    delete(&api).await;
+    api.delete_board("b").await;
     fill(&api, 10).await;
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     let score = |number: i64| json!({ "member": format!("m{number}"), "score": 1 });
     let scores: Vec<Value> = (1..=10).map(score).collect();
     assert_eq!(submit(&api, "b", json!(scores)).await["accepted"], 10);

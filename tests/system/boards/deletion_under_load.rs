@@ -7,31 +7,37 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::amendment::events;
-use tests::boards::deleted::{
-    CREATE, board_no, check_gone, check_marks, delete, wait_until_purged,
-};
+use tests::boards::deletion::{board_no, check_gone, check_marks, create, wait_until_purged};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::wait::until;
 
-const SUBMIT: &str = "mutation($scores: [ScoreInput!]!) { submitScores(input: { board: \"b\", scores: $scores }) { results { status error { code } } } }";
+const SUBMIT: &str = "
+    mutation($scores: [ScoreInput!]!) {
+        submitScores(input: { board: \"b\", scores: $scores }) { results { status error { code } } }
+    }";
 
-/// What a sender was told of an event: in which life of the slug it was sent at the earliest, and
-/// answered at the latest.
+/// An acknowledged event: the life of the slug in which it was sent at the earliest, and answered
+/// at the latest.
 struct Acknowledged {
     id: String,
     sent: usize,
     answered: usize,
 }
 
-/// Sends scores until it is stopped, each with an id of its own; those that were accepted.
+/// Sends scores until it is stopped, each with an id of its own; returns the accepted ones.
 async fn send(api: &Api, name: &str, lives: &AtomicUsize, stop: &AtomicBool) -> Vec<Acknowledged> {
     let mut acknowledged = vec![];
     let mut round = 0;
     while !stop.load(Ordering::SeqCst) {
         round += 1;
         let id = |number: usize| format!("{name}-{round}-{number}");
-        let score = |number: usize| json!({ "member": format!("m{number}"), "score": 1, "eventId": id(number), "at": "2025-09-03T12:00:00Z" });
+        let score = |number: usize| {
+            json!({
+                "member": format!("m{number}"), "score": 1, "eventId": id(number),
+                "at": "2025-09-03T12:00:00Z",
+            })
+        };
         let scores: Vec<Value> = (0..8).map(score).collect();
         let sent = lives.load(Ordering::SeqCst);
         let answer = api.ask(Some(api.token()), SUBMIT, json!({ "scores": scores })).await;
@@ -54,7 +60,7 @@ async fn send(api: &Api, name: &str, lives: &AtomicUsize, stop: &AtomicBool) -> 
     acknowledged
 }
 
-/// How often the board is deleted beside its writers.
+/// The number of boards that have the slug one after the other.
 const LIVES: usize = 6;
 
 async fn check_under_load(sql: Sql, flush: bool) {
@@ -67,7 +73,7 @@ async fn check_under_load(sql: Sql, flush: bool) {
         let mut old = vec![];
         for life in 0..LIVES {
             let api = &apis[life % 2];
-            api.data(CREATE, json!({})).await;
+            create(api).await;
             lives.fetch_add(1, Ordering::SeqCst);
             old.push(board_no(&deployment).await);
             until("the board is written to", async || {
@@ -80,10 +86,9 @@ async fn check_under_load(sql: Sql, flush: bool) {
             .await;
             if life + 1 < LIVES {
                 lives.fetch_add(1, Ordering::SeqCst);
-                delete(&apis[life / 2 % 2]).await;
+                apis[life / 2 % 2].delete_board("b").await;
                 if flush {
-                    let flush = redis::cmd("FLUSHALL");
-                    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+                    deployment.flush_redis().await;
                 }
             }
         }
@@ -98,12 +103,25 @@ async fn check_under_load(sql: Sql, flush: bool) {
         send(&apis[1], "d", &lives, &stop),
     );
     let acknowledged: Vec<Acknowledged> = [a, b, c, d].into_iter().flatten().collect();
+    check_last_life(&apis, &acknowledged).await;
+    for no in &old[..LIVES - 1] {
+        wait_until_purged(&deployment, *no).await;
+        check_gone(&deployment, *no).await;
+    }
+    check_marks(&deployment, &old[..LIVES - 1]).await;
+    check_diff(&deployment);
+}
+
+/// Checks that the last board has the events that it acknowledged, and none of another board.
+async fn check_last_life(apis: &[Api; 2], acknowledged: &[Acknowledged]) {
+    let deployment = apis[0].deployment();
     let last = 2 * LIVES - 1;
     let (mut counted, mut sums) = (BTreeSet::new(), BTreeMap::new());
     let surely = acknowledged.iter().filter(|event| event.sent == last);
     let surely: BTreeSet<&str> = surely.map(|event| &*event.id).collect();
     until("the last board's events are in SQL", async || {
-        let text = "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board WHERE slug = 'b')";
+        let text = "SELECT event_id FROM score_event WHERE board_no = (SELECT no FROM board \
+            WHERE slug = 'b')";
         let ids: BTreeSet<String> = deployment.column(text).await.into_iter().collect();
         surely.iter().all(|id| ids.contains(*id)).then_some(())
     })
@@ -123,19 +141,14 @@ async fn check_under_load(sql: Sql, flush: bool) {
     }
     let missing: Vec<&&str> = surely.iter().filter(|id| !counted.contains(**id)).collect();
     assert_eq!(missing, [&""; 0], "acknowledged by the last board and not there");
-    let text = "{ board(slug: \"b\") { standings { top(first: 10) { nodes { score member { key } } } } } }";
+    let text = "
+        { board(slug: \"b\") { standings { top(first: 10) { nodes { score member { key } } } } } }";
     let data = apis[1].data(text, json!({})).await;
     let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let seen: BTreeMap<String, String> =
         nodes.iter().map(|node| (text(&node["member"]["key"]), text(&node["score"]))).collect();
     assert_eq!(seen, sums);
-    for no in &old[..LIVES - 1] {
-        wait_until_purged(&deployment, *no).await;
-        check_gone(&deployment, *no).await;
-    }
-    check_marks(&deployment, &old[..LIVES - 1]).await;
-    check_diff(&deployment);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

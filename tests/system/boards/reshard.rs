@@ -1,4 +1,4 @@
-//! Boards that move to other numbers of shards while people play: nothing is lost, doubled or
+//! Boards that move to other numbers of shards beside players: nothing is lost, doubled or
 //! misplaced.
 
 use std::process::Stdio;
@@ -13,8 +13,10 @@ use tests::api::Api;
 use tests::api::listing::{Listing, Way};
 use tests::api::playthrough::{check, play_batch};
 use tests::api::submission::{create_board, submit_durably, submit_events};
+use tests::api::window::{set_windows, wait_until_ready};
 use tests::boards::busy::{busy_board, create_busy};
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corruption::CorruptedBoard;
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
 use tests::jobs::archive::{age, archive};
@@ -27,11 +29,11 @@ use tests::model::oracle::{Board, Event};
 use tests::servers::program::signal;
 use tests::wait::until;
 
-/// The shards that boards move through.
+/// The numbers of shards that boards move to.
 const MOVES: [u16; 3] = [16, 4, 1];
 
-/// Games in which a board moves again and again; every verdict on the way, and all that is held at
-/// the end, are those of the oracle.
+/// Plays games in which a board moves again and again; every verdict on the way and all standings
+/// at the end must be those of the oracle.
 async fn check_games(sql: Sql) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -61,7 +63,7 @@ async fn check_games(sql: Sql) {
             println!("{slug} to {shards}: {} beside {beside} steps", end(moving));
             assert_eq!(shards_of(&deployment, &slug).await, i64::from(shards));
             check(&apis[0], &history).await;
-            // Ids of before the move, that count and that do not.
+            // Ids from before the move, of events that count and that do not.
             let again = &game.events[..before.min(30)];
             for batch in again.chunks(5) {
                 play_batch(&mut rng, &apis[1], &mut history, batch).await;
@@ -73,7 +75,7 @@ async fn check_games(sql: Sql) {
     }
 }
 
-/// It is stopped at any moment, and goes on when the board has moved.
+/// The diff is stopped at any moment, and goes on when the board has moved.
 #[tokio::test]
 async fn a_diff_that_a_move_overtakes_begins_again() {
     let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
@@ -82,7 +84,7 @@ async fn a_diff_that_a_move_overtakes_begins_again() {
     let score = |number: usize| json!({ "member": format!("m{number}"), "score": number });
     submit_durably(&api, "busy", (0..500).map(score).collect()).await;
     for (round, shards) in MOVES.into_iter().cycle().take(5).enumerate() {
-        let mut command = deployment.analytics_command(&["--json", "diff", "--full"]);
+        let mut command = deployment.analytics_command(&["diff", "--json", "--full"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let diff = command.spawn().unwrap();
         let running = "SELECT count(*) FROM job WHERE kind = 'DIFF' AND state = 'RUNNING'";
@@ -106,8 +108,7 @@ async fn a_board_that_moves_is_what_it_would_be_on_postgres() {
     check_games(Sql::Postgres).await;
 }
 
-/// A walk from page to page goes on over a move: cursors say a place, and windows keep their
-/// generation.
+/// Cursors name a place, and windows keep their generation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_goes_on_over_a_move() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
@@ -117,7 +118,7 @@ async fn a_walk_goes_on_over_a_move() {
     let event = |number: usize| Event {
         member: format!("m{number}"),
         score: 1 + number as i64 / 7,
-        at_ms: entity::clock::Clock::default().now_ms() - 1000 * number as i64,
+        at_ms: now_ms() - 1000 * number as i64,
         id: None,
     };
     let events: Vec<Event> = (0..60).map(event).collect();
@@ -150,7 +151,7 @@ async fn a_walk_goes_on_over_a_move() {
     assert_eq!(walked, expected);
 }
 
-/// What cannot be, or cannot be now.
+/// Moves that are impossible, or impossible now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_cannot_be_is_refused() {
     let mut rng = seeded();
@@ -174,12 +175,12 @@ async fn a_move_that_cannot_be_is_refused() {
     let said = String::from_utf8_lossy(&told.stdout);
     assert!(told.status.success() && said.contains("2 shards already"), "{said}");
 
-    // Seals before and after: what is sealed stays where it is.
+    // Seals before and after a move: sealed periods stay where they are.
     seal(&api, &board).await;
     reshard(&deployment, &board.slug, 8);
     submit_events(&api, &board, &events[10..]).await;
     check_diff(&deployment);
-    age(&deployment, 100).await;
+    age(&deployment, 400).await;
     let archived = archive(&deployment, &["--board", &board.slug]);
     assert!(archived["skipped"].to_string().contains("another number of shards"), "{archived}");
 
@@ -187,7 +188,7 @@ async fn a_move_that_cannot_be_is_refused() {
     create_board(&api, &other).await;
     submit_events(&api, &other, &events).await;
     seal(&api, &other).await;
-    age(&deployment, 100).await;
+    age(&deployment, 400).await;
     archive(&deployment, &["--board", "archived"]);
     let output = deployment.analytics(&["rebuild", "--board", "archived", "--shards", "8"]);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -195,14 +196,18 @@ async fn a_move_that_cannot_be_is_refused() {
     assert!(error.contains("are archived"), "{error}");
 }
 
-/// What was accepted before a move counts in all that reads history: the diff and what proves it, a
-/// repair, what-if, a window that is added, a window that is rebuilt.
+/// Events from before a move count for every reader of history: the diff and its proof, a repair,
+/// what-if, a window that is added, and a window that is rebuilt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_board_had_before_a_move_counts() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
-        let mut board = Corrupted::new(sql, 1).await;
+        let mut board = CorruptedBoard::new(sql, 1).await;
         reshard(&board.deployment, "b", 8);
-        let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": 7, "at": "2026-04-01T12:00:00Z" });
+        let score = |member: i64| {
+            json!({
+                "member": format!("m{member:02}"), "score": 7, "at": "2026-04-01T12:00:00Z",
+            })
+        };
         submit_durably(&board.api, "b", (0..20).map(score).collect()).await;
         reshard(&board.deployment, "b", 2);
         submit_durably(&board.api, "b", (10..50).map(score).collect()).await;
@@ -216,8 +221,9 @@ async fn what_a_board_had_before_a_move_counts() {
         assert_eq!((code, proven(&found)), (0, (json!(2), json!(0))), "{found}");
         let whole = board.picture().await;
 
-        // An event of the first layout, in a partition that has no members now, or other ones.
-        let change = "UPDATE score_event SET score = score + 1 WHERE member = 'm21' AND seq = (SELECT MIN(seq) FROM score_event WHERE member = 'm21' AND generation = 1)";
+        // An event of the first layout, in a partition that now has no members or other ones.
+        let change = "UPDATE score_event SET score = score + 1 WHERE member = 'm21' AND seq = \
+            (SELECT MIN(seq) FROM score_event WHERE member = 'm21' AND generation = 1)";
         board.sql(change).await;
         let (code, found) = board.run(&["diff"]);
         assert_eq!(code, 3, "{found}");
@@ -243,16 +249,9 @@ async fn what_a_board_had_before_a_move_counts() {
         assert_eq!(found["entries"], 50, "{found}");
         assert_eq!(found["top"][0]["member"], "m39", "{found}");
 
-        let update = "mutation { updateBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }, { name: \"monthly\" }, { name: \"weekly\" }] }) { board { id } } }";
-        board.api.data(update, json!({})).await;
-        let ready = "{ board(slug: \"b\") { windows { ready } } }";
-        until("the new window is filled", async || {
-            let data = board.api.data(ready, json!({})).await;
-            let windows = data["board"]["windows"].as_array().unwrap().clone();
-            let is_ready = |window: &Value| window["ready"] == true;
-            windows.iter().all(is_ready).then_some(())
-        })
-        .await;
+        let windows = ["daily", "monthly", "weekly"];
+        set_windows(&board.api, "b", &windows).await;
+        wait_until_ready(&board.api, "b", &windows).await;
         check_diff(&board.deployment);
         let whole = board.picture().await;
         let (day, _) = board.entry("m05", "daily:2026-02-10").await;

@@ -1,5 +1,5 @@
-//! Moves to another number of shards that end anywhere: before the decision they were nothing,
-//! after it they are finished; nothing stays held.
+//! Moves to another number of shards that are killed at any step: before the decision they have no
+//! effect, after it they are finished, and writes are let go in either case.
 
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -10,6 +10,7 @@ use tests::api::listing::check_standings;
 use tests::api::playthrough::{check, play_batch};
 use tests::api::submission::{create_board, submit_events, try_submit};
 use tests::boards::busy::{busy_board, create_busy};
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::jobs::reshard::{check_anew, reshard, shards_of};
@@ -18,7 +19,7 @@ use tests::model::history::History;
 use tests::model::oracle::{Board, Event, Oracle, Verdict};
 use tests::wait::until;
 
-/// Every step after which a move can end; some are taken for each partition.
+/// Every step after which a move can be killed; some happen in each partition.
 const STEPS: [&str; 13] = [
     "begun",
     "staged",
@@ -35,12 +36,12 @@ const STEPS: [&str; 13] = [
     "settled",
 ];
 
-/// Ends the lease of the process that moves boards.
+/// Makes the mover of boards look dead.
 async fn be_silent(deployment: &Deployment) {
     be_alive_until(deployment, 0).await;
 }
 
-/// Sets the end of the lease of the process that moves boards, in Unix milliseconds.
+/// Sets the time until which the mover of boards is taken to be alive, in Unix milliseconds.
 async fn be_alive_until(deployment: &Deployment, until_ms: i64) {
     let db = deployment.sql().await;
     let text = format!("UPDATE board SET reshard_until_ms = {until_ms} WHERE reshard IS NOT NULL");
@@ -49,13 +50,13 @@ async fn be_alive_until(deployment: &Deployment, until_ms: i64) {
     db.close().await.unwrap();
 }
 
-/// Runs a move that ends as by kill -9 at a step.
+/// Runs a move that kills itself at a step, as by kill -9.
 fn reshard_until(deployment: &Deployment, slug: &str, shards: u16, step: &str) {
     let shards = shards.to_string();
     let arguments = ["rebuild", "--board", slug, "--shards", &*shards];
     let mut command = deployment.analytics_command(&arguments);
     let output = command.env("ANALYTICS_CRASH_AT", step).output().unwrap();
-    // By a signal, which has no code.
+    // Killed by a signal, so there is no exit code.
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), None, "{step}: {error}");
 }
@@ -82,7 +83,7 @@ async fn check_steps(sql: Sql) {
         }
         let next = if shards == 1 { 16 } else { 1 };
         reshard_until(&deployment, &board.slug, next, crash);
-        // Others go on, whatever became of it.
+        // Other boards go on in any case.
         play_batch(&mut rng, &api, &mut beside, others.next().unwrap()).await;
         let flushed = rng.random_bool(0.3);
         if flushed {
@@ -90,7 +91,7 @@ async fn check_steps(sql: Sql) {
         }
         be_silent(&deployment).await;
         if number % 2 == 0 {
-            // The background work looks after it.
+            // The background work cleans up.
             let left = "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE reshard IS NOT NULL";
             until("nothing is left", async || (deployment.number(left).await == 0).then_some(()))
                 .await;
@@ -124,8 +125,8 @@ async fn a_move_may_end_at_any_step_on_postgres() {
     check_steps(Sql::Postgres).await;
 }
 
-/// While a board is held submissions say UNAVAILABLE after a while, removals wait, and reads and
-/// other boards go on.
+/// While a move holds a board, submissions are answered UNAVAILABLE after a while, removals wait,
+/// and reads and other boards go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_that_is_held_is_read_and_not_written() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
@@ -135,7 +136,7 @@ async fn a_board_that_is_held_is_read_and_not_written() {
     let event = |number: usize| Event {
         member: format!("m{number}"),
         score: number as i64 + 1,
-        at_ms: entity::clock::Clock::default().now_ms(),
+        at_ms: now_ms(),
         id: Some(format!("e{number}")),
     };
     let events: Vec<Event> = (0..20).map(event).collect();

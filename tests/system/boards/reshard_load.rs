@@ -9,6 +9,7 @@ use tests::api::Api;
 use tests::api::listing::{check_all_time_in_sql, check_standings};
 use tests::api::submission::{submit_events, try_submit};
 use tests::boards::busy::{MEMBERS, busy_board, create_busy};
+use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
@@ -16,8 +17,7 @@ use tests::jobs::reshard::{begin, check_recovered, end};
 use tests::model::oracle::{Board, Event, Oracle, Verdict};
 use tests::wait::until;
 
-/// Sends scores until it is stopped, again where an answer leaves their outcome open; those that
-/// count.
+/// Sends scores until it is stopped, again where the outcome is unknown; returns those that count.
 async fn write(
     api: &Api,
     board: &Board,
@@ -34,7 +34,7 @@ async fn write(
                 Event {
                     member: format!("m{}", rand::random_range(0..MEMBERS)),
                     score: rand::random_range(1..100),
-                    at_ms: entity::clock::Clock::default().now_ms() - ago_ms,
+                    at_ms: now_ms() - ago_ms,
                     id: Some(format!("{name}{number}")),
                 }
             })
@@ -64,7 +64,10 @@ async fn write(
 
 /// Reads until it is stopped: the number of entries never goes down, as no member leaves.
 async fn read(api: &Api, stop: &AtomicBool) -> usize {
-    let text = "{ board(slug: \"busy\") { standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size } } }";
+    let text = "
+        { board(slug: \"busy\") {
+            standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size }
+        } }";
     let (mut reads, mut last) = (0, [0, 0]);
     while !stop.load(Ordering::SeqCst) {
         let data = api.data(text, json!({})).await;
@@ -91,7 +94,7 @@ async fn check_busy(sql: Sql) {
             })
             .await;
             let mut moving = begin(&deployment, "busy", shards);
-            // It takes long where others keep the machine busy.
+            // A move takes long on a busy machine.
             while moving.try_wait().unwrap().is_none() {
                 sleep(Duration::from_millis(100)).await;
             }
@@ -112,7 +115,7 @@ async fn check_busy(sql: Sql) {
     check_standings(&apis[0], &oracle).await;
     check_all_time_in_sql(&apis[0], &oracle).await;
     check_diff(&deployment);
-    // What was accepted anywhere is known.
+    // Every process knows what any of them accepted.
     for batch in accepted.chunks(200) {
         let told = submit_events(&apis[1], &board, batch).await;
         assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate));

@@ -1,8 +1,7 @@
-//! Regional standings: an event counts in the region that its member has when it is accepted, and
-//! keeps it.
+//! Regional standings: an event counts in the region of its member at the time of acceptance, for
+//! good.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
@@ -11,12 +10,12 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::submission::submit_events;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::UPSERT_MEMBERS;
+use tests::documents::CREATE_BOARD;
+use tests::jobs::analytics::figures;
+use tests::jobs::diff::check_diff;
 use tests::model::game::{Range, batches, every_game, seeded};
 use tests::model::oracle::{Board, Oracle};
 use tests::wait::until;
-
-const CREATE: &str = "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug segmentBy } } }";
 
 const TOP: &str = "
     query($slug: String!, $window: String!, $period: String!, $segment: String) {
@@ -25,10 +24,10 @@ const TOP: &str = "
         } }
     }";
 
-/// Names with what would part a key.
+/// Names with the separators of Redis keys.
 const REGIONS: [&str; 3] = ["eu", "us:%{}", "ü"];
 
-/// A board by what it is for everyone and for each region.
+/// The oracles of a board by segment: for all members, and for each region.
 type Regional = BTreeMap<String, Oracle>;
 
 async fn check(api: &Api, slug: &str, regional: &Regional) {
@@ -37,7 +36,11 @@ async fn check(api: &Api, slug: &str, regional: &Regional) {
             let variables = json!({
                 "slug": slug, "window": window.to_string(), "period": period, "segment": segment,
             });
-            let entry = |row: &tests::model::oracle::Row| json!({ "rank": row.rank, "score": row.score, "member": { "key": row.member } });
+            let entry = |row: &tests::model::oracle::Row| {
+                json!({
+                    "rank": row.rank, "score": row.score, "member": { "key": row.member },
+                })
+            };
             let expected: Vec<Value> = rows.iter().map(entry).collect();
             let what = format!("{segment:?} of {slug} in {window} {period}");
             let mut seen = Value::Null;
@@ -51,10 +54,6 @@ async fn check(api: &Api, slug: &str, regional: &Regional) {
     }
 }
 
-async fn flush(deployment: &Arc<Deployment>) {
-    let () = redis::cmd("FLUSHALL").query_async(&mut deployment.redis().await).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_counts_in_the_region_its_member_had_then() {
     for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
@@ -66,8 +65,8 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
         for game in every_game(&mut rng, shards, Range::Wide, 120).into_iter().step_by(4) {
             let mut input = game.board.input();
             input["segmentBy"] = json!(["region"]);
-            let data = api.data(CREATE, json!({ "input": input })).await;
-            assert_eq!(data["createBoard"]["board"]["segmentBy"], json!(["region"]));
+            let created = api.create_board(input).await;
+            assert_eq!(created["segmentBy"], json!(["region"]));
             let mut regional = Regional::new();
             for batch in batches(&mut rng, &game.events) {
                 let mut moves = vec![];
@@ -79,7 +78,7 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
                     }
                 }
                 if !moves.is_empty() {
-                    api.data(UPSERT_MEMBERS, json!({ "input": moves })).await;
+                    api.upsert_members(moves).await;
                 }
                 submit_events(&api, &game.board, &batch).await;
                 let mut all =
@@ -109,15 +108,13 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
             (deployment.number(count).await == accepted as i64).then_some(())
         })
         .await;
-        flush(&deployment).await;
+        deployment.flush_redis().await;
         for (board, regional) in &boards {
             check(&api, &board.slug, regional).await;
-            let rebuilt = deployment.analytics(&["rebuild", "--board", &board.slug]);
-            assert!(rebuilt.status.success());
+            figures(&deployment, &["rebuild", "--board", &board.slug]);
             check(&api, &board.slug, regional).await;
         }
-        let diff = deployment.analytics(&["diff"]);
-        assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stdout));
+        check_diff(&deployment);
     }
 }
 
@@ -125,15 +122,18 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
 async fn a_segment_that_a_board_does_not_have_is_refused() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($slug: String!, $by: [String!]!) { createBoard(input: { slug: $slug, segmentBy: $by }) { board { slug } } }";
     for (slug, by) in [("plain", json!([])), ("regional", json!(["region"]))] {
-        api.data(create, json!({ "slug": slug, "by": by })).await;
+        api.create_board(json!({ "slug": slug, "segmentBy": by })).await;
     }
     for by in [json!(["country"]), json!(["region", "region"])] {
-        let answer = api.ask(Some(api.token()), create, json!({ "slug": "x", "by": by })).await;
+        let input = json!({ "slug": "x", "segmentBy": by });
+        let answer = api.ask(Some(api.token()), CREATE_BOARD, json!({ "input": input })).await;
         assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     }
-    let ask = "query($slug: String!, $segment: String) { board(slug: $slug) { standings(segment: $segment) { size } } }";
+    let ask = "
+        query($slug: String!, $segment: String) { board(slug: $slug) {
+            standings(segment: $segment) { size }
+        } }";
     for (slug, segment, accepted) in [
         ("plain", "", true),
         ("plain", "region:eu", false),

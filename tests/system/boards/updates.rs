@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::submission::submit;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::CREATE_BOARD;
 use tests::wait::until;
 
-const CREATE: &str = "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { opensAt closesAt } } }";
-
-const UPDATE: &str = "mutation($input: UpdateBoardInput!) { updateBoard(input: $input) { board { slug title visibility selfSubmit opensAt closesAt windows { name } } } }";
+const UPDATE: &str = "
+    mutation($input: UpdateBoardInput!) { updateBoard(input: $input) { board {
+        slug title visibility selfSubmit opensAt closesAt windows { name }
+    } } }";
 
 const BOARD: &str =
     "{ board(slug: \"b\") { slug title visibility selfSubmit opensAt closesAt windows { name } } }";
@@ -25,11 +27,11 @@ async fn board(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily" }, { "name": "monthly" }]);
-    api.data(CREATE, json!({ "input": { "slug": "b", "windows": windows } })).await;
+    api.create_board(json!({ "slug": "b", "windows": windows })).await;
     (deployment, api)
 }
 
-/// Changes the board: what it is then, or the code of the refusal.
+/// Changes the board; returns its fields, or the code of the refusal.
 async fn update(api: &Api, input: Value) -> Value {
     let mut input = input;
     if input["slug"] == Value::Null {
@@ -43,7 +45,7 @@ async fn update(api: &Api, input: Value) -> Value {
     }
 }
 
-/// What becomes of a score earned at an instant: its status, or why it was refused.
+/// The outcome of a score earned at an instant: its status, or the reason for its refusal.
 async fn earned(api: &Api, at: &str) -> String {
     let told = submit(api, "b", json!([{ "member": "ann", "score": 1, "at": at }])).await;
     let result = &told["results"][0];
@@ -89,7 +91,7 @@ async fn windows_that_cannot_be_are_refused_and_those_it_has_change_nothing() {
         let window = |name: &&str| json!({ "name": name });
         json!({ "windows": names.iter().map(window).collect::<Vec<_>>(), "title": "changed" })
     };
-    for other in [&["yearly"][..], &["daily", "daily"], &["daily", ""]] {
+    for other in [&["fortnightly"][..], &["daily", "daily"], &["daily", ""]] {
         assert_eq!(update(&api, windows(other)).await, "BAD_USER_INPUT", "{other:?}");
         assert_eq!(api.data(BOARD, json!({})).await["board"]["title"], "b", "{other:?}");
     }
@@ -118,12 +120,12 @@ async fn a_change_that_cannot_be_is_refused_as_a_whole() {
         assert_eq!(update(&api, input.clone()).await, code, "{input}");
         assert_eq!(api.data(BOARD, json!({})).await, before);
     }
-    // One end at a time is held against the other that is there.
+    // A change of one end is compared with the other end of the board.
     update(&api, json!({ "opensAt": CLOSES })).await;
     assert_eq!(update(&api, json!({ "closesAt": OPENS })).await, "BAD_USER_INPUT");
     assert_eq!(update(&api, json!({ "closesAt": CLOSES })).await, "BAD_USER_INPUT");
     let create = json!({ "slug": "c", "opensAt": CLOSES, "closesAt": OPENS });
-    let answer = api.ask(Some(api.token()), CREATE, json!({ "input": create })).await;
+    let answer = api.ask(Some(api.token()), CREATE_BOARD, json!({ "input": create })).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
     let submits = deployment.new_token(&["--scope", "submit"]).await;
     let change = json!({ "input": { "slug": "b", "title": "x" } });
@@ -143,7 +145,7 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
         assert_eq!(earned(&api, "2025-09-04T12:00:00.749Z").await, "APPLIED");
         let after = earned(&api, CLOSES).await;
         assert!(after.contains("2025-09-04T12:00:00.75"), "{after}");
-        // Now is long after the end, and is meant where no time is said.
+        // A score without a time is earned now, long after the end.
         let told = submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
         assert_eq!(told["rejected"], 1);
         update(&api, json!({ "closesAt": null })).await;
@@ -151,7 +153,7 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
         assert_ne!(earned(&api, "2025-09-03T12:00:00.249Z").await, "APPLIED");
         update(&api, json!({ "opensAt": null })).await;
         assert_eq!(earned(&api, "1970-01-01T00:00:00Z").await, "APPLIED");
-        // What counted before the board closed goes on counting.
+        // Scores from before the board closed still count.
         update(&api, json!({ "closesAt": "1970-01-01T00:00:00.001Z" })).await;
         let text = "{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }";
         assert_eq!(api.data(text, json!({})).await["board"]["standings"]["rank"]["score"], "4");
@@ -194,7 +196,14 @@ async fn rows_from_when_a_board_was_closed_are_bad() {
     let (deployment, api) = board(Sql::Sqlite).await;
     update(&api, json!({ "opensAt": OPENS, "closesAt": CLOSES })).await;
     let file = deployment.new_file("csv");
-    std::fs::write(&file, format!("member,score,at\nann,1,2025-09-03T12:00:00.249Z\nbob,1,{OPENS}\ncy,1,2025-09-04T12:00:00.749Z\ndee,1,{CLOSES}\n")).unwrap();
+    let rows = format!(
+        "member,score,at\n\
+        ann,1,2025-09-03T12:00:00.249Z\n\
+        bob,1,{OPENS}\n\
+        cy,1,2025-09-04T12:00:00.749Z\n\
+        dee,1,{CLOSES}\n"
+    );
+    std::fs::write(&file, rows).unwrap();
     let file = file.to_str().unwrap();
     let output = deployment.analytics(&["import", "--board", "b", file]);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -250,9 +259,8 @@ async fn a_board_is_changed_beside_writers() {
 async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_not() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = r#"mutation { createBoard(input: { slug: "b", latenessMaxSeconds: 3600 }) { board { latenessMaxSeconds } } }"#;
-    let created = api.data(create, json!({})).await;
-    assert_eq!(created["createBoard"]["board"]["latenessMaxSeconds"], 3600);
+    let created = api.create_board(json!({ "slug": "b", "latenessMaxSeconds": 3600 })).await;
+    assert_eq!(created["latenessMaxSeconds"], 3600);
     let ago = |seconds: i64| {
         (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string()
     };
@@ -265,9 +273,8 @@ async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_n
     std::fs::write(&file, format!("member,score,at\nann,1,{}\n", ago(90_000))).unwrap();
     let imported = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
     assert!(imported.status.success());
-    let change = r#"mutation { updateBoard(input: { slug: "b", latenessMaxSeconds: null }) { board { latenessMaxSeconds } } }"#;
-    let changed = api.data(change, json!({})).await;
-    assert!(changed["updateBoard"]["board"]["latenessMaxSeconds"].is_null());
+    let changed = api.update_board(json!({ "slug": "b", "latenessMaxSeconds": null })).await;
+    assert!(changed["latenessMaxSeconds"].is_null());
     assert_eq!(submit(&api, "b", score(90_000)).await["accepted"], 1);
     let ask = r#"{ board(slug: "b") { standings { rank(member: "ann") { score } } } }"#;
     let data = api.data(ask, json!({})).await;

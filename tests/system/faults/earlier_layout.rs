@@ -10,7 +10,6 @@ use tests::api::submission::{create_board, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::model::oracle::{Board, Event, Oracle};
-use tests::servers::program::signal;
 
 /// Before keys had a layout, heads were written "<seq> <commit id> <run id>", and there were no
 /// lists of periods.
@@ -63,7 +62,10 @@ async fn filled(api: &Api) -> Oracle {
 
 async fn check(api: &Api, oracle: &Oracle) {
     check_standings(api, oracle).await;
-    let text = "query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) { nodes { label } } } }";
+    let text = "
+        query($window: String!) { board(slug: \"b\") { periods(window: $window, first: 100) {
+            nodes { label }
+        } } }";
     for &window in &oracle.board.windows {
         let data = api.data(text, json!({ "window": window.to_string() })).await;
         let label = |label: String| json!({ "label": label });
@@ -78,8 +80,7 @@ async fn heads_of_the_layout_before_are_recovered_and_periods_listed() {
         let deployment = Deployment::new(sql, Redis::Own).await;
         let api = Api::start(&deployment).await;
         let oracle = filled(&api).await;
-        signal("TERM", api.pid());
-        assert!(api.wait_until_stopped().await.success());
+        api.stop().await;
         take_back_layout(&deployment).await;
         let api = Api::start(&deployment).await;
         check(&api, &oracle).await;

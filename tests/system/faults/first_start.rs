@@ -1,4 +1,4 @@
-//! Processes that start on nothing, alone and together.
+//! First starts of processes on empty stores, alone and together.
 
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
@@ -47,7 +47,7 @@ async fn processes_that_start_at_once_on_nothing_all_serve() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whoever_comes_upon_a_database_that_is_being_made_waits_for_it() {
+async fn processes_that_find_a_database_being_made_wait_for_it() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     for _ in 0..25 {
         let settings = Settings {

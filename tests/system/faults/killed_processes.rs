@@ -1,7 +1,5 @@
-//! Processes killed in the middle of a load: what was acknowledged is there, and nothing counts
+//! Processes killed in the middle of a load: no acknowledged event is lost, and no event counts
 //! twice.
-
-use std::sync::Arc;
 
 use rand::RngExt;
 
@@ -15,7 +13,7 @@ use tests::model::oracle::Oracle;
 use tests::servers::program::signal;
 use tests::wait::until;
 
-/// How many faults each database sees in a test.
+/// The number of faults in a test, by database.
 const FAULTS: [(Sql, usize); 2] = [(Sql::Sqlite, 3), (Sql::Postgres, 2)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,7 +72,7 @@ async fn an_emptied_redis_is_filled_again_from_sql() {
             let load = Load::new(&mut rng, number);
             create_board(&api, &load.board).await;
             let k = rng.random_range(1..BATCHES - SENDERS);
-            load.send(&[&api], k, async || flush(&deployment).await).await;
+            load.send(&[&api], k, async || deployment.flush_redis().await).await;
             check_recovered(&api, &load).await;
         }
     }
@@ -90,13 +88,9 @@ async fn processes_that_find_redis_emptied_fill_it_together_and_once() {
     let load = Load::new(&mut rng, 0);
     create_board(first, &load.board).await;
     let k = rng.random_range(1..BATCHES - SENDERS);
-    let flush = async || flush(&deployment).await;
+    let flush = async || deployment.flush_redis().await;
     load.send(&[first, second, third], k, flush).await;
     check_recovered(second, &load).await;
-}
-
-async fn flush(deployment: &Arc<Deployment>) {
-    redis::cmd("FLUSHALL").query_async::<()>(&mut deployment.redis().await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -111,7 +105,7 @@ async fn an_emptied_redis_that_is_idle_serves_all_that_was_there() {
         (load.ids_in_sql(&deployment).await.len() == BATCHES * BATCH_EVENTS).then_some(())
     })
     .await;
-    flush(&deployment).await;
+    deployment.flush_redis().await;
     let mut oracle = Oracle::new(load.board.clone());
     acknowledged.iter().for_each(|event| {
         oracle.submit(event);

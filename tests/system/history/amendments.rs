@@ -1,4 +1,4 @@
-//! Removals and voids: one amendment at a time, and what an answer says of it.
+//! Removals and voids: one amendment at a time, and its answer.
 
 use std::sync::Arc;
 
@@ -9,24 +9,27 @@ use tests::api::amendment::{events, member_events, remove, void};
 use tests::api::connection::texts;
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::{CREATE_BOARD, REMOVE_ENTRY, VOID_EVENT};
+use tests::documents::{REMOVE_ENTRY, VOID_EVENT};
 use tests::jobs::diff::check_diff;
 
-const SCORE: &str = "query($board: String!, $member: String!) { board(slug: $board) { standings { rank(member: $member) { score } } } }";
+const SCORE: &str = "
+    query($board: String!, $member: String!) { board(slug: $board) { standings {
+        rank(member: $member) { score }
+    } } }";
 
-/// A void that must be done, or have been done before.
+/// Voids an event; it must be done now, or have been done before.
 async fn voided(api: &Api, id: &str) -> Value {
     let mut answer = void(api, id).await;
     assert_eq!(answer.codes(), [""; 0], "{id}: {}", answer.body);
     answer.body["data"]["voidEvent"].take()
 }
 
-/// A board with sums of at least 0.
+/// A board whose sums are at least 0.
 async fn board(sql: Sql, redis: Redis) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, redis).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily" }]);
-    api.data(CREATE_BOARD, json!({ "input": { "slug": "b", "windows": windows } })).await;
+    api.create_board(json!({ "slug": "b", "windows": windows })).await;
     (deployment, api)
 }
 
@@ -46,14 +49,11 @@ async fn total(api: &Api) -> Value {
 }
 
 async fn status(api: &Api, score: i64, event_id: &str) -> String {
-    let scores = json!([{ "member": "ann", "score": score, "eventId": event_id, "at": "2025-09-03T12:00:00Z" }]);
+    let scores = json!([
+        { "member": "ann", "score": score, "eventId": event_id, "at": "2025-09-03T12:00:00Z" },
+    ]);
     let told = submit_durably(api, "b", scores).await;
     told["results"][0]["status"].as_str().unwrap().to_owned()
-}
-
-async fn flush(deployment: &Deployment) {
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
 }
 
 #[tokio::test]
@@ -102,9 +102,13 @@ async fn an_event_is_voided_once() {
         let (deployment, api) = board(sql, Redis::Private).await;
         let first = score(&api, 5, "e1").await;
         score(&api, 3, "e2").await;
-        let expected = json!({ "voided": true, "event": { "id": first, "voided": true }, "entry": { "score": "3" } });
+        let expected = json!({
+            "voided": true, "event": { "id": first, "voided": true }, "entry": { "score": "3" },
+        });
         assert_eq!(voided(&api, &first).await, expected);
-        let expected = json!({ "voided": false, "event": { "id": first, "voided": true }, "entry": { "score": "3" } });
+        let expected = json!({
+            "voided": false, "event": { "id": first, "voided": true }, "entry": { "score": "3" },
+        });
         assert_eq!(voided(&api, &first).await, expected);
         assert_eq!(total(&api).await, "3");
         check_diff(&deployment);
@@ -170,7 +174,7 @@ async fn a_void_that_would_leave_the_range_is_refused_and_changes_nothing() {
         let seen = events(&api, "b", "ann").await;
         assert_eq!(texts(&seen, "/kind"), ["SCORE", "SCORE"]);
         assert!(seen.iter().all(|event| event["voided"] == false));
-        // Once nothing is spent, it can go.
+        // Once nothing is spent, the earned score can be voided.
         voided(&api, &spent).await;
         assert_eq!(voided(&api, &earned).await["entry"], Value::Null);
         check_diff(&deployment);
@@ -198,16 +202,16 @@ async fn the_id_of_a_voided_event_may_be_sent_again_and_counts() {
         voided(&api, &id).await;
         newest(&api, "VOID").await;
         if redis {
-            flush(&deployment).await;
+            deployment.flush_redis().await;
         }
         assert_eq!(status(&api, 7, "e1").await, "APPLIED");
         if redis {
-            flush(&deployment).await;
+            deployment.flush_redis().await;
         }
         assert_eq!(status(&api, 7, "e1").await, "DUPLICATE");
         assert_eq!(status(&api, 5, "e1").await, "REJECTED");
         assert_eq!(total(&api).await, "7");
-        // The first one stays voided, and its void frees no other's id.
+        // The first event stays voided, and its void frees no other id.
         assert_eq!(voided(&api, &id).await["voided"], false);
         assert_eq!(status(&api, 7, "e1").await, "DUPLICATE");
         check_diff(&deployment);
@@ -221,7 +225,7 @@ async fn the_id_of_a_removed_event_stays_taken() {
     remove(&api, "b", "ann").await;
     let removal = newest(&api, "REMOVAL").await;
     assert_eq!(status(&api, 5, "e1").await, "DUPLICATE");
-    flush(&deployment).await;
+    deployment.flush_redis().await;
     assert_eq!(status(&api, 5, "e1").await, "DUPLICATE");
     assert_eq!(total(&api).await, Value::Null);
     voided(&api, &removal).await;
@@ -275,7 +279,13 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
             (&event["board"]["slug"], &event["member"]["key"]),
             (&json!("b"), &json!("ann"))
         );
-        let text = "query($id: ID!) { node(id: $id) { id ... on ScoreEvent { id kind score at acceptedAt eventId voided voids board { slug } member { key } } } }";
+        let text = "
+            query($id: ID!) { node(id: $id) {
+                id
+                ... on ScoreEvent {
+                    id kind score at acceptedAt eventId voided voids board { slug } member { key }
+                }
+            } }";
         let data = api.data(text, json!({ "id": event["id"] })).await;
         assert_eq!(data["node"], *event);
     }
@@ -284,10 +294,16 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
 #[tokio::test]
 async fn events_of_a_private_board_are_seen_with_a_token_only() {
     let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
-    api.data(CREATE_BOARD, json!({ "input": { "slug": "p", "visibility": "PRIVATE" } })).await;
+    api.create_board(json!({ "slug": "p", "visibility": "PRIVATE" })).await;
     submit_durably(&api, "p", json!([{ "member": "ann", "score": 1 }])).await;
     let id = events(&api, "p", "ann").await[0]["id"].clone();
-    let text = "query($id: ID!) { node(id: $id) { id } member(key: \"ann\") { events(board: \"p\") { totalCount } none: events(board: \"none\") { totalCount } } }";
+    let text = "
+        query($id: ID!) {
+            node(id: $id) { id }
+            member(key: \"ann\") {
+                events(board: \"p\") { totalCount } none: events(board: \"none\") { totalCount }
+            }
+        }";
     let public = api.ask(None, text, json!({ "id": id })).await;
     let expected = json!({ "node": null, "member": { "events": null, "none": null } });
     assert_eq!(public.body, json!({ "data": expected }));
@@ -303,7 +319,7 @@ async fn an_amendment_is_seen_at_once_by_the_process_that_made_it() {
     for round in 0..10 {
         submit(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": format!("e{round}") }]))
             .await;
-        // What was acknowledged a moment ago is removed, whether SQL has it or not.
+        // The removal takes what was acknowledged a moment ago, in SQL or not.
         assert_eq!(remove(&api, "b", "ann").await["removed"], true);
         assert_eq!(total(&api).await, Value::Null);
     }

@@ -1,4 +1,4 @@
-//! The archive: events that have left SQL count as ever, in whatever is made of them afterwards.
+//! Archives: events that have left SQL still count, in every reader of history.
 
 use std::sync::Arc;
 
@@ -11,9 +11,10 @@ use tests::api::Api;
 use tests::api::amendment::{member_events, remove, void};
 use tests::api::playthrough::{check, play};
 use tests::api::submission::{create_board, submit_events};
+use tests::clock::{self, DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
-use tests::jobs::archive::{DAY_MS, age, archive, check_files, check_kept, rows};
+use tests::jobs::archive::{age, archive, check_files, check_kept, rows};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::seal;
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -21,12 +22,12 @@ use tests::model::history::{Amended, History, Item};
 use tests::model::oracle::Event;
 use tests::wait::until;
 
-/// Random events of another game, with ids of their own; every other one of a moment ago.
+/// Random events of another game with ids of their own, every other one earned a moment ago.
 fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     let mut events = game.events.clone();
     events.shuffle(rng);
     events.truncate(24);
-    let now_ms = entity::clock::Clock::default().now_ms();
+    let now_ms = clock::now_ms();
     for (index, event) in events.iter_mut().enumerate() {
         event.id = Some(format!("later{index}"));
         if rng.random_bool(0.5) {
@@ -36,10 +37,9 @@ fn later(rng: &mut StdRng, game: &Game) -> Vec<Event> {
     events
 }
 
-/// Whether a void must be refused: something that it concerns was folded into a sealed period with
-/// events that are archived.
+/// True if a void must be refused: it concerns a sealed period that archived events count in.
 fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
-    let is_old = |event: &Event| event.at_ms < entity::clock::Clock::default().now_ms() - DAY_MS;
+    let is_old = |event: &Event| event.at_ms < now_ms() - DAY_MS;
     let has_windows = !history.board.windows.is_empty();
     match &history.items()[number] {
         Item::Score(event) => has_windows && is_old(event),
@@ -56,7 +56,7 @@ fn is_fixed(history: &History, number: usize, archived: usize) -> bool {
     }
 }
 
-/// A removal, or a void of an event that is not archived: done, or refused where it must be.
+/// Makes a removal, or a void of an event that is not archived, which may have to be refused.
 async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archived: usize) {
     let slug = history.board.slug.clone();
     let later: Vec<usize> = (archived..history.items().len()).collect();
@@ -78,7 +78,10 @@ async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archive
     })
     .await;
     let page = member_events(&slug, &member).page(api, json!({ "first": 100 })).await;
-    let count = "query($member: String!, $board: String!) { member(key: $member) { events(board: $board, first: 1) { archivedCount } } }";
+    let count = "
+        query($member: String!, $board: String!) { member(key: $member) {
+            events(board: $board, first: 1) { archivedCount }
+        } }";
     let data = api.data(count, json!({ "member": member, "board": slug })).await;
     assert_eq!(data["member"]["events"]["archivedCount"], all - numbers.len());
     let place = numbers.iter().position(|other| *other == number).unwrap();
@@ -95,7 +98,7 @@ async fn amend_later(rng: &mut StdRng, api: &Api, history: &mut History, archive
     }
 }
 
-/// Everything that can be asked, then the same of standings that are rebuilt in each way there is.
+/// Checks every answer, then the same after each way to rebuild the standings.
 async fn check_anew(deployment: &Arc<Deployment>, api: &Api, histories: &[History]) {
     check_diff(deployment);
     for history in histories {
@@ -135,7 +138,7 @@ async fn check_games(sql: Sql, shards: u16) {
         seal(&api, &history.board).await;
         histories.push(history);
     }
-    age(&deployment, 200).await;
+    age(&deployment, 800).await;
     assert_eq!(archive(&deployment, &[])["boards"], 3);
     check_files(&deployment).await;
     for history in &histories {
@@ -155,8 +158,8 @@ async fn check_games(sql: Sql, shards: u16) {
         }
     }
     check_anew(&deployment, &api, &histories).await;
-    // Of these those go that came before the first one that was earned a moment ago.
-    age(&deployment, 100).await;
+    // Of these, the events before the first one that was earned a moment ago are archived.
+    age(&deployment, 400).await;
     println!("{}", archive(&deployment, &[]));
     check_files(&deployment).await;
     check_anew(&deployment, &api, &histories).await;

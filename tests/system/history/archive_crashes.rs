@@ -1,5 +1,5 @@
-//! An archive that ends anywhere: each event is in the history once all the while, and the next run
-//! does what was left.
+//! Archives that are killed at any step: each event is in the history once at all times, and the
+//! next run finishes the work.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tests::jobs::seal::seal;
 use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::history::{Amended, History, Item};
 
-/// Every step after which an archive can end; some are taken for each file.
+/// Every step after which an archive can be killed; some happen for each file.
 const STEPS: [&str; 11] = [
     "closed",
     "file-written",
@@ -33,14 +33,14 @@ const STEPS: [&str; 11] = [
     "file-dropped:2",
 ];
 
-/// Runs an archive that ends as by kill -9 at a step.
+/// Runs an archive that kills itself at a step, as by kill -9.
 fn archive_until(deployment: &Deployment, step: &str) {
     let before = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(48);
     let mut command = deployment.analytics_command(&["archive", "--before", &before.to_string()]);
     let output = command.env("ANALYTICS_CRASH_AT", step).output().unwrap();
-    // By a signal, which has no code.
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), None, "{step}: {error}");
+    // Killed by a signal, so there is no exit code.
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), None, "{step}: {said}");
 }
 
 async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
@@ -52,24 +52,25 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
     for (step, game) in steps.iter().zip(&games) {
         create_board(&api, &game.board).await;
         let mut history = History::new(game.board.clone());
-        // In two months.
+        // The events lie in two months.
         let (first, second) = game.events.split_at(20);
         play(&mut rng, &api, &mut history, first).await;
-        age(&deployment, 200).await;
-        // Redis remembers the ids of what SQL now takes for old: none of them comes again.
+        age(&deployment, 800).await;
+        // Redis remembers the ids of events that SQL now takes for old: none is sent again.
         let mut second = second.to_vec();
         for event in &mut second {
             event.id = event.id.take().map(|id| format!("second-{id}"));
         }
         play(&mut rng, &api, &mut history, &second).await;
         seal(&api, &history.board).await;
-        age(&deployment, 100).await;
+        age(&deployment, 400).await;
 
         archive_until(&deployment, step);
         if *step == "decided" {
-            // As if it had ended in the middle of what comes then.
+            // As if it had been killed in the middle of the next step.
             let db = deployment.sql().await;
-            let archived = "SELECT archived_seq FROM archive_mark AS m WHERE m.board_no = score_event.board_no AND m.partition = score_event.partition";
+            let archived = "SELECT archived_seq FROM archive_mark AS m \
+                WHERE m.board_no = score_event.board_no AND m.partition = score_event.partition";
             let some =
                 format!("DELETE FROM score_event WHERE event_index = 0 AND seq <= ({archived})");
             db.execute_unprepared(&some).await.unwrap();
@@ -93,7 +94,7 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
         archive(&deployment, &[]);
         check_files(&deployment).await;
         check_kept(&deployment, &history).await;
-        // What came since is young.
+        // Later events are too young to be archived.
         let later = rows(&deployment, &history.board.slug).await;
         assert!(later <= 2, "{step}: {later} rows");
         check(&api, &history).await;
@@ -113,8 +114,8 @@ async fn an_archive_may_end_at_any_step_on_postgres() {
     check_steps(Sql::Postgres, 2, &STEPS).await;
 }
 
-/// Archives that are killed at any moment, beside scores, removals and voids; those may be refused
-/// as their events are archived.
+/// Archives that are killed at any moment beside scores, removals and voids; voids may be refused
+/// once their events are archived.
 async fn check_beside(sql: Sql) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -122,7 +123,7 @@ async fn check_beside(sql: Sql) {
     let mut games = every_game(&mut rng, 2, Range::Wide, 120);
     games.shuffle(&mut rng);
     let Game { mut board, mut events } = games.swap_remove(0);
-    // Ids are forgotten with what is old.
+    // Ids are forgotten with old events.
     for (number, event) in events.iter_mut().enumerate() {
         event.id = Some(format!("b{number}"));
     }
@@ -135,7 +136,7 @@ async fn check_beside(sql: Sql) {
     let mut history = History::new(board);
     let (mut refused, mut killed) = (0, 0);
     for (number, batch) in events.chunks(10).enumerate() {
-        age(&deployment, 100 - number as i64).await;
+        age(&deployment, 500 - number as i64).await;
         let before = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(48);
         let mut archiving = deployment
             .analytics_command(&["archive", "--before", &before.to_string()])
@@ -172,11 +173,7 @@ async fn check_beside(sql: Sql) {
 }
 
 async fn check_kept_at_last(deployment: &Deployment, history: &History) {
-    let stores = deployment.open_stores().await;
-    for partition in stores.store.partitions().each() {
-        engine::partition::settle::settle(&stores, partition).await.unwrap();
-    }
-    stores.close().await;
+    deployment.settle().await;
     check_kept(deployment, history).await;
 }
 

@@ -1,5 +1,5 @@
-//! What an archive refuses: files that are not as they were, boards that need their events, changes
-//! that would need them.
+//! Refusals around archives: damaged files, boards that need their events, changes that would need
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,18 @@ use tests::api::Api;
 use tests::api::amendment::{events, void};
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::CREATE_BOARD;
+use tests::documents::UPDATE_BOARD;
 use tests::jobs::analytics::figures;
 use tests::jobs::archive::{age, archive, archived, check_files, paths, rows};
 use tests::jobs::seal::wait_until_dropped;
 use tests::wait::until;
 
-const ADD: &str = "mutation($slug: String!, $windows: [WindowInput!]!) { updateBoard(input: { slug: $slug, windows: $windows }) { board { slug } } }";
-
-const DELETE: &str = "mutation($slug: String!) { deleteBoard(slug: $slug) { deletedBoardId } }";
-
-/// What Redis and the tables of a deployment hold, but for jobs.
+/// The contents of Redis and the tables of a deployment, except jobs.
 async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
     let mut redis = deployment.redis().await;
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
     let mut all = BTreeMap::new();
-    // Partitions whose files are whole are rebuilt, to the same standings: their heads move.
+    // Partitions with undamaged files are rebuilt to the same standings: their heads move.
     let is_step = |key: &String| key.ends_with(":head") || key.ends_with(":log");
     for key in keys.into_iter().filter(|key| !is_step(key)) {
         let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
@@ -46,7 +42,7 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
     all
 }
 
-/// Every job that reads the archive names a file, and leaves everything as it is.
+/// Checks that every job that reads the archive names the file, and changes nothing.
 async fn check_named(deployment: &Deployment, file: &str) {
     let before = all_there_is(deployment).await;
     let output = deployment.analytics(&["diff", "--board", "b"]);
@@ -81,7 +77,7 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
         }
         std::fs::remove_file(&path).unwrap();
         check_named(&deployment, &files[0]).await;
-        // The API needs no file, nor does Redis.
+        // Neither the server nor the recovery of Redis needs the file.
         deployment.flush_redis().await;
         figures(&deployment, &["restore"]);
         let text =
@@ -93,7 +89,7 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
         );
         std::fs::write(&path, &whole).unwrap();
         figures(&deployment, &["rebuild", "--board", "b"]);
-        assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
+        assert_eq!(figures(&deployment, &["diff"])["findings"], json!([]));
     }
 }
 
@@ -101,44 +97,49 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
 async fn what_would_need_archived_events_is_refused() {
     let (deployment, api) = archived(Sql::Sqlite).await;
     let windows = json!([{ "name": "daily", "retain": 1 }, { "name": "monthly" }]);
-    let answer = api.ask(Some(api.token()), ADD, json!({ "slug": "b", "windows": windows })).await;
+    let input = json!({ "slug": "b", "windows": windows });
+    let answer = api.ask(Some(api.token()), UPDATE_BOARD, json!({ "input": input })).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"], "{}", answer.body);
     assert!(answer.body.to_string().contains("archived"), "{}", answer.body);
     let windows = json!([{ "name": "daily", "retain": 3 }]);
-    api.data(ADD, json!({ "slug": "b", "windows": windows })).await;
+    api.update_board(json!({ "slug": "b", "windows": windows })).await;
     assert_eq!(void(&api, "event:0:1:0").await.codes().len(), 1);
     let of_m1 = events(&api, "b", "m1").await;
     assert_eq!(of_m1.len(), 1);
     let answer = void(&api, of_m1[0]["id"].as_str().unwrap()).await;
     assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
-    // Known by its id, wherever it is.
+    // The event is known by its id, archived or not.
     let file = deployment.new_file("known.csv");
     std::fs::write(
         &file,
         "member,score,at,event_id\nm7,7,2025-03-08T12:00:00Z,e7\nm7,8,2025-03-08T12:00:00Z,new\n",
     )
     .unwrap();
-    let told = figures(&deployment, &["--json", "import", "--board", "b", file.to_str().unwrap()]);
+    let told = figures(&deployment, &["import", "--board", "b", file.to_str().unwrap()]);
     assert_eq!((&told["known"], &told["accepted"]), (&json!(1), &json!(1)));
     std::fs::write(&file, "member,score,at,event_id\nm7,9,2025-03-08T12:00:00Z,e7\n").unwrap();
     let output = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
+    assert_eq!(figures(&deployment, &["diff"])["findings"], json!([]));
 }
 
-/// An archive says that it begins before all partitions know; what is voided meanwhile, or where
-/// nothing is archived, is folded again.
+/// An archive announces itself before all partitions know; a void in the meantime, or where nothing
+/// is archived, folds the events again.
 #[tokio::test]
 async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    api.create_board(input).await;
     let [old, young] = [0, 1].map(|shard| {
         let mut members = (0..).map(|number| MemberId::new(&format!("m{number}")).unwrap());
         members.find(|member| shard_of(member, 2) == shard).unwrap()
     });
-    let score = |member: &MemberId, score: i64| json!({ "member": member.as_str(), "score": score, "at": "2025-03-08T12:00:00Z" });
+    let score = |member: &MemberId, score: i64| {
+        json!({
+            "member": member.as_str(), "score": score, "at": "2025-03-08T12:00:00Z",
+        })
+    };
     submit_durably(&api, "b", json!([score(&old, 1)])).await;
     wait_until_dropped(&api, "b").await;
     age(&deployment, 100).await;
@@ -149,7 +150,7 @@ async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
     assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
     let sealed = format!("SELECT score FROM sealed_entry WHERE member = '{young}'");
     assert_eq!(deployment.number(&sealed).await, 1);
-    assert_eq!(figures(&deployment, &["--json", "diff"])["findings"], json!([]));
+    assert_eq!(figures(&deployment, &["diff"])["findings"], json!([]));
 }
 
 #[tokio::test]
@@ -161,14 +162,14 @@ async fn boards_that_need_their_events_are_left_alone() {
             "" => json!([]),
             name => json!([{ "name": name }]),
         };
-        api.data(CREATE_BOARD, json!({ "input": { "slug": slug, "windows": windows } })).await;
+        api.create_board(json!({ "slug": slug, "windows": windows })).await;
         let scores = json!([{ "member": "a", "score": 1, "at": "2025-03-01T12:00:00Z" }]);
         submit_durably(&api, slug, scores).await;
         if slug != "young" {
             age(&deployment, 100).await;
         }
     }
-    // All of them were made older.
+    // The events of all boards are old now.
     let told = archive(&deployment, &[]);
     let reasons: BTreeMap<&str, &str> = told["skipped"]
         .as_array()
@@ -205,7 +206,7 @@ async fn two_archives_are_not_made_at_once() {
 async fn a_deleted_board_s_files_go_with_the_next_archive() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (deployment, api) = archived(sql).await;
-        api.data(DELETE, json!({ "slug": "b" })).await;
+        api.delete_board("b").await;
         until("the board is purged", async || {
             let left = "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE purged_at_ms IS NULL";
             (deployment.number(left).await == 0).then_some(())

@@ -11,18 +11,21 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::listing::{check_all_time_in_sql, check_standings};
 use tests::api::playthrough::{amend, check};
-use tests::api::submission::{create_board, submit_durably, submit_events};
+use tests::api::submission::{
+    create_board, submit_durably, submit_events, write_steadily, written,
+};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
 use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::history::{Amended, History};
-use tests::model::oracle::Oracle;
+use tests::model::oracle::{Event, Oracle};
 
 /// How many boards are played on, of the kinds that there are.
 const BOARDS: usize = 6;
 
-/// How many events each is sent.
+/// The number of events for each board.
 const EVENTS: usize = 70;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,14 +70,12 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
         histories.push(play(&mut rng, &apis, game, seals).await);
     }
     check_diff(&deployment);
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     for history in &histories {
         check(&apis[0], history).await;
     }
     for history in &histories {
-        let rebuilt = deployment.analytics(&["rebuild", "--board", &history.board.slug]);
-        assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
+        figures(&deployment, &["rebuild", "--board", &history.board.slug]);
         check(&apis[1], history).await;
     }
     check_diff(&deployment);
@@ -128,17 +129,6 @@ async fn check_beside_writers(sql: Sql) {
     let board = game.board;
     create_board(&apis[0], &board).await;
     let stop = AtomicBool::new(false);
-    let write = async |api: &Api, name: &str| {
-        let mut sent = 0;
-        while !stop.load(Ordering::Relaxed) || sent == 0 {
-            let score = |number: usize| json!({ "member": format!("{name}{number}"), "score": board.decimal(1), "at": "2025-10-26T01:00:00Z" });
-            let scores: Vec<Value> = (0..10).map(score).collect();
-            let told = tests::api::submission::submit(api, &board.slug, json!(scores)).await;
-            assert_eq!(told["accepted"], 10, "{told}");
-            sent += 1;
-        }
-        sent
-    };
     let mut change = async || {
         let mut history = History::new(board.clone());
         for batch in game.events.chunks(5) {
@@ -149,20 +139,15 @@ async fn check_beside_writers(sql: Sql) {
         stop.store(true, Ordering::Relaxed);
         history
     };
-    let (first, second, history) =
-        futures::join!(write(&apis[0], "w"), write(&apis[1], "v"), change());
+    let (first, second, history) = futures::join!(
+        write_steadily(&apis[0], &board, "w", &stop),
+        write_steadily(&apis[1], &board, "v", &stop),
+        change(),
+    );
     println!("{first} and {second} batches beside the amendments");
     let mut counting = history.oracle().accepted().to_vec();
     for (name, sent) in [("w", first), ("v", second)] {
-        for number in 0..10 {
-            let event = tests::model::oracle::Event {
-                member: format!("{name}{number}"),
-                score: sent,
-                at_ms: 1_761_440_400_000,
-                id: None,
-            };
-            counting.push(event);
-        }
+        counting.extend(written(&board, name, sent));
     }
     let oracle = Oracle::of(board, counting);
     check_standings(&apis[1], &oracle).await;
@@ -171,11 +156,7 @@ async fn check_beside_writers(sql: Sql) {
 }
 
 /// Submits events, each of which must be accepted or be known.
-async fn submit_durably_all(
-    api: &Api,
-    history: &mut History,
-    batch: &[tests::model::oracle::Event],
-) {
+async fn submit_durably_all(api: &Api, history: &mut History, batch: &[Event]) {
     let scores: Vec<Value> = batch.iter().map(|event| history.board.score_input(event)).collect();
     let told = submit_durably(api, &history.board.slug, json!(scores)).await;
     for (event, result) in batch.iter().zip(told["results"].as_array().unwrap()) {

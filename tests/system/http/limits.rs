@@ -1,5 +1,4 @@
-//! Reads and requests that are not accepted: what means nothing, costs too much, or is no GraphQL
-//! over HTTP.
+//! Refused reads and requests: those that are invalid, cost too much, or are not GraphQL over HTTP.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,6 @@ use tokio::net::TcpStream;
 
 use tests::api::refusal::check;
 use tests::boards::race::race;
-use tests::documents::CREATE_BOARD;
 
 #[tokio::test]
 async fn a_read_that_means_nothing_is_refused() {
@@ -43,7 +41,10 @@ async fn a_read_that_means_nothing_is_refused() {
     .await;
     standings("segment: \"region:eu\"", "BAD_USER_INPUT", "segment").await;
     let keys: Vec<String> = (0..1001).map(|number| number.to_string()).collect();
-    let ranks = "query($keys: [String!]!) { board(slug: \"race\") { standings { ranks(members: $keys) { rank } } } }";
+    let ranks = "
+        query($keys: [String!]!) { board(slug: \"race\") { standings {
+            ranks(members: $keys) { rank }
+        } } }";
     check(&api, ranks, json!({ "keys": keys }), "LIMIT_EXCEEDED", "1000").await;
     check(
         &api,
@@ -61,12 +62,13 @@ async fn a_read_that_means_nothing_is_refused() {
 #[tokio::test]
 async fn a_page_cursor_of_another_list_is_refused() {
     let (_deployment, api) = race().await;
-    api.data(
-        CREATE_BOARD,
-        json!({ "input": { "slug": "other", "windows": [{ "name": "daily" }] } }),
-    )
-    .await;
-    let text = "query($slug: String!, $window: String!, $after: String) { board(slug: $slug) { standings(window: $window) { top(after: $after) { pageInfo { endCursor } nodes { rank } } } } }";
+    api.create_board(json!({ "slug": "other", "windows": [{ "name": "daily" }] })).await;
+    let text = "
+        query($slug: String!, $window: String!, $after: String) { board(slug: $slug) {
+            standings(window: $window) { top(after: $after) {
+                pageInfo { endCursor } nodes { rank }
+            } }
+        } }";
     let page = api.data(text, json!({ "slug": "race", "window": "all" })).await;
     let cursor = &page["board"]["standings"]["top"]["pageInfo"]["endCursor"];
     for (slug, window) in [("other", "all"), ("race", "daily")] {
@@ -105,9 +107,10 @@ async fn http_that_is_not_graphql_is_refused_with_its_status() {
         let body: Value = answer.json().await.unwrap();
         assert_eq!(body["errors"][0]["extensions"]["code"], "BAD_USER_INPUT", "{broken}");
     }
-    // Announced and never sent: it is refused unread.
+    // A body that is announced and never sent is refused unread.
     let mut stream = TcpStream::connect(api.url().trim_start_matches("http://")).await.unwrap();
-    let head = "POST /graphql HTTP/1.1\r\nhost: laurel\r\ncontent-type: application/json\r\ncontent-length: 3000000\r\n\r\n";
+    let head = "POST /graphql HTTP/1.1\r\nhost: laurel\r\ncontent-type: application/json\r\n\
+        content-length: 3000000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut begin = [0; 12];
     stream.read_exact(&mut begin).await.unwrap();
@@ -120,7 +123,7 @@ async fn a_costly_query_is_refused_before_it_runs() {
     let deep =
         "{ boards(first: 1000) { nodes { standings { top(first: 1000) { nodes { rank } } } } } }";
     check(&api, deep, json!({}), "LIMIT_EXCEEDED", "100000").await;
-    // Deeper than this program follows, and deeper than its parser does.
+    // Deeper than the server allows, and deeper than its parser does.
     for (pairs, says) in [(28, "nested deeper"), (40, "")] {
         let levels = (0..pairs)
             .fold("slug".to_owned(), |levels, _| format!("standings {{ board {{ {levels} }} }}"));

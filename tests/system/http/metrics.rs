@@ -1,4 +1,4 @@
-//! `/metrics`: what was done is counted, what the stores say is there, and labels are few.
+//! `/metrics`: counts of what was done, the state of the stores, and few labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,7 @@ async fn what_was_done_is_counted() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     // Two answers of one query differ in age only.
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", maxScore: 100 }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "maxScore": 100 })).await;
     let score =
         |member: &str, score: i64| json!({ "member": member, "score": score, "eventId": "e" });
     let scores = json!([score("m", 1), score("n", 2), score("o", 200)]);
@@ -50,24 +49,23 @@ async fn what_was_done_is_counted() {
     ] {
         assert_eq!(measured.get(name), Some(&value), "{name}");
     }
-    // Members are in partitions of their own, or in one.
+    // The members are in one partition, or in several.
     let commits = measured["laurel_commit_seconds_count"];
     assert!((1.0..=2.0).contains(&commits), "{commits}");
     assert!(measured["laurel_commit_scores_sum"] >= 2.0);
     assert!(measured["laurel_graphql_seconds_count{operation=\"query\"}"] >= 1.0);
     assert!(measured["laurel_cache_lookups_total{cache=\"pages\",outcome=\"miss\"}"] >= 1.0);
-    // Nothing of boards or members.
+    // No labels name boards or members.
     assert!(measured.len() < 250, "{}", measured.len());
 }
 
 #[tokio::test]
 async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
-    // No worker writes the log to SQL.
+    // Without workers the log is not written to SQL.
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
-    let create = "mutation { createBoard(input: { slug: \"b\" }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "m", "score": 1 }])).await;
     let sum = |measured: &BTreeMap<String, f64>, prefix: &str| -> f64 {
         let of_prefix = measured.iter().filter(|(name, _)| name.starts_with(prefix));

@@ -1,4 +1,4 @@
-//! Persisted queries, and what a cache between the client and the server is told: tags, ages.
+//! Persisted queries, and the headers for caches between clients and the server: tags and ages.
 
 use reqwest::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, IF_NONE_MATCH, VARY,
@@ -12,7 +12,10 @@ use tests::api::submission::submit;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::wait::until;
 
-const TOP: &str = "query($n: Int) { board(slug: \"b\") { standings { top(first: $n) { nodes { rank score } } } } }";
+const TOP: &str = "
+    query($n: Int) { board(slug: \"b\") { standings { top(first: $n) { nodes {
+        rank score
+    } } } } }";
 
 struct Got {
     status: StatusCode,
@@ -37,7 +40,7 @@ impl Got {
 async fn api_with(arguments: &[&str]) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start_with(&deployment, arguments).await;
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
     api
 }
@@ -51,7 +54,7 @@ fn named(hash: &str) -> Value {
     json!({ "persistedQuery": { "version": 1, "sha256Hash": hash } })
 }
 
-/// Asks by address: parameters and headers.
+/// Sends a GET request with these parameters and headers.
 async fn get(api: &Api, parameters: &[(&str, &str)], headers: &[(&str, &str)]) -> Got {
     let mut url = reqwest::Url::parse(&format!("{}/graphql", api.url())).unwrap();
     url.query_pairs_mut().extend_pairs(parameters);
@@ -102,7 +105,7 @@ async fn a_query_is_known_by_its_hash_once_it_was_sent_with_it() {
         let known = get_persisted(&api, query, &sha).await;
         assert_eq!(known.json(), json!({ "data": data }));
     }
-    // By POST too, and another way to ask for it is none.
+    // By POST too; other spellings of the hash are refused.
     for (query, hash, code) in [
         (None, &*sha, None),
         (Some("{ __typename }"), &*sha, Some("BAD_USER_INPUT")),
@@ -136,7 +139,7 @@ async fn what_may_not_run_is_not_kept() {
         let unknown = get_persisted(&api, None, &sha).await;
         assert_eq!(unknown.code(), "PERSISTED_QUERY_NOT_FOUND");
     }
-    // A mutation may be known by its hash, and is refused by GET nevertheless.
+    // A mutation may be known by its hash, but is still refused by GET.
     let mutation = "mutation { removeEntry(board: \"b\", member: \"ann\") { removed } }";
     for query in [Some(mutation), None] {
         let refused = get_persisted(&api, query, &hash(mutation)).await;
@@ -154,7 +157,7 @@ async fn as_many_are_kept_as_fit() {
         let sent = get_persisted(&api, Some(&query), &hash(&query)).await;
         assert_eq!(sent.status, StatusCode::OK);
     }
-    // What is too much goes a moment later.
+    // Queries beyond the limit are dropped a moment later.
     until("no more are known than fit", async || {
         let mut known = 0;
         for number in 0..100 {
@@ -175,7 +178,7 @@ async fn as_many_are_kept_as_fit() {
 
 #[tokio::test]
 async fn an_answer_for_all_has_a_tag_and_an_age_and_another_one_neither() {
-    // The same with and without what is kept here.
+    // The same with and without the server's own cache.
     for age in ["250", "0"] {
         let api = api_with(&["--cache-age-ms", age]).await;
         let bearer = format!("Bearer {}", api.token());

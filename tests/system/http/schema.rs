@@ -13,7 +13,7 @@ fn the_schema_file_is_what_the_program_says() {
     let written = std::fs::read_to_string(&file).unwrap_or_default();
     if written != said {
         std::fs::write(&file, said).unwrap();
-        panic!("schema.graphql was stale and is now written: review it and commit it");
+        panic!("schema.graphql was stale and is written again: review it and commit it");
     }
 }
 

@@ -83,7 +83,7 @@ async fn a_request_that_cannot_be_executed_has_no_data_and_the_status_of_its_med
             assert!(body["errors"].is_array() && body.get("data").is_none(), "{body}");
         }
     }
-    // A field's error is no error of the request.
+    // An error in a field is not an error of the request.
     let field =
         json!({ "query": "mutation { createBoard(input: { slug: \"x\" }) { board { id } } }" });
     for accept in [GRAPHQL, JSON] {

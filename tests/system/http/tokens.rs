@@ -7,7 +7,10 @@ use tests::boards::race::race;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::wait::until;
 
-const SUBMIT: &str = "mutation($board: String!, $scores: [ScoreInput!]!) { submitScores(input: { board: $board, scores: $scores }) { accepted } }";
+const SUBMIT: &str = "
+    mutation($board: String!, $scores: [ScoreInput!]!) {
+        submitScores(input: { board: $board, scores: $scores }) { accepted }
+    }";
 
 async fn submit(api: &Api, token: &str, board: &str, members: &[&str]) -> Value {
     let scores: Vec<Value> =
@@ -30,10 +33,9 @@ fn id_of(token: &str) -> &str {
 async fn a_member_s_token_submits_its_own_scores_where_the_board_allows_it() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($slug: String!, $open: Boolean!) { createBoard(input: { slug: $slug, selfSubmit: $open }) { board { selfSubmit } } }";
     for (slug, open) in [("open", true), ("closed", false)] {
-        let data = api.data(create, json!({ "slug": slug, "open": open })).await;
-        assert_eq!(data["createBoard"]["board"]["selfSubmit"], open);
+        let created = api.create_board(json!({ "slug": slug, "selfSubmit": open })).await;
+        assert_eq!(created["selfSubmit"], open);
     }
     let token = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
     assert_eq!(submit(&api, &token, "open", &["ann"]).await, 1);
@@ -42,7 +44,9 @@ async fn a_member_s_token_submits_its_own_scores_where_the_board_allows_it() {
     assert_eq!(submit(&api, &token, "closed", &["ann"]).await, "FORBIDDEN");
     let text = "{ viewer { scopes member { key rank(board: \"open\") { score } } } }";
     let viewer = api.ask(Some(&token), text, json!({})).await;
-    let expected = json!({ "scopes": ["read", "submit"], "member": { "key": "ann", "rank": { "score": "1" } } });
+    let expected = json!({
+        "scopes": ["read", "submit"], "member": { "key": "ann", "rank": { "score": "1" } },
+    });
     assert_eq!(viewer.body["data"]["viewer"], expected);
     let service = deployment.new_token(&["--scope", "submit"]).await;
     assert_eq!(submit(&api, &service, "closed", &["ann", "bob"]).await, 2);
@@ -114,7 +118,12 @@ async fn without_public_reads_every_read_needs_a_token() {
 #[tokio::test]
 async fn a_mutation_needs_a_token_of_its_scope() {
     let (deployment, api) = race().await;
-    let submit = "mutation { submitScores(input: { board: \"race\", scores: [{ member: \"ann\", score: 1 }] }) { accepted } }";
+    let submit = "
+        mutation {
+            submitScores(input: { board: \"race\", scores: [{ member: \"ann\", score: 1 }] }) {
+                accepted
+            }
+        }";
     let create = "mutation { createBoard(input: { slug: \"other\" }) { board { id } } }";
     let upsert = "mutation { upsertMembers(input: [{ key: \"ann\" }]) { members { key } } }";
     let (reads, submits) = (

@@ -1,10 +1,10 @@
-//! Corruption by hand, of every kind and in every place: the diff names just that, a rebuild mends
-//! it.
+//! Corruption by hand, of every kind and in every place: the diff names just that, and a rebuild
+//! repairs it.
 
 use serde_json::json;
 
 use tests::api::submission::submit;
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corruption::CorruptedBoard;
 use tests::deployment::Sql;
 
 #[tokio::test]
@@ -18,14 +18,14 @@ async fn corruption_of_any_kind_is_named_and_mended_on_postgres_in_four_shards()
 }
 
 async fn check(sql: Sql, shards: u16) {
-    let mut board = Corrupted::new(sql, shards).await;
+    let mut board = CorruptedBoard::new(sql, shards).await;
     assert_eq!(board.run(&["diff"]).0, 0);
     in_redis(&mut board).await;
     foreign_in_redis(&mut board).await;
     in_sql(&mut board).await;
 }
 
-async fn in_redis(board: &mut Corrupted) {
+async fn in_redis(board: &mut CorruptedBoard) {
     // Another member's key: another score.
     let (_, double) = board.entry("m07", "all:all").await;
     let (key, _) = board.entry("m05", "all:all").await;
@@ -62,8 +62,8 @@ async fn in_redis(board: &mut Corrupted) {
         .names_and_mends(&[("MISSING", "m14", "all", "all"), ("WRONG_SCORE", "m15", "all", "all")]);
 }
 
-/// What no program of ours would write.
-async fn foreign_in_redis(board: &mut Corrupted) {
+/// Entries that no program of ours would write.
+async fn foreign_in_redis(board: &mut CorruptedBoard) {
     let (key, _) = board.entry("m05", "all:all").await;
     let () = board.redis(&["ZADD", &key, "-7", "m05"]).await;
     board.names_and_mends(&[("WRONG_SCORE", "m05", "all", "all")]);
@@ -88,7 +88,7 @@ async fn foreign_in_redis(board: &mut Corrupted) {
     board.names_and_mends(&named);
 }
 
-async fn in_sql(board: &mut Corrupted) {
+async fn in_sql(board: &mut CorruptedBoard) {
     board.sql("UPDATE standing SET score = score + 1 WHERE member = 'm20'").await;
     board.names_and_mends(&[("WRONG_SCORE", "m20", "all", "all")]);
 
@@ -100,17 +100,26 @@ async fn in_sql(board: &mut Corrupted) {
 
     board.sql("INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)").await;
     board
-        .sql("INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing WHERE member = 'm23'")
+        .sql(
+            "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) \
+            SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing \
+            WHERE member = 'm23'",
+        )
         .await;
     board.names_and_mends(&[("PHANTOM", "nobody", "all", "all")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_diff_beside_writers_finds_nothing_false() {
-    let board = Corrupted::new(Sql::Sqlite, 2).await;
+    let board = CorruptedBoard::new(Sql::Sqlite, 2).await;
     let write = async || {
         for batch in 0..400 {
-            let score = |member: i64| json!({ "member": format!("m{member:02}"), "score": batch % 7, "at": format!("2026-0{}-1{}T12:00:00Z", 1 + batch % 3, member % 5) });
+            let score = |member: i64| {
+                json!({
+                    "member": format!("m{member:02}"), "score": batch % 7,
+                    "at": format!("2026-0{}-1{}T12:00:00Z", 1 + batch % 3, member % 5),
+                })
+            };
             submit(&board.api, "b", (0..40).map(score).collect()).await;
         }
     };

@@ -1,5 +1,5 @@
-//! Random damage, many kinds at once, in whatever places a random board has: all of it is found,
-//! repaired, and everything is as it was.
+//! Random corruption, of many kinds and in many places of random boards at once: all of it is found
+//! and repaired, and everything is as before.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use tests::api::Api;
 use tests::api::submission::{create_board, submit_events};
-use tests::boards::corrupted::Corrupted;
+use tests::boards::corruption::CorruptedBoard;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::reshard::reshard;
 use tests::model::game::{Game, Range, every_game, seeded};
 
-/// How often each board is spoilt.
+/// The number of times that the boards are corrupted.
 const ROUNDS: usize = 3;
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn random_damage_is_found_and_repaired_on_postgres() {
     check(Sql::Postgres, &[1]).await;
 }
 
-/// Boards that have had these numbers of shards.
+/// Checks boards that have had these numbers of shards.
 async fn check(sql: Sql, shards: &[u16]) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -55,7 +55,7 @@ async fn check(sql: Sql, shards: &[u16]) {
             submit_events(&api, board, parts.next().unwrap()).await;
         }
     }
-    let mut board = Corrupted::of(deployment, api).await;
+    let mut board = CorruptedBoard::of(deployment, api).await;
     assert_eq!(board.run(&["diff"]).0, 0);
     let whole = board.picture().await;
     for _ in 0..ROUNDS {
@@ -63,7 +63,8 @@ async fn check(sql: Sql, shards: &[u16]) {
         for _ in 0..rng.random_range(1..12) {
             done.extend(spoil_redis(&mut rng, &mut board).await);
         }
-        // Rows of other members than those of "all" in Redis, or history would seem to stand alone.
+        // Not the rows of members whose entries of "all" in Redis are corrupted: history would seem
+        // to stand alone.
         if done.is_empty() || rng.random_bool(0.5) {
             done.extend(spoil_rows(&mut rng, &mut board, &done).await);
         }
@@ -75,8 +76,8 @@ async fn check(sql: Sql, shards: &[u16]) {
     }
 }
 
-/// Spoils an entry, a key or a list; says what.
-async fn spoil_redis(rng: &mut StdRng, board: &mut Corrupted) -> Vec<String> {
+/// Corrupts an entry, a key or a list; returns what it did.
+async fn spoil_redis(rng: &mut StdRng, board: &mut CorruptedBoard) -> Vec<String> {
     let mut keys: Vec<String> = board.redis(&["KEYS", "laurel:*:z:*"]).await;
     keys.sort();
     let key = keys.choose(rng).unwrap().clone();
@@ -99,11 +100,11 @@ async fn spoil_redis(rng: &mut StdRng, board: &mut Corrupted) -> Vec<String> {
         6 => {
             let stray = format!("{key}:stray");
             let () = board.redis(&["ZADD", &stray, "1", &member]).await;
-            // It is among the keys from here on, and no more entry is taken from it.
+            // The stray key is among the keys from here on, and no other entry is taken from it.
             return vec![format!("a stray key {stray}")];
         }
         _ => {
-            // Its list of periods, where it has one.
+            // The list of its periods, if there is one.
             let (list, _) = key.rsplit_once(':').unwrap();
             let list = list.replacen(":z:", ":periods:", 1);
             let () = board.redis(&["UNLINK", &list]).await;
@@ -112,8 +113,8 @@ async fn spoil_redis(rng: &mut StdRng, board: &mut Corrupted) -> Vec<String> {
     vec![format!("{what} {key} {member}")]
 }
 
-/// Spoils rows of a member that nothing was done to.
-async fn spoil_rows(rng: &mut StdRng, board: &mut Corrupted, done: &[String]) -> Vec<String> {
+/// Corrupts the rows of a member that is whole so far.
+async fn spoil_rows(rng: &mut StdRng, board: &mut CorruptedBoard, done: &[String]) -> Vec<String> {
     let members: Vec<String> =
         board.deployment.column("SELECT DISTINCT member FROM standing ORDER BY member").await;
     let is_free = |member: &&String| {

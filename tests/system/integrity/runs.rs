@@ -1,4 +1,4 @@
-//! Runs of the integrity diff, and what they found, over GraphQL.
+//! Runs of the diff and their findings, over GraphQL.
 
 use serde_json::{Value, json};
 
@@ -6,25 +6,28 @@ use tests::api::Api;
 use tests::api::connection::Connection;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::CREATE_BOARD;
 use tests::jobs::analytics::run;
 
-const FINDINGS: &str = "query($id: ID!, $first: Int, $after: String) {
-    integrityRun(id: $id) {
+const FINDINGS: &str = "
+    query($id: ID!, $first: Int, $after: String) { integrityRun(id: $id) {
         id board { slug } startedAt finishedAt checked found repaired
         findings(first: $first, after: $after) {
             totalCount pageInfo { hasNextPage hasPreviousPage endCursor }
-            nodes { kind place note member window period segment history sql redis repaired board { slug } }
+            nodes {
+                kind place note member window period segment history sql redis repaired
+                board { slug }
+            }
         }
-    }
-}";
+    } }";
 
-/// Boards with so many decimals each.
+/// Boards with these slugs and decimals.
 async fn boards(sql: Sql, boards: &[(&str, i64)]) -> Api {
     let api = Api::start(&Deployment::new(sql, Redis::Private).await).await;
     for (slug, decimals) in boards {
-        let input = json!({ "slug": slug, "decimals": decimals, "maxScore": 1000, "segmentBy": ["region"] });
-        api.data(CREATE_BOARD, json!({ "input": input })).await;
+        let input = json!({
+            "slug": slug, "decimals": decimals, "maxScore": 1000, "segmentBy": ["region"],
+        });
+        api.create_board(input).await;
         let score = |number: i64| json!({ "member": format!("m{number}"), "score": number });
         submit_durably(&api, slug, (1..=5).map(score).collect()).await;
     }
@@ -73,11 +76,12 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         assert!(found["finishedAt"].as_str() >= found["startedAt"].as_str());
         let finding = |board: &str, member: &str, score: &str| {
             json!({
-                "kind": "MISSING", "place": "ENTRY", "note": null, "member": member, "window": "all", "period": "all", "segment": null, "history": score, "sql": score,
+                "kind": "MISSING", "place": "ENTRY", "note": null, "member": member,
+                "window": "all", "period": "all", "segment": null, "history": score, "sql": score,
                 "redis": null, "repaired": false, "board": { "slug": board },
             })
         };
-        // Boards by slug.
+        // Findings are ordered by slug.
         let expected = json!([
             finding("cents", "m4", "4.00"),
             finding("cents", "m5", "5.00"),
@@ -86,7 +90,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         assert_eq!(found["findings"]["nodes"], expected);
         assert_eq!(found["findings"]["totalCount"], 3);
 
-        // By its number alone, as analytics prints it; page by page.
+        // A run is found by its number alone, as the diff prints it.
         let walked = Connection {
             text: FINDINGS,
             variables: json!({ "id": "2" }),
@@ -95,7 +99,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
         let walked = walked.forward(&api, 2).await;
         assert_eq!(json!(walked), expected);
 
-        // A key of another type is named, and said what it is.
+        // A key of another type is named with its problem.
         let mut redis = deployment.redis().await;
         let key = keys(&mut redis, 1).await.remove(0);
         let set = redis::cmd("SET").arg(&key).arg("x").to_owned();
@@ -122,9 +126,12 @@ async fn runs_are_listed_newest_first_and_by_board() {
     {
         assert_eq!(run(deployment, arguments).0, 0);
     }
-    let list = "query($board: String, $first: Int, $after: String) {
-        integrityRuns(board: $board, first: $first, after: $after) { totalCount pageInfo { hasNextPage endCursor } nodes { id found board { slug } } }
-    }";
+    let list = "
+        query($board: String, $first: Int, $after: String) {
+            integrityRuns(board: $board, first: $first, after: $after) {
+                totalCount pageInfo { hasNextPage endCursor } nodes { id found board { slug } }
+            }
+        }";
     let listed = async |variables: Value| {
         let data = api.data(list, variables).await;
         let nodes = data["integrityRuns"]["nodes"].as_array().unwrap().iter();
@@ -138,7 +145,10 @@ async fn runs_are_listed_newest_first_and_by_board() {
         listed(json!({ "first": 2, "after": "3" })).await,
         (json!([id(2), id(1)]), json!(4))
     );
-    let node = "{ node(id: \"integrityRun:2\") { id ... on IntegrityRun { board { slug } findings { totalCount } } } }";
+    let node = "
+        { node(id: \"integrityRun:2\") {
+            id ... on IntegrityRun { board { slug } findings { totalCount } }
+        } }";
     let node = api.data(node, json!({})).await;
     assert_eq!(node["node"]["board"]["slug"], "b");
     assert_eq!(node["node"]["findings"]["totalCount"], 0);

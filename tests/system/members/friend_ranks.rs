@@ -1,4 +1,4 @@
-//! How a member stands among its friends.
+//! Ranks among friends.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::connection::texts;
-use tests::api::friends::{changed, named, upsert};
+use tests::api::friends::{change_friends, start_with_members, upsert};
 use tests::api::submission::{create_board, submit, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{ADD_FRIEND, RANKED_FRIENDS};
 use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::oracle::{Oracle, Row};
 
-/// What a page of friends must have: positions and global ranks, and who has no score, by key.
+/// The expected friends: positions and global ranks, and the keys of those without a score.
 struct Expected {
     nodes: Vec<Value>,
     missing: Vec<String>,
@@ -34,7 +34,10 @@ fn expected(
         friends.iter().map(String::as_str).chain(own.then_some(me)).collect();
     let ranked = rows.iter().filter(|row| among.contains(&*row.member));
     let node = |(position, row): (i64, &Row)| {
-        let entry = json!({ "rank": row.rank, "competition": row.competition_rank, "score": row.score, "member": { "key": row.member } });
+        let entry = json!({
+            "rank": row.rank, "competition": row.competition_rank, "score": row.score,
+            "member": { "key": row.member },
+        });
         json!({ "position": position, "isSelf": row.member == me, "entry": entry })
     };
     let without = among.iter().filter(|key| !rows.iter().any(|row| row.member == **key));
@@ -42,8 +45,8 @@ fn expected(
     Expected { nodes: (1..).zip(ranked).map(node).collect(), missing: without.collect() }
 }
 
-/// Walks the list by pages of one size: everybody ranked, then everybody without a score; pages run
-/// from the one into the other.
+/// Walks the list in pages of one size: all ranked friends, then all without a score; a page may
+/// have both.
 async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Expected) {
     let total = expected.nodes.len() + expected.missing.len();
     let (mut nodes, mut missing): (Vec<Value>, Vec<String>) = (vec![], vec![]);
@@ -79,7 +82,7 @@ async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Ex
     assert_eq!((nodes, missing), (expected.nodes.clone(), expected.missing.clone()), "{variables}");
 }
 
-/// Members with friends, some of whom have no score: the friendships are in SQL.
+/// Creates members with friends, some of whom have no score.
 async fn random_friends(
     rng: &mut StdRng,
     api: &Api,
@@ -97,11 +100,11 @@ async fn random_friends(
         let friends: BTreeSet<String> = others.sample(rng, count).into_iter().collect();
         circles.push((me.to_owned(), friends));
     }
-    // A friendship of two of them is in both circles.
+    // A friendship between two of them is in both circles.
     for index in 0..circles.len() {
         let (me, friends) = circles[index].clone();
         for friend in &friends {
-            changed(api, ADD_FRIEND, (&me, friend)).await;
+            change_friends(api, ADD_FRIEND, (&me, friend)).await;
             for (other, circle) in &mut circles {
                 if other == friend {
                     circle.insert(me.clone());
@@ -132,7 +135,10 @@ async fn friends_stand_in_rank_order_with_their_ranks_among_everybody() {
             for ((window, period), rows) in standings.sample(&mut rng, 5) {
                 let (me, friends) = circles.iter().choose(&mut rng).unwrap();
                 for (own, missing) in [(true, false), (false, false), (true, true), (false, true)] {
-                    let variables = json!({ "slug": oracle.board.slug, "window": window.to_string(), "period": period, "member": me, "own": own, "missing": missing });
+                    let variables = json!({
+                        "slug": oracle.board.slug, "window": window.to_string(), "period": period,
+                        "member": me, "own": own, "missing": missing,
+                    });
                     let expected = expected(&rows, me, friends, own, missing);
                     let page = [1, 3, 4, 1000][rng.random_range(0..4)];
                     check_pages(&api, variables, page, &expected).await;
@@ -150,8 +156,12 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
         let (slug, number) = (&oracle.board.slug, results.len());
         let (me, friends) = &circles[number % circles.len()];
         text += &format!(
-            "q{number}: board(slug: {slug:?}) {{ standings(window: {:?}, period: {period:?}) {{ friends(member: {me:?}, first: 100) {{
-                nodes {{ position isSelf entry {{ rank competition: rank(method: COMPETITION) score member {{ key }} }} }} }} }} }} ",
+            "q{number}: board(slug: {slug:?}) {{ standings(window: {:?}, period: {period:?}) {{
+                friends(member: {me:?}, first: 100) {{ nodes {{
+                    position isSelf
+                    entry {{ rank competition: rank(method: COMPETITION) score member {{ key }} }}
+                }} }}
+            }} }} ",
             window.to_string()
         );
         results.push(expected(&rows, me, friends, true, false).nodes);
@@ -168,30 +178,36 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
 
 #[tokio::test]
 async fn a_cursor_among_friends_is_one_of_its_list() {
-    let (_deployment, api) = named(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
+    let (_deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
     for slug in ["b", "c"] {
-        let create = "mutation($slug: String!) { createBoard(input: { slug: $slug, windows: [{ name: \"daily\" }] }) { board { id } } }";
-        api.data(create, json!({ "slug": slug })).await;
-        let score = |(member, day): (&str, u32)| json!({ "member": member, "score": day, "at": format!("2025-09-0{day}T12:00:00Z") });
+        api.create_board(json!({ "slug": slug, "windows": [{ "name": "daily" }] })).await;
+        let score = |(member, day): (&str, u32)| {
+            json!({
+                "member": member, "score": day, "at": format!("2025-09-0{day}T12:00:00Z"),
+            })
+        };
         let scores: Vec<Value> = [("ann", 3), ("bob", 3), ("cy", 3), ("ann", 4)].map(score).into();
         submit(&api, slug, json!(scores)).await;
     }
     for friend in ["bob", "cy", "dee"] {
-        changed(&api, ADD_FRIEND, ("ann", friend)).await;
+        change_friends(&api, ADD_FRIEND, ("ann", friend)).await;
     }
     let ask = async |slug: &str, period: Value, after: &Value| {
-        let variables = json!({ "slug": slug, "window": "daily", "period": period, "member": "ann", "first": 1, "missing": true, "after": after });
+        let variables = json!({
+            "slug": slug, "window": "daily", "period": period, "member": "ann", "first": 1,
+            "missing": true, "after": after,
+        });
         api.ask(Some(api.token()), RANKED_FRIENDS, variables).await
     };
     let mut cursor = Value::Null;
-    // Of a ranked one, and of one without a score.
+    // The cursor of a ranked friend, then of one without a score.
     for _ in 0..2 {
         for _ in 0..2 {
             let answer = ask("b", json!("2025-09-03"), &cursor).await;
             cursor = answer.body["data"]["board"]["standings"]["friends"]["pageInfo"]["endCursor"]
                 .clone();
         }
-        // It goes on in its own period, where none is asked for.
+        // A cursor continues in its own period if the query names none.
         let here = ask("b", Value::Null, &cursor).await;
         let there = ask("b", json!("2025-09-03"), &cursor).await;
         assert_eq!(here.body, there.body);

@@ -4,15 +4,21 @@ use serde_json::json;
 
 use tests::api::Api;
 use tests::api::connection::{Connection, texts};
-use tests::api::friends::{change, changed, named, upsert};
+use tests::api::friends::{change_friends, start_with_members, try_change_friends, upsert};
 use tests::api::submission::submit;
 use tests::deployment::Sql;
 use tests::documents::{ADD_FRIEND, RANKED_FRIENDS, REMOVE_FRIEND};
 use tests::wait::until;
 
-const FRIENDS: &str = "query($member: String!, $first: Int, $after: String, $last: Int, $before: String) { member(key: $member) {
-    friends(first: $first, after: $after, last: $last, before: $before) {
-        totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { key } } } }";
+const FRIENDS: &str = "
+    query($member: String!, $first: Int, $after: String, $last: Int, $before: String) {
+        member(key: $member) {
+            friends(first: $first, after: $after, last: $last, before: $before) {
+                totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+                nodes { key }
+            }
+        }
+    }";
 
 /// A member's friends, by pages of several sizes both ways.
 async fn friends(api: &Api, member: &str) -> Vec<String> {
@@ -27,18 +33,18 @@ async fn friends(api: &Api, member: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_friendship_is_mutual_and_made_and_ended_once() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
-        let (deployment, api) = named(sql, &["ann", "bob", "cy"]).await;
+        let (deployment, api) = start_with_members(sql, &["ann", "bob", "cy"]).await;
         let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM friendship";
         for pair in [("ann", "bob"), ("ann", "bob"), ("bob", "ann")] {
-            changed(&api, ADD_FRIEND, pair).await;
+            change_friends(&api, ADD_FRIEND, pair).await;
             assert_eq!(friends(&api, "ann").await, ["bob"]);
             assert_eq!(friends(&api, "bob").await, ["ann"]);
             assert_eq!(deployment.number(count).await, 1);
         }
-        changed(&api, ADD_FRIEND, ("cy", "ann")).await;
+        change_friends(&api, ADD_FRIEND, ("cy", "ann")).await;
         assert_eq!(friends(&api, "ann").await, ["bob", "cy"]);
         for pair in [("bob", "ann"), ("ann", "bob"), ("bob", "cy")] {
-            changed(&api, REMOVE_FRIEND, pair).await;
+            change_friends(&api, REMOVE_FRIEND, pair).await;
             assert_eq!(friends(&api, "ann").await, ["cy"]);
             assert_eq!(friends(&api, "bob").await, [""; 0]);
         }
@@ -48,7 +54,7 @@ async fn a_friendship_is_mutual_and_made_and_ended_once() {
 
 #[tokio::test]
 async fn a_friendship_is_between_two_members_that_there_are() {
-    let (_deployment, api) = named(Sql::Sqlite, &["ann", "bob"]).await;
+    let (_deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob"]).await;
     let long = "x".repeat(129);
     for text in [ADD_FRIEND, REMOVE_FRIEND] {
         for (member, friend, code) in [
@@ -62,26 +68,25 @@ async fn a_friendship_is_between_two_members_that_there_are() {
             (&long, "ann", "BAD_USER_INPUT"),
             ("ann", "b\nob", "BAD_USER_INPUT"),
         ] {
-            let answer = change(&api, Some(api.token()), text, (member, friend)).await;
+            let answer = try_change_friends(&api, Some(api.token()), text, (member, friend)).await;
             assert_eq!(answer.codes(), [code], "{member:?} {friend:?}: {}", answer.body);
         }
     }
     let variables = json!({ "slug": "b", "window": "all", "member": long });
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     let answer = api.ask(Some(api.token()), RANKED_FRIENDS, variables).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT"]);
 }
 
 #[tokio::test]
-async fn who_has_only_just_scored_can_have_friends() {
+async fn a_member_that_has_only_just_scored_can_have_friends() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
-        let (_deployment, api) = named(sql, &["ann"]).await;
-        api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({}))
-            .await;
+        let (_deployment, api) = start_with_members(sql, &["ann"]).await;
+        api.create_board(json!({ "slug": "b" })).await;
         for round in 0..10 {
             let key = format!("m{round}");
             submit(&api, "b", json!([{ "member": key, "score": 1 }])).await;
-            changed(&api, ADD_FRIEND, ("ann", &key)).await;
+            change_friends(&api, ADD_FRIEND, ("ann", &key)).await;
         }
         assert_eq!(friends(&api, "ann").await.len(), 10);
     }
@@ -89,7 +94,7 @@ async fn who_has_only_just_scored_can_have_friends() {
 
 #[tokio::test]
 async fn a_token_changes_the_friendships_that_are_its_own() {
-    let (deployment, api) = named(Sql::Sqlite, &["ann", "bob", "cy"]).await;
+    let (deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob", "cy"]).await;
     let read = deployment.new_token(&["--scope", "read"]).await;
     let own = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
     let service = deployment.new_token(&["--scope", "submit"]).await;
@@ -105,7 +110,11 @@ async fn a_token_changes_the_friendships_that_are_its_own() {
             (Some(&*own), ("ann", "bob"), &[]),
             (Some(&*service), ("bob", "cy"), &[]),
         ] {
-            assert_eq!(change(&api, token, text, pair).await.codes(), codes, "{token:?} {pair:?}");
+            assert_eq!(
+                try_change_friends(&api, token, text, pair).await.codes(),
+                codes,
+                "{token:?} {pair:?}"
+            );
         }
         let expected: &[&str] = if text == ADD_FRIEND { &["ann", "cy"] } else { &[] };
         assert_eq!(friends(&api, "bob").await, expected);
@@ -117,10 +126,10 @@ async fn friends_are_listed_by_key_in_pages() {
     let mut members: Vec<String> = (0..25).map(|number| format!("m{number}")).collect();
     members.extend(["é", "Z", "\u{fffd}", "\u{1f3c6}", "a b", "'\"\\"].map(str::to_owned));
     let names: Vec<&str> = members.iter().map(String::as_str).collect();
-    let (_deployment, api) = named(Sql::Postgres, &names).await;
+    let (_deployment, api) = start_with_members(Sql::Postgres, &names).await;
     upsert(&api, &["me"]).await;
     for name in &names {
-        changed(&api, ADD_FRIEND, ("me", name)).await;
+        change_friends(&api, ADD_FRIEND, ("me", name)).await;
     }
     members.sort_unstable();
     assert_eq!(friends(&api, "me").await, members);
@@ -129,9 +138,9 @@ async fn friends_are_listed_by_key_in_pages() {
 
 #[tokio::test]
 async fn a_change_of_friends_shows_at_once_here_and_soon_elsewhere() {
-    let (deployment, api) = named(Sql::Sqlite, &["ann", "bob"]).await;
+    let (deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob"]).await;
     let other = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }, { "member": "bob", "score": 2 }]))
         .await;
     let among = async |api: &Api| {
@@ -143,7 +152,7 @@ async fn a_change_of_friends_shows_at_once_here_and_soon_elsewhere() {
         for (text, friends_of_ann, count) in
             [(ADD_FRIEND, vec!["bob"], 2), (REMOVE_FRIEND, vec![], 1)]
         {
-            changed(&api, text, ("ann", "bob")).await;
+            change_friends(&api, text, ("ann", "bob")).await;
             assert_eq!(friends(&api, "ann").await, friends_of_ann);
             assert_eq!(among(&api).await, count);
             until("another process knows", async || (among(&other).await == count).then_some(()))

@@ -9,8 +9,11 @@ use tests::wait::until;
 #[tokio::test]
 async fn a_member_comes_into_being_with_its_first_score() {
     let (_deployment, api) = race().await;
-    let text = "query($key: String!) { member(key: $key) { id key name region createdAt rank(board: \"race\") { rank } ranks(boards: [\"race\", \"none\"]) { rank }
-        none: rank(board: \"none\") { rank } } }";
+    let text = "
+        query($key: String!) { member(key: $key) {
+            id key name region createdAt rank(board: \"race\") { rank }
+            ranks(boards: [\"race\", \"none\"]) { rank } none: rank(board: \"none\") { rank }
+        } }";
     assert_eq!(api.data(text, json!({ "key": "zoe" })).await, json!({ "member": null }));
     submit(&api, "race", json!([{ "member": "zoe", "score": 1 }])).await;
     let mut member = api.data(text, json!({ "key": "zoe" })).await["member"].take();
@@ -30,15 +33,15 @@ async fn a_member_comes_into_being_with_its_first_score() {
 #[tokio::test]
 async fn a_member_has_the_name_it_was_told() {
     let (_deployment, api) = race().await;
-    let upsert = "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key name region } } }";
-    let name = async |input: Value| {
-        api.data(upsert, json!({ "input": input })).await["upsertMembers"]["members"].take()
-    };
+    let name = async |input: Value| api.upsert_members(input).await;
     let told =
         name(json!([{ "key": "ann", "name": "Ann B.", "region": "eu" }, { "key": "new" }])).await;
     assert_eq!(
         told,
-        json!([{ "key": "ann", "name": "Ann B.", "region": "eu" }, { "key": "new", "name": "new", "region": null }])
+        json!([
+            { "key": "ann", "name": "Ann B.", "region": "eu" },
+            { "key": "new", "name": "new", "region": null },
+        ])
     );
     let told = name(json!([{ "key": "ann", "region": null }])).await;
     assert_eq!(told, json!([{ "key": "ann", "name": "Ann B.", "region": null }]));

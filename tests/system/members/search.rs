@@ -5,10 +5,14 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::connection::texts;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::UPSERT_MEMBERS;
 
-const SEARCH: &str = "query($prefix: String!, $first: Int, $after: String) { searchMembers(prefix: $prefix, first: $first, after: $after) {
-    totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { key name } } }";
+const SEARCH: &str = "
+    query($prefix: String!, $first: Int, $after: String) {
+        searchMembers(prefix: $prefix, first: $first, after: $after) {
+            totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+            nodes { key name }
+        }
+    }";
 
 /// Keys and names.
 const MEMBERS: [(&str, Option<&str>); 16] = [
@@ -35,11 +39,11 @@ async fn members(sql: Sql) -> Api {
     let api = Api::start(&deployment).await;
     let member = |(key, name): &(&str, Option<&str>)| json!({ "key": key, "name": name });
     let input: Vec<Value> = MEMBERS.iter().map(member).collect();
-    api.data(UPSERT_MEMBERS, json!({ "input": input })).await;
+    api.upsert_members(input).await;
     api
 }
 
-/// The keys that a search finds, the same by pages of every size, without repeats or gaps.
+/// The keys that a search finds; checks that they are the same in pages of every size.
 async fn search(api: &Api, prefix: &str) -> Vec<String> {
     let mut found: Vec<Vec<String>> = vec![];
     for page in [1, 2, 3, 1000] {
@@ -63,8 +67,8 @@ async fn search(api: &Api, prefix: &str) -> Vec<String> {
     found.remove(0)
 }
 
-/// What a search must find: by key those whose key begins so; then by name in lower case, and key,
-/// those whose name does.
+/// The expected keys: by key those whose key begins with the prefix, then by name in lower case and
+/// key those whose name does.
 fn expected(prefix: &str) -> Vec<String> {
     let (mut by_key, mut by_name) = (vec![], vec![]);
     for (key, name) in MEMBERS {
@@ -119,7 +123,7 @@ async fn a_name_that_changes_is_found_as_it_is_now() {
     let api = members(Sql::Sqlite).await;
     for (name, finds) in [(json!("Quinn"), vec!["x9"]), (Value::Null, vec![])] {
         let input = json!([{ "key": "x9", "name": name }]);
-        api.data(UPSERT_MEMBERS, json!({ "input": input })).await;
+        api.upsert_members(input).await;
         assert_eq!(search(&api, "qui").await, finds);
         assert_eq!(search(&api, "under").await, [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! GraphiQL: in a browser, and as the files that the server gives.
+//! GraphiQL: in a browser, and as files of the server.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -138,8 +138,7 @@ async fn its_files_are_cached_compressed_and_guarded() {
 #[test]
 fn nothing_in_its_files_loads_from_elsewhere() {
     for (address, content) in built() {
-        // What a page, a style sheet or a script loads by itself. A link that a person may follow
-        // is none of these.
+        // Loads by a page, a style sheet or a script. A link for a person to follow is not a load.
         for loads in ["src=", "src:", "url(", "@import", "import(", "from", "fetch(", "Worker("] {
             for (at, _) in content.match_indices(loads) {
                 let rest = content[at + loads.len()..].trim_start();

@@ -1,5 +1,4 @@
-//! The report: its numbers are those of the board, it needs nothing but itself, and a browser shows
-//! it.
+//! Reports: their figures are those of the board, they load nothing else, and a browser shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,15 +10,17 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 use tests::servers::node::{self, chromium};
 
-/// Who writes tags into names.
+/// A member with tags in its name.
 const EVIL: &str = "<script>alert(1)</script>";
 
 /// A board with 300 members over 60 days, and the file of its events.
 async fn board() -> (Arc<Deployment>, Api, Vec<(String, i64, String)>) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($title: String!) { createBoard(input: { slug: \"b\", title: $title, tieBreakResolutionMs: 1000 }) { board { id } } }";
-    api.data(create, json!({ "title": format!("Cups & {EVIL}") })).await;
+    api.create_board(
+        json!({ "slug": "b", "title": format!("Cups & {EVIL}"), "tieBreakResolutionMs": 1000 }),
+    )
+    .await;
     let path = deployment.path("events.csv");
     let made = ["generate", "--members", "300", "--events", "2500", "--days", "60", "--out", &path];
     assert_eq!(run(&deployment, &made).0, 0);
@@ -40,7 +41,7 @@ fn ranked<'a>(events: &'a [(String, i64, String)], last_day: &str) -> Vec<(&'a s
     for (member, score, at) in events.iter().filter(|event| &event.2[..10] <= last_day) {
         let place = held.entry(member).or_insert((0, ""));
         place.0 += score;
-        // To the second, as the board's ties.
+        // To the second, like the board's tie-break.
         place.1 = place.1.max(&at[..19]);
     }
     let mut ranked: Vec<(&str, (i64, &str))> = held.into_iter().collect();
@@ -110,7 +111,9 @@ fn check_days(figures: &Value, events: &[(String, i64, String)]) {
             .collect();
         let active: BTreeSet<&str> = of_day.iter().copied().collect();
         let members = ranked(events, label).len();
-        let expected = json!({ "period": label, "events": of_day.len(), "active": active.len(), "members": members });
+        let expected = json!({
+            "period": label, "events": of_day.len(), "active": active.len(), "members": members,
+        });
         assert_eq!(*day, expected);
     }
 }
@@ -157,7 +160,7 @@ async fn it_needs_nothing_but_itself_and_a_browser_shows_it() {
     let headings =
         ["The top", "Scores", "Activity", "Growth", "How the top moved", "Ties", "The top 1 %"];
     assert_eq!(seen["headings"], json!(headings));
-    // Each picture has a size, and what is written in it is inside it.
+    // Each picture has a size, and its labels lie inside it.
     assert_eq!(seen["pictures"].as_array().unwrap().len(), 6);
     for picture in seen["pictures"].as_array().unwrap() {
         assert!(
@@ -175,8 +178,10 @@ async fn it_needs_nothing_but_itself_and_a_browser_shows_it() {
 async fn a_board_without_entries_has_no_report_and_one_entry_is_enough() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", direction: LOW_FIRST, policy: BEST, minScore: \"-5\" }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(
+        json!({ "slug": "b", "direction": "LOW_FIRST", "policy": "BEST", "minScore": "-5" }),
+    )
+    .await;
     let out = deployment.path("report.html");
     let (code, _, error) = run(&deployment, &["report", "--board", "b", "--out", &out]);
     assert!(code == 1 && error.contains("has no entries yet"), "{error}");

@@ -1,5 +1,5 @@
-//! What is kept for a moment: first pages, whole answers. A process' own writes are never hidden by
-//! it, those of others not for long.
+//! Caches of first pages and whole answers: they never hide a process's own writes, and those of
+//! other processes for a moment only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,31 +9,35 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::{remove, void};
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::command_counts::{counts, reset_counts};
 use tests::wait::until;
 
-const TOP: &str = "{ board(slug: \"b\") { title standings { size top(first: 3) { totalCount nodes { score member { key name } } } } } }";
+const TOP: &str = "
+    { board(slug: \"b\") {
+        title standings { size top(first: 3) { totalCount nodes { score member { key name } } } }
+    } }";
 
-/// A board with one entry, served by a process that does nothing in the background.
+/// A board with one entry, served by a process that does the background work.
 async fn board() -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }, { name: \"7d\" }] }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }, { "name": "7d" }] }))
+        .await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": "first" }])).await;
     (deployment, api)
 }
 
-/// What anybody sees, without a token.
+/// The board as a client without a token sees it.
 async fn seen(api: &Api, text: &str) -> Value {
     let answer = api.ask(None, text, json!({})).await;
     assert_eq!(answer.body.get("errors"), None, "{text}");
     answer.body["data"]["board"].clone()
 }
 
-/// The scores on top, with any token.
+/// The scores on top, as seen with a token or without.
 async fn scores(api: &Api, token: Option<&str>, window: &str) -> Vec<String> {
     let text = format!(
         "{{ board(slug: \"b\") {{ standings(window: \"{window}\") {{ top(first: 3) {{ nodes {{ score }} }} }} }} }}"
@@ -62,8 +66,7 @@ async fn a_process_own_writes_show_at_once() {
         id.filter(Value::is_string)
     })
     .await;
-    let void = "mutation($id: ID!) { voidEvent(id: $id) { __typename } }";
-    api.data(void, json!({ "id": id })).await;
+    assert_eq!(void(&api, id.as_str().unwrap()).await.codes(), [""; 0]);
     for token in both {
         assert_eq!(scores(&api, token, "all").await, ["58"]);
     }
@@ -79,15 +82,14 @@ async fn a_process_own_writes_show_at_once() {
         let member = &board["standings"]["top"]["nodes"][0]["member"];
         assert_eq!(member["name"], title);
     }
-    let remove = "mutation { removeEntry(board: \"b\", member: \"ann\") { removed } }";
-    api.data(remove, json!({})).await;
+    remove(&api, "b", "ann").await;
     for (token, window) in both.into_iter().zip(["all", "7d"]) {
         assert_eq!(scores(&api, token, window).await, [""; 0]);
     }
 }
 
 #[tokio::test]
-async fn a_write_is_seen_by_whoever_asks_after_it_while_many_ask() {
+async fn a_write_is_seen_by_every_later_request_beside_many_others() {
     let (_deployment, api) = board().await;
     let asking = async |token: Option<&str>| {
         let mut last = 0;
@@ -100,7 +102,7 @@ async fn a_write_is_seen_by_whoever_asks_after_it_while_many_ask() {
     let writing = async {
         for round in 2..=40 {
             submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
-            // A fetch that began before it is under way now.
+            // A fetch that began before the write is under way now.
             for token in [None, Some(api.token())] {
                 assert_eq!(scores(&api, token, "all").await, [round.to_string()]);
             }
@@ -131,16 +133,13 @@ async fn another_process_write_shows_in_a_moment() {
 async fn what_is_private_is_not_in_the_shared_cache() {
     let (deployment, api) = board().await;
     let other = Api::start_with(&deployment, &["--no-workers"]).await;
-    let shown = |to: &'static str| {
-        let text = "mutation($to: Visibility!) { updateBoard(input: { slug: \"b\", visibility: $to }) { board { id } } }";
-        api.data(text, json!({ "to": to }))
-    };
+    let shown = |to: &'static str| api.update_board(json!({ "slug": "b", "visibility": to }));
     let viewer = "{ viewer { scopes } board(slug: \"b\") { id } }";
     for _ in 0..5 {
         assert_eq!(seen(&api, TOP).await["standings"]["size"], 1);
         assert_ne!(seen(&other, TOP).await, Value::Null);
         shown("PRIVATE").await;
-        // A token's answer is no other's.
+        // An answer for a token is for no other client.
         for _ in 0..2 {
             assert_eq!(api.data(TOP, json!({})).await["board"]["title"], "b");
             assert_eq!(api.data(viewer, json!({})).await["viewer"]["scopes"][2], "admin");
@@ -156,14 +155,14 @@ async fn what_is_private_is_not_in_the_shared_cache() {
         })
         .await;
     }
-    // A token that is none is refused, whatever is there.
+    // An invalid token is refused, whatever the caches have.
     assert_eq!(seen(&api, TOP).await["standings"]["size"], 1);
     let refused = api.ask(Some("none"), TOP, json!({})).await;
     assert_eq!(refused.codes(), ["UNAUTHENTICATED"]);
 }
 
 #[tokio::test]
-async fn a_server_that_wants_tokens_answers_nobody_from_memory() {
+async fn a_server_that_requires_tokens_does_not_answer_from_memory() {
     let (deployment, _api) = board().await;
     let closed = ["--no-workers", "--public-reads", "false"];
     let api = Api::start_with(&deployment, &closed).await;
@@ -199,17 +198,17 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
         let mut arguments = vec!["--no-workers"];
         arguments.extend(settings.split(' '));
         let api = Api::start_with(&deployment, &arguments).await;
-        // Each in standings of its own, so that none has the other's page.
+        // Each in a window of its own, so that neither finds the other's page.
         for (token, window) in [(None, "all"), (Some(first.token()), "daily")] {
             reset_counts(&deployment).await;
             let began = Instant::now();
-            // So that they wait for it together, however slowly they come.
+            // So that all of them wait for the same fetch, however slowly they arrive.
             let pause = redis::cmd("CLIENT").arg("PAUSE").arg(1500).to_owned();
             let () = pause.query_async(&mut deployment.redis().await).await.unwrap();
             let answers = join_all((0..100).map(|_| scores(&api, token, window))).await;
             assert!(answers.iter().all(|scores| *scores == ["1"]));
-            // Another one for those who came while the first was under way, or once the last may be
-            // too old.
+            // A second fetch for requests that came during the first, and another once the last may
+            // be too old.
             let fetches_max = 2 + began.elapsed().as_millis() / 250;
             let counts = counts(&deployment).await;
             let fetches = counts.get("zrange").copied().unwrap_or(0) as u128;
@@ -249,7 +248,11 @@ async fn at_age_0_another_process_write_shows_at_once_while_many_ask() {
 #[tokio::test]
 async fn what_would_be_refused_is_refused_beside_what_is_kept() {
     let (_deployment, api) = board().await;
-    let page = "query Q($n: Int!) { board(slug: \"b\") { standings { top(first: $n) { nodes { rank } } } } } query R { __typename }";
+    let page = "
+        query Q($n: Int!) { board(slug: \"b\") { standings { top(first: $n) { nodes {
+            rank
+        } } } } }
+        query R { __typename }";
     let client = reqwest::Client::new();
     let ask = async |name: Value, variables: Value, accept: &str| {
         let body = json!({ "query": page, "operationName": name, "variables": variables });

@@ -1,4 +1,4 @@
-//! The demo: what the server says of real events is what a plain computation from the file says.
+//! The demo: the server's answers about real events equal a plain computation from the file.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::diff::check_diff;
 use tests::model::demo::{Row, rows};
 
 /// Members with total and time of their last commit, in rank order.
@@ -25,7 +26,10 @@ fn ranking(rows: &[Row], counts: impl Fn(&Row) -> bool) -> Vec<(String, i64, i64
 fn listed(ranking: &[(String, i64, i64)]) -> Value {
     let entry = |(member, lines, at): &(String, i64, i64)| {
         let at = jiff::Timestamp::from_second(*at).unwrap();
-        json!({ "member": { "key": member }, "score": lines.to_string(), "reachedAt": format!("{at:.3}") })
+        json!({
+            "member": { "key": member }, "score": lines.to_string(),
+            "reachedAt": format!("{at:.3}"),
+        })
     };
     ranking.iter().map(entry).collect()
 }
@@ -52,9 +56,11 @@ async fn the_demo_is_what_its_file_adds_up_to() {
     let api = Api::start(&deployment).await;
 
     let all = ranking(&rows, |row| row.0 == "rust-analyzer");
-    let query = "query($m: String!) { board(slug: \"rust-analyzer\") { standings {
-        size top(first: 10) { nodes { ...e } } last: top(last: 10) { nodes { ...e } } rank(member: $m) { rank }
-        neighbors(member: $m, above: 4, below: 3) { ...e } } } }
+    let query = "
+        query($m: String!) { board(slug: \"rust-analyzer\") { standings {
+            size top(first: 10) { nodes { ...e } } last: top(last: 10) { nodes { ...e } }
+            rank(member: $m) { rank } neighbors(member: $m, above: 4, below: 3) { ...e }
+        } } }
         fragment e on Entry { score reachedAt member { key } }";
     for place in [0, 2, 700, all.len() - 1] {
         let data = api.data(query, json!({ "m": all[place].0 })).await;
@@ -75,7 +81,13 @@ async fn the_demo_is_what_its_file_adds_up_to() {
         }
     }
     let largest = rows.iter().map(|row| row.3).max().unwrap();
-    let data = api.data("{ board(slug: \"largest-commit\") { standings { top(first: 1) { nodes { score } } } } }", json!({})).await;
+    let data = api
+        .data(
+            "
+        { board(slug: \"largest-commit\") { standings { top(first: 1) { nodes { score } } } } }",
+            json!({}),
+        )
+        .await;
     assert_eq!(data["board"]["standings"]["top"]["nodes"][0]["score"], largest.to_string());
 
     let present = "{ board(slug: \"recent\") { today: standings(window: \"daily\") { size }
@@ -85,14 +97,17 @@ async fn the_demo_is_what_its_file_adds_up_to() {
         assert!(data["board"][period]["size"].as_i64().unwrap() > 0, "{data}");
     }
 
-    let diff = deployment.analytics(&["diff"]);
-    assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stdout));
+    check_diff(&deployment);
 }
 
 /// A month of a board, compared with the events that it holds.
 async fn check_month(api: &Api, rows: &[Row], board: &str, period: &str) {
-    let query = "query($b: String!, $p: String!) { board(slug: $b) { standings(window: \"monthly\", period: $p) {
-        size top(first: 1000) { nodes { score reachedAt member { key } } } } } }";
+    let query = "
+        query($b: String!, $p: String!) { board(slug: $b) {
+            standings(window: \"monthly\", period: $p) {
+                size top(first: 1000) { nodes { score reachedAt member { key } } }
+            }
+        } }";
     let expected = ranking(rows, |row| row.0 == board && month(row.2) == period);
     let data = api.data(query, json!({ "b": board, "p": period })).await;
     let standings = &data["board"]["standings"];

@@ -1,5 +1,5 @@
-//! Dense ranks on boards with very many scores and very many members of one score. That they are
-//! right is checked with every listing.
+//! Dense ranks on boards with very many scores and very many members of one score. Every listing
+//! checks that they are right.
 
 use serde_json::{Value, json};
 
@@ -7,16 +7,22 @@ use tests::api::Api;
 use tests::api::submission::submit;
 use tests::deployment::{Deployment, Redis, Sql};
 
-const RANKS: &str = "query($members: [String!]!) { board(slug: \"b\") { standings { ranks(members: $members) { dense: rank(method: DENSE) } } } }";
+const RANKS: &str = "
+    query($members: [String!]!) { board(slug: \"b\") { standings {
+        ranks(members: $members) { dense: rank(method: DENSE) }
+    } } }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dense_ranks_are_counted_over_ten_thousand_scores() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", policy: BEST, shards: 4 }) { board { id } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "policy": "BEST", "shards": 4 })).await;
     // Three thousand share the best score, then each has one of its own.
-    let score = |member: i64| json!({ "member": format!("m{member:05}"), "score": 100_000 - (member - 2_999).max(0) });
+    let score = |member: i64| {
+        json!({
+            "member": format!("m{member:05}"), "score": 100_000 - (member - 2_999).max(0),
+        })
+    };
     let scores: Vec<Value> = (0..13_010).map(score).collect();
     for batch in scores.chunks(1000) {
         let payload = submit(&api, "b", json!(batch)).await;

@@ -1,17 +1,23 @@
-//! How scores are spread: the entry of a rank, the score of a percentile, buckets.
+//! The distribution of scores: the entry at a rank, the score for a percentile, buckets.
 
 use rand::RngExt;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::remove;
 use tests::api::submission::{create_board, submit, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::{Range, every_game, seeded};
 use tests::model::oracle::{Oracle, Row};
 
-const SPREAD: &str = "query($slug: String!, $window: String!, $period: String, $rank: Int!, $percentile: Float!, $buckets: Int) {
-    board(slug: $slug) { standings(window: $window, period: $period) {
-        entryAt(rank: $rank) { rank score member { key } } scoreFor(percentile: $percentile) distribution(buckets: $buckets) { from to count } } } }";
+const SPREAD: &str = "
+    query(
+        $slug: String!, $window: String!, $period: String, $rank: Int!, $percentile: Float!,
+        $buckets: Int
+    ) { board(slug: $slug) { standings(window: $window, period: $period) {
+        entryAt(rank: $rank) { rank score member { key } } scoreFor(percentile: $percentile)
+        distribution(buckets: $buckets) { from to count }
+    } } }";
 
 /// Percentiles with their billionths: 0 to 100, on and between the steps of small standings.
 const PERCENTILES: [(f64, u64); 8] = [
@@ -27,7 +33,10 @@ const PERCENTILES: [(f64, u64); 8] = [
 
 async fn ask(api: &Api, slug: &str, standings: (&str, &str), asked: (i64, f64, i64)) -> Value {
     let (rank, percentile, buckets) = asked;
-    let variables = json!({ "slug": slug, "window": standings.0, "period": standings.1, "rank": rank, "percentile": percentile, "buckets": buckets });
+    let variables = json!({
+        "slug": slug, "window": standings.0, "period": standings.1, "rank": rank,
+        "percentile": percentile, "buckets": buckets,
+    });
     api.data(SPREAD, variables).await["board"]["standings"].take()
 }
 
@@ -43,8 +52,8 @@ fn check_entry(rows: &[Row], rank: i64, seen: &Value) {
     assert_eq!(*seen, json!(expected), "rank {rank} of {}", rows.len());
 }
 
-/// The score of the first entry, from the top, with which the part of all that is reached is at
-/// least 100 − percentile.
+/// Checks the score for a percentile: that of the first entry from the top with which at least 100
+/// − percentile of all entries are reached.
 fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     let top = 100_000_000_000 - billionths;
     let reaches = |(count, _): &(u64, &Row)| count * 100_000_000_000 >= top * rows.len() as u64;
@@ -52,8 +61,8 @@ fn check_score(rows: &[Row], billionths: u64, seen: &Value) {
     assert_eq!(*seen, row.score, "{billionths} of {}", rows.len());
 }
 
-/// From the lowest score to the highest without a gap, as wide as each other, and everybody in the
-/// one of its score.
+/// Checks that buckets go from the lowest score to the highest without a gap, are equally wide, and
+/// have each entry in the one of its score.
 fn check_buckets(rows: &[Row], asked: i64, seen: &Value) {
     let mut scores: Vec<i64> = rows.iter().map(|row| raw(&json!(row.score))).collect();
     scores.sort_unstable();
@@ -114,22 +123,24 @@ async fn ranks_percentiles_and_buckets_are_those_of_all_entries() {
 async fn small(direction: &str) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($direction: Direction!) { createBoard(input: { slug: \"b\", direction: $direction, decimals: 2, minScore: -5, maxScore: 5, shards: 2 }) { board { id } } }";
-    api.data(create, json!({ "direction": direction })).await;
+    api.create_board(json!({
+        "slug": "b", "direction": direction, "decimals": 2, "minScore": -5, "maxScore": 5,
+        "shards": 2,
+    }))
+    .await;
     api
 }
 
 #[tokio::test]
-async fn nobody_has_no_spread_and_one_entry_is_all_of_it() {
+async fn an_empty_board_has_no_distribution_and_one_entry_is_all_of_it() {
     for direction in ["HIGH_FIRST", "LOW_FIRST"] {
         let api = small(direction).await;
         let all = ("all", "all");
         let nothing = json!({ "entryAt": null, "scoreFor": null, "distribution": [] });
         assert_eq!(ask(&api, "b", all, (1, 50.0, 20)).await, nothing);
-        // The worst score there can be, the best, and one between.
+        // The worst possible score, the best, and one between.
         for (score, text) in [("-5", "-5.00"), ("5", "5.00"), ("-0.01", "-0.01")] {
-            let remove = "mutation { removeEntry(board: \"b\", member: \"ann\") { removed } }";
-            api.data(remove, json!({})).await;
+            remove(&api, "b", "ann").await;
             submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;
             for (percentile, buckets) in [(0.0, 1), (50.0, 20), (100.0, 1000)] {
                 let entry = json!({ "rank": 1, "score": text, "member": { "key": "ann" } });
@@ -151,7 +162,10 @@ async fn the_ends_of_the_range_are_in_the_outermost_buckets() {
         let scores = [("a", "-5"), ("b", "5"), ("c", "5"), ("d", "0"), ("e", "-0.01"), ("f", "-5")];
         submit(&api, "b", scores.map(score).into()).await;
         let seen = ask(&api, "b", ("all", "all"), (6, 0.0, 2)).await;
-        let expected = json!([{ "from": "-5.00", "to": "0.00", "count": 3 }, { "from": "0.00", "to": "5.00", "count": 3 }]);
+        let expected = json!([
+            { "from": "-5.00", "to": "0.00", "count": 3 },
+            { "from": "0.00", "to": "5.00", "count": 3 },
+        ]);
         assert_eq!(seen["distribution"], expected);
         assert_eq!(seen["scoreFor"], if direction == "HIGH_FIRST" { "-5.00" } else { "5.00" });
     }
@@ -179,7 +193,10 @@ async fn a_rank_a_percentile_and_a_number_of_buckets_that_cannot_be_are_refused(
             let answer = api.ask(Some(api.token()), &text, json!({})).await;
             assert_eq!(answer.codes(), [code], "{field}");
         }
-        let text = "{ board(slug: \"b\") { standings { entryAt(rank: 2147483647) { rank } distribution { count } } } }";
+        let text = "
+            { board(slug: \"b\") { standings {
+                entryAt(rank: 2147483647) { rank } distribution { count }
+            } } }";
         let seen = api.data(text, json!({})).await["board"]["standings"].take();
         assert_eq!(seen["entryAt"], Value::Null);
     }

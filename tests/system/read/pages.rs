@@ -1,4 +1,4 @@
-//! Pages of standings: forward, back, from an offset, and what their cursors are good for.
+//! Pages of standings: forward, backward, from an offset, and continued by cursors.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,17 @@ use tests::api::submission::submit;
 use tests::boards::race::race;
 use tests::deployment::{Deployment, Redis, Sql};
 
-const TOP: &str = "query($first: Int, $after: String, $last: Int, $before: String, $offset: Int) { board(slug: \"race\") { standings {
-    top(first: $first, after: $after, last: $last, before: $before, offset: $offset) {
-        totalCount pageInfo { hasPreviousPage hasNextPage startCursor endCursor } edges { cursor node { rank member { key } } } } } } }";
+const TOP: &str = "
+    query($first: Int, $after: String, $last: Int, $before: String, $offset: Int) {
+        board(slug: \"race\") { standings {
+            top(first: $first, after: $after, last: $last, before: $before, offset: $offset) {
+                totalCount pageInfo { hasPreviousPage hasNextPage startCursor endCursor }
+                edges { cursor node { rank member { key } } }
+            }
+        } }
+    }";
 
-/// The members of a page, whether there is more before and after it, and its first and last cursor.
+/// The members of a page, the flags for more before and after it, and its first and last cursor.
 async fn page(api: &Api, variables: Value) -> (String, (bool, bool), (Value, Value)) {
     let mut top = api.data(TOP, variables).await["board"]["standings"]["top"].take();
     assert_eq!(top["totalCount"], 5);
@@ -70,7 +76,7 @@ async fn a_page_begins_at_its_offset_or_is_empty_beyond_the_end() {
 async fn a_cursor_goes_on_where_it_was_when_its_entry_has_moved() {
     let (_deployment, api) = race().await;
     let (_, _, cursors) = page(&api, json!({ "first": 2 })).await;
-    // cy, the last one of the page, goes to the top: bob and dee still follow its old place.
+    // cy, the last entry of the page, moves to the top: bob and dee still follow its old place.
     submit(&api, "race", json!([{ "member": "cy", "score": 100 }])).await;
     let (members, _, _) = page(&api, json!({ "first": 2, "after": cursors.1 })).await;
     assert_eq!(members, "bob dee");
@@ -104,8 +110,12 @@ async fn neighbors_are_the_entries_around_a_member() {
 #[tokio::test]
 async fn a_cursor_continues_the_period_it_came_from() {
     let (_deployment, api) = race().await;
-    let text = "query($period: String, $after: String) { board(slug: \"race\") { standings(window: \"daily\", period: $period) {
-        top(first: 2, after: $after) { pageInfo { endCursor } nodes { rank member { key } standings { period { label } } } } } } }";
+    let text = "
+        query($period: String, $after: String) { board(slug: \"race\") {
+            standings(window: \"daily\", period: $period) { top(first: 2, after: $after) {
+                pageInfo { endCursor } nodes { rank member { key } standings { period { label } } }
+            } }
+        } }";
     let first = api.data(text, json!({ "period": "2025-09-03" })).await;
     let cursor = first["board"]["standings"]["top"]["pageInfo"]["endCursor"].clone();
     let next =
@@ -113,7 +123,10 @@ async fn a_cursor_continues_the_period_it_came_from() {
             .take();
     assert_eq!(
         next,
-        json!({ "rank": 3, "member": { "key": "bob" }, "standings": { "period": { "label": "2025-09-03" } } })
+        json!({
+            "rank": 3, "member": { "key": "bob" },
+            "standings": { "period": { "label": "2025-09-03" } },
+        })
     );
     let refused = api.query(text, json!({ "after": cursor, "period": "2025-09-04" })).await;
     assert_eq!(refused["errors"][0]["extensions"]["code"], "BAD_USER_INPUT");

@@ -1,5 +1,4 @@
-//! Walks through a board while others write: a member that does not move is seen once, in its
-//! place.
+//! Walks through a board beside writers: a member that does not move is seen once, in its place.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,8 +12,15 @@ use tests::api::submission::submit;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::seeded;
 
-const PAGE: &str = "query($slug: String!, $first: Int, $after: String, $last: Int, $before: String) { board(slug: $slug) { standings {
-    top(first: $first, after: $after, last: $last, before: $before) { pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { rank member { key } } } } } }";
+const PAGE: &str = "
+    query($slug: String!, $first: Int, $after: String, $last: Int, $before: String) {
+        board(slug: $slug) { standings {
+            top(first: $first, after: $after, last: $last, before: $before) {
+                pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+                nodes { rank member { key } }
+            }
+        } }
+    }";
 
 /// Half of them move.
 const MEMBERS: usize = 1200;
@@ -22,7 +28,7 @@ const MEMBERS: usize = 1200;
 /// How often the board is walked each way.
 const WALKS: usize = 6;
 
-/// A score: few distinct ones, so that runs of equal ones go over pages and shards.
+/// A score: few distinct ones, so that runs of equal scores go over pages and shards.
 fn score(rng: &mut StdRng, member: &str) -> Value {
     json!({ "member": member, "score": rng.random_range(-6..6) })
 }
@@ -32,7 +38,7 @@ fn name(member: usize) -> String {
     format!("{kind}-{member}")
 }
 
-/// The members of one walk, by pages of random sizes; ranks within a page are in order.
+/// The members of one walk, in pages of random sizes; checks that ranks within a page are in order.
 async fn walk(api: &Api, slug: &str, rng: &mut StdRng, way: Way) -> Vec<String> {
     let (count, from, more, end) = match way {
         Way::Forward => ("first", "after", "hasNextPage", "endCursor"),
@@ -64,16 +70,18 @@ async fn walk(api: &Api, slug: &str, rng: &mut StdRng, way: Way) -> Vec<String> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_walk_neither_repeats_nor_skips_who_does_not_move() {
+async fn a_walk_neither_repeats_nor_skips_members_that_do_not_move() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     let mut rng = seeded();
     for (shards, tie_break) in [(1, "MEMBER"), (4, "EARLIEST"), (16, "MEMBER")] {
         let slug = format!("b{shards}");
-        let create = "mutation($slug: String!, $shards: Int!, $ties: TieBreak!, $policy: ScorePolicy!) { createBoard(input: { slug: $slug, policy: $policy, minScore: -1000000, shards: $shards, tieBreak: $ties }) { board { id } } }";
         let policy = if tie_break == "MEMBER" { "SUM" } else { "LATEST" };
-        let rules = json!({ "slug": slug, "shards": shards, "ties": tie_break, "policy": policy });
-        api.data(create, rules).await;
+        let input = json!({
+            "slug": slug, "policy": policy, "minScore": -1_000_000, "shards": shards,
+            "tieBreak": tie_break,
+        });
+        api.create_board(input).await;
         let scores: Vec<Value> =
             (0..MEMBERS).map(|member| score(&mut rng, &name(member))).collect();
         for batch in scores.chunks(500) {
@@ -109,6 +117,6 @@ async fn a_walk_neither_repeats_nor_skips_who_does_not_move() {
             done.store(true, Ordering::Relaxed);
         };
         let (written, ()) = futures::join!(write, read);
-        assert!(written > WALKS, "{written} batches were written meanwhile");
+        assert!(written > WALKS, "{written} batches were written beside the walks");
     }
 }

@@ -1,4 +1,4 @@
-//! How many commands Redis is sent: many look-ups of one request become one batch.
+//! Counts of Redis commands: the look-ups of one request become one batch.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,29 @@ use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::command_counts::{counts, reset_counts};
-use tests::servers::program::signal;
 
 /// How many members are looked up.
 const MEMBERS: usize = 1000;
 
-/// How many places one counting script looks for.
+/// The number of places that one counting script looks for.
 const PLACES_A_SCRIPT: usize = 250;
 
 fn keys() -> Vec<String> {
     (0..MEMBERS).map(|number| format!("m{number}")).collect()
 }
 
-/// A board whose members all have different scores, served by a process that does nothing in the
-/// background.
+/// A board whose members all have different scores, served by a process without background work.
 async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards }) { board { id } } }";
-    api.data(create, json!({ "shards": shards })).await;
+    api.create_board(json!({ "slug": "b", "shards": shards })).await;
     let scores: Vec<Value> = keys()
         .iter()
         .zip(1..)
         .map(|(key, score)| json!({ "member": key, "score": score }))
         .collect();
     assert_eq!(submit_durably(&api, "b", json!(scores)).await["accepted"], MEMBERS);
-    signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    api.stop().await;
     let api = Api::start_with(&deployment, &["--no-workers"]).await;
     (deployment, api)
 }
@@ -126,7 +122,10 @@ async fn in_four_shards_they_are_a_look_up_a_shard_and_scripts_that_count_the_ot
 async fn a_page_with_its_size_is_one_range_and_one_count() {
     let (deployment, api) = board_of(1).await;
     reset_counts(&deployment).await;
-    let text = "{ board(slug: \"b\") { standings { size top(first: 1000) { totalCount nodes { rank percentile score member { key } } } } } }";
+    let text = "
+        { board(slug: \"b\") { standings {
+            size top(first: 1000) { totalCount nodes { rank percentile score member { key } } }
+        } } }";
     let data = api.data(text, json!({})).await;
     assert_eq!(data["board"]["standings"]["top"]["nodes"][999]["rank"], MEMBERS);
     let counts = counts(&deployment).await;
@@ -152,10 +151,12 @@ async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     );
     for insert in [
         format!(
-            "INSERT INTO member (key, created_at_ms) {numbers} SELECT 'm' || n, 0 FROM n WHERE n >= {MEMBERS}"
+            "INSERT INTO member (key, created_at_ms) {numbers} SELECT 'm' || n, 0 FROM n \
+                WHERE n >= {MEMBERS}"
         ),
         format!(
-            "INSERT INTO friendship (low, high, created_at_ms) {numbers} SELECT 'm0', 'm' || n, 0 FROM n"
+            "INSERT INTO friendship (low, high, created_at_ms) {numbers} SELECT 'm0', 'm' || n, 0 \
+                FROM n"
         ),
     ] {
         db.execute_unprepared(&insert).await.unwrap();
@@ -165,12 +166,16 @@ async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     (deployment, api)
 }
 
-/// A page of m0's friends: their keys, with what it took.
+/// A page of m0's friends: their keys, and the counts of commands.
 async fn page_of_friends(shards: usize) -> (Vec<String>, BTreeMap<String, usize>) {
     let (deployment, api) = friends_of(shards).await;
     reset_counts(&deployment).await;
-    let text = "query($first: Int) { board(slug: \"b\") { standings { friends(member: \"m0\", first: $first, includeMissing: true) {
-        totalCount nodes { position entry { rank score member { key } } } } } } }";
+    let text = "
+        query($first: Int) { board(slug: \"b\") { standings {
+            friends(member: \"m0\", first: $first, includeMissing: true) {
+                totalCount nodes { position entry { rank score member { key } } }
+            }
+        } } }";
     let data = api.data(text, json!({ "first": FRIENDS_PAGE })).await;
     let counts = counts(&deployment).await;
     let friends = &data["board"]["standings"]["friends"];

@@ -1,4 +1,4 @@
-//! Event ids: the same one counts once, whatever happened in between.
+//! Event ids: each counts once, whatever happens in between.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 async fn scored(redis: Redis) -> (std::sync::Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, redis).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b" })).await;
     assert_eq!(submit_durably(&api, "b", json!([event()])).await["accepted"], 1);
     (deployment, api)
 }
@@ -55,22 +55,21 @@ async fn an_event_id_counts_once_and_with_one_content() {
 #[tokio::test]
 async fn an_event_id_is_remembered_through_a_restart() {
     let (deployment, api) = scored(Redis::Private).await;
-    tests::servers::program::signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    api.stop().await;
     check(&Api::start(&deployment).await).await;
 }
 
 #[tokio::test]
 async fn an_event_id_is_remembered_by_sql_when_redis_is_emptied() {
     let (deployment, api) = scored(Redis::Own).await;
-    redis::cmd("FLUSHALL").query_async::<()>(&mut deployment.redis().await).await.unwrap();
+    deployment.flush_redis().await;
     check(&api).await;
 }
 
 #[tokio::test]
 async fn an_event_id_is_one_of_its_board_and_member() {
     let (_deployment, api) = scored(Redis::Private).await;
-    api.data("mutation { createBoard(input: { slug: \"c\" }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "c" })).await;
     assert_eq!(submit(&api, "c", json!([event()])).await["accepted"], 1);
     assert_eq!(submit(&api, "b", json!([changed("member", json!("bob"))])).await["accepted"], 1);
 }

@@ -1,5 +1,5 @@
-//! Random boards and events by three processes at once, against the oracle: every entry of every
-//! period of every window.
+//! Random boards and events through three processes at once, compared with the oracle: every entry
+//! of every period of every window.
 
 use futures::stream::{self, StreamExt};
 use rand::seq::SliceRandom;
@@ -17,7 +17,7 @@ const EVENTS: usize = 240;
 /// How many requests are under way at once.
 const SENDERS: usize = 9;
 
-/// How many boards are tested side by side where each one's order counts.
+/// The number of boards that are tested side by side where the order of batches counts.
 const BOARDS: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,7 +82,7 @@ async fn check_in_any_order(apis: &[Api], shards: u16) {
     }
 }
 
-/// Some are rejected, which depends on what was there: one batch of a board at a time, through any
+/// Some are rejected, which depends on earlier events: one batch of a board at a time, through any
 /// process.
 async fn check_in_order(apis: &[Api], shards: u16) {
     let mut rng = seeded();

@@ -1,4 +1,4 @@
-//! Scores that are not accepted: each has its code and a message that says what would be.
+//! Refused scores: each with its code and a message that says what is expected.
 
 use std::time::Duration;
 
@@ -65,7 +65,10 @@ async fn a_score_that_cannot_count_is_refused_for_itself() {
 #[tokio::test]
 async fn a_submission_that_is_no_batch_for_a_board_is_refused() {
     let (_deployment, api) = race().await;
-    let text = "mutation($board: String!, $scores: [ScoreInput!]!) { submitScores(input: { board: $board, scores: $scores }) { accepted } }";
+    let text = "
+        mutation($board: String!, $scores: [ScoreInput!]!) {
+            submitScores(input: { board: $board, scores: $scores }) { accepted }
+        }";
     let one = json!([{ "member": "ann", "score": 1 }]);
     check(&api, text, json!({ "board": "none", "scores": one }), "NOT_FOUND", "none").await;
     check(&api, text, json!({ "board": "race", "scores": [] }), "BAD_USER_INPUT", "1 to 1000")
@@ -81,6 +84,11 @@ async fn a_submission_that_is_no_batch_for_a_board_is_refused() {
         let scores = json!([{ "member": "ann", "score": score }]);
         check(&api, text, json!({ "board": "race", "scores": scores }), "BAD_USER_INPUT", "").await;
     }
-    let literal = "mutation { submitScores(input: { board: \"race\", scores: [{ member: \"ann\", score: 1.25 }] }) { accepted } }";
+    let literal = "
+        mutation {
+            submitScores(input: { board: \"race\", scores: [{ member: \"ann\", score: 1.25 }] }) {
+                accepted
+            }
+        }";
     check(&api, literal, json!({}), "BAD_USER_INPUT", "string").await;
 }

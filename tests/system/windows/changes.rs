@@ -1,51 +1,22 @@
-//! A board's windows, added and dropped while people play.
+//! Windows of a board, added and dropped beside players.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use ranking::window::Window;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use tests::api::Api;
 use tests::api::listing::check_board;
 use tests::api::submission::{create_board, submit, submit_events};
+use tests::api::window::{set_windows, wait_until_ready};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::diff::check_diff;
 use tests::model::game::{Range, batches, every_game, seeded};
 use tests::model::oracle::Oracle;
 use tests::wait::until;
 
-const UPDATE: &str = "mutation($slug: String!, $windows: [WindowInput!]!) { updateBoard(input: { slug: $slug, windows: $windows }) { board { windows { name ready } } } }";
-
-const WINDOWS: &str = "query($slug: String!) { board(slug: $slug) { windows { name ready } } }";
-
-async fn set_windows(api: &Api, slug: &str, windows: &[Window]) {
-    let windows: Vec<Value> =
-        windows.iter().map(|window| json!({ "name": window.to_string() })).collect();
-    api.data(UPDATE, json!({ "slug": slug, "windows": windows })).await;
-}
-
-/// Waits until a board has just these windows besides "all", all of them ready.
-async fn wait_until_ready(api: &Api, slug: &str, windows: &[Window]) {
-    let names = windows.iter().map(|window| window.to_string());
-    let expected: BTreeSet<String> = names.chain(["all".to_owned()]).collect();
-    until("the windows are ready", async || {
-        let data = api.data(WINDOWS, json!({ "slug": slug })).await;
-        let windows = data["board"]["windows"].as_array().unwrap();
-        let names: BTreeSet<String> =
-            windows.iter().map(|window| window["name"].as_str().unwrap().to_owned()).collect();
-        (names == expected && windows.iter().all(|window| window["ready"] == true)).then_some(())
-    })
-    .await;
-}
-
-fn check_diff(deployment: &Deployment) {
-    let diff = deployment.analytics(&["diff"]);
-    let found = String::from_utf8_lossy(&diff.stdout);
-    assert_eq!(diff.status.code(), Some(0), "{found}");
-}
-
-/// The keys in Redis that lie where a window's standings and lists of periods do.
+/// The keys in Redis of a window's standings and lists of periods.
 async fn keys_of(deployment: &Arc<Deployment>, window: Window) -> Vec<String> {
     let keys: Vec<String> = redis::cmd("KEYS")
         .arg("laurel:*")
@@ -59,7 +30,7 @@ async fn keys_of(deployment: &Arc<Deployment>, window: Window) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_window_added_under_load_has_all_that_came_before_and_meanwhile() {
+async fn a_window_added_under_load_has_all_events_from_before_and_since() {
     for (sql, shards) in [(Sql::Sqlite, 4), (Sql::Postgres, 1)] {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let apis = futures::join!(Api::start(&deployment), Api::start(&deployment));
@@ -76,6 +47,7 @@ async fn a_window_added_under_load_has_all_that_came_before_and_meanwhile() {
                 submit_events(&apis[0], &game.board, batch).await;
             }
             let after = [Window::Hourly, Window::Daily, Window::Monthly];
+            let names = ["hourly", "daily", "monthly"];
             let board = &game.board;
             let playing = stream::iter(meanwhile.iter().enumerate()).for_each_concurrent(
                 4,
@@ -86,9 +58,9 @@ async fn a_window_added_under_load_has_all_that_came_before_and_meanwhile() {
                     }
                 },
             );
-            futures::join!(playing, set_windows(&apis[1], &slug, &after));
-            wait_until_ready(&apis[0], &slug, &after).await;
-            wait_until_ready(&apis[1], &slug, &after).await;
+            futures::join!(playing, set_windows(&apis[1], &slug, &names));
+            wait_until_ready(&apis[0], &slug, &names).await;
+            wait_until_ready(&apis[1], &slug, &names).await;
             game.board.windows = after.to_vec();
             let mut oracle = Oracle::new(game.board.clone());
             for event in &game.events {
@@ -106,8 +78,7 @@ async fn a_window_added_under_load_has_all_that_came_before_and_meanwhile() {
 async fn a_window_dropped_and_added_again_is_whole() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = r#"mutation { createBoard(input: { slug: "b", windows: [{ name: "daily" }] }) { board { slug } } }"#;
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     let at = "2026-01-02T03:04:05Z";
     let score = |member: &str, score: i64| json!([{ "member": member, "score": score, "at": at }]);
     submit(&api, "b", score("ann", 5)).await;
@@ -120,15 +91,27 @@ async fn a_window_dropped_and_added_again_is_whole() {
     })
     .await;
     submit(&api, "b", score("bob", 7)).await;
-    set_windows(&api, "b", &[Window::Daily]).await;
-    wait_until_ready(&api, "b", &[Window::Daily]).await;
+    set_windows(&api, "b", &["daily"]).await;
+    wait_until_ready(&api, "b", &["daily"]).await;
     submit(&api, "b", score("ann", 1)).await;
     let data = api
-        .data(r#"{ board(slug: "b") { periods(window: "daily") { nodes { label } } standings(window: "daily", period: "2026-01-02") { top { nodes { score member { key } } } } } }"#, json!({}))
+        .data(
+            r#"
+            { board(slug: "b") {
+                periods(window: "daily") { nodes { label } }
+                standings(window: "daily", period: "2026-01-02") { top { nodes {
+                    score member { key }
+                } } }
+            } }"#,
+            json!({}),
+        )
         .await;
     assert_eq!(
         data["board"]["standings"]["top"]["nodes"],
-        json!([{ "score": "7", "member": { "key": "bob" } }, { "score": "6", "member": { "key": "ann" } }])
+        json!([
+            { "score": "7", "member": { "key": "bob" } },
+            { "score": "6", "member": { "key": "ann" } },
+        ])
     );
     assert_eq!(data["board"]["periods"]["nodes"], json!([{ "label": "2026-01-02" }]));
     check_diff(&deployment);
@@ -138,16 +121,13 @@ async fn a_window_dropped_and_added_again_is_whole() {
 async fn a_window_that_the_history_does_not_fit_into_is_dropped_again() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create =
-        r#"mutation { createBoard(input: { slug: "b", maxScore: 10 }) { board { slug } } }"#;
-    api.data(create, json!({})).await;
-    // Up on one day and down on another, again and again: more on the one day than the range is
-    // wide.
+    api.create_board(json!({ "slug": "b", "maxScore": 10 })).await;
+    // Up on one day and down on another, again and again: the one day's total exceeds the range.
     for (day, score) in [(1, 10), (2, -10), (1, 10), (2, -10)] {
         let at = format!("2026-01-0{day}T00:00:00Z");
         submit(&api, "b", json!([{ "member": "ann", "score": score, "at": at }])).await;
     }
-    set_windows(&api, "b", &[Window::Daily]).await;
+    set_windows(&api, "b", &["daily"]).await;
     wait_until_ready(&api, "b", &[]).await;
     until("its keys are gone", async || {
         keys_of(&deployment, Window::Daily).await.is_empty().then_some(())

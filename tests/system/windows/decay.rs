@@ -1,5 +1,5 @@
-//! Windows in which scores decay, against sums of doubles: over GraphQL, added from history, taken
-//! back, rebuilt, restored and compared.
+//! Windows in which scores decay, compared with sums of doubles: over GraphQL, added from history,
+//! amended, rebuilt, restored and diffed.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,47 @@ use rand::prelude::*;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::{remove, void};
 use tests::api::connection::Connection;
+use tests::api::friends::change_friends;
 use tests::api::submission::submit;
+use tests::api::window::{set_windows, wait_until_ready};
+use tests::clock::{self, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::ADD_FRIEND;
 use tests::model::decay::{Earned, check_order, worth};
 use tests::model::game::seeded;
 use tests::wait::until;
 
-const ENTRIES: &str = "query($slug: String!, $window: String!, $segment: String, $member: String!) { board(slug: $slug) { standings(window: $window, segment: $segment) {
-    id source size period { label start end nextResetAt sealed }
-    top(first: 1000) { nodes { id rank competition: rank(method: COMPETITION) score value reachedAt percentile member { key } } }
-    distribution(buckets: 7) { from to count } scoreFor(percentile: 50) entryAt(rank: 2) { member { key } }
-    neighbors(member: $member, above: 1, below: 1) { rank member { key } } friends(member: $member, first: 100) { nodes { entry { member { key } } } }
-    rank(member: $member) { rank score } } } }";
+const ENTRIES: &str = "
+    query($slug: String!, $window: String!, $segment: String, $member: String!) {
+        board(slug: $slug) { standings(window: $window, segment: $segment) {
+            id source size period { label start end nextResetAt sealed }
+            top(first: 1000) { nodes {
+                id rank competition: rank(method: COMPETITION) score value reachedAt percentile
+                member { key }
+            } }
+            distribution(buckets: 7) { from to count } scoreFor(percentile: 50)
+            entryAt(rank: 2) { member { key } }
+            neighbors(member: $member, above: 1, below: 1) { rank member { key } }
+            friends(member: $member, first: 100) { nodes { entry { member { key } } } }
+            rank(member: $member) { rank score }
+        } }
+    }";
 
-const PAGE: &str = "query($window: String!, $first: Int, $after: String, $last: Int, $before: String) { board(slug: \"b\") { standings(window: $window) {
-    top(first: $first, after: $after, last: $last, before: $before) { totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor } nodes { rank member { key } } } } } }";
+const PAGE: &str = "
+    query($window: String!, $first: Int, $after: String, $last: Int, $before: String) {
+        board(slug: \"b\") { standings(window: $window) {
+            top(first: $first, after: $after, last: $last, before: $before) {
+                totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+                nodes { rank member { key } }
+            }
+        } }
+    }";
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// A board with decaying windows and what it was told: in hundredths, by member.
+/// A board with decaying windows and its scores: in hundredths, by member.
 struct Played {
     api: Api,
     earned: BTreeMap<String, Vec<Earned>>,
@@ -35,11 +56,16 @@ struct Played {
 
 impl Played {
     async fn new(api: Api, rng: &mut impl Rng, shards: u16) -> Self {
-        let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, decimals: 2, minScore: \"-10000\", maxScore: \"99999\", segmentBy: [\"region\"],
-            windows: [{ name: \"decay:1h\" }, { name: \"daily\" }, { name: \"decay:7d\" }] }) { board { windows { name kind ready retain current { label start end nextResetAt sealed } } } } }";
-        let data = api.data(create, json!({ "shards": shards })).await;
-        let windows = data["createBoard"]["board"]["windows"].as_array().unwrap();
-        let current = json!({ "label": "all", "start": null, "end": null, "nextResetAt": null, "sealed": false });
+        let windows = ["decay:1h", "daily", "decay:7d"].map(|name| json!({ "name": name }));
+        let input = json!({
+            "slug": "b", "shards": shards, "decimals": 2, "segmentBy": ["region"],
+            "minScore": "-10000", "maxScore": "99999", "windows": windows,
+        });
+        let created = api.create_board(input).await;
+        let windows = created["windows"].as_array().unwrap();
+        let current = json!({
+            "label": "all", "start": null, "end": null, "nextResetAt": null, "sealed": false,
+        });
         let decaying: Vec<&Value> =
             windows.iter().filter(|window| window["kind"] == "DECAY").collect();
         assert_eq!(decaying.len(), 2);
@@ -54,11 +80,9 @@ impl Played {
                 json!({ "key": key, "region": region })
             })
             .collect();
-        let upsert = "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
-        played.api.data(upsert, json!({ "input": members })).await;
+        played.api.upsert_members(members).await;
         for other in 1..20 {
-            let befriend = "mutation($other: String!) { addFriend(member: \"m00\", friend: $other) { friend { key } } }";
-            played.api.data(befriend, json!({ "other": format!("m{other:02}") })).await;
+            change_friends(&played.api, ADD_FRIEND, ("m00", &format!("m{other:02}"))).await;
         }
         for _ in 0..6 {
             played.play(rng, 50).await;
@@ -68,7 +92,7 @@ impl Played {
 
     /// Random scores of the last forty days, most of the last hours.
     async fn play(&mut self, rng: &mut impl Rng, count: usize) {
-        let now_ms = entity::clock::Clock::default().now_ms();
+        let now_ms = clock::now_ms();
         let mut scores = vec![];
         for _ in 0..count {
             let member = format!("m{:02}", rng.random_range(0..40));
@@ -80,14 +104,17 @@ impl Played {
                 rng.random_range(0..20_000)
             };
             let at = jiff::Timestamp::from_millisecond(at_ms).unwrap();
-            scores.push(json!({ "member": member, "score": format!("{:.2}", f64::from(score) / 100.0), "at": at.to_string() }));
+            scores.push(json!({
+                "member": member, "score": format!("{:.2}", f64::from(score) / 100.0),
+                "at": at.to_string(),
+            }));
             self.earned.entry(member).or_default().push((score.into(), at_ms));
         }
         let payload = submit(&self.api, "b", json!(scores)).await;
         assert_eq!(payload["accepted"], count, "{payload}");
     }
 
-    /// Checks all that one window says.
+    /// Checks every answer about one window.
     async fn check(&self, window: &str, segment: Option<&str>) {
         let half_life = window.parse::<ranking::window::Window>().unwrap().half_life().unwrap();
         let region = |member: &str| format!("region:{}", self.regions[member]);
@@ -98,12 +125,12 @@ impl Played {
             .map(|(member, events)| (member.as_str(), events.clone()))
             .filter(|(member, _)| inside(member))
             .collect();
-        let centre = if segment.is_none() { "m00" } else { "m01" };
+        let center = if segment.is_none() { "m00" } else { "m01" };
         let variables =
-            json!({ "slug": "b", "window": window, "segment": segment, "member": centre });
-        let before_ms = entity::clock::Clock::default().now_ms();
+            json!({ "slug": "b", "window": window, "segment": segment, "member": center });
+        let before_ms = now_ms();
         let data = self.api.data(ENTRIES, variables).await;
-        let after_ms = entity::clock::Clock::default().now_ms();
+        let after_ms = now_ms();
         let standings = &data["board"]["standings"];
         let nodes = standings["top"]["nodes"].as_array().unwrap();
         let keys: Vec<&str> = nodes.iter().map(key).collect();
@@ -111,7 +138,7 @@ impl Played {
         assert_eq!(standings["size"], keys.len());
         assert_eq!(standings["source"], "LIVE");
         for (index, node) in nodes.iter().enumerate() {
-            // At the instant of the request, which is between the two.
+            // The value is as of the request, which is between the two instants.
             let [(early, off), (late, _)] =
                 [before_ms, after_ms].map(|at_ms| worth(&earned[keys[index]], half_life, at_ms));
             let (low, high) = (early.min(late) - off, early.max(late) + off);
@@ -122,47 +149,17 @@ impl Played {
             assert_eq!((&node["rank"], &node["reachedAt"]), (&json!(index + 1), &Value::Null));
             assert_eq!(node["competition"], index + 1);
         }
-        let value = |node: &Value| node["value"].as_f64().unwrap();
-        let (high, low) = (value(&nodes[0]), value(nodes.last().unwrap()));
-        let counts: Vec<i64> = standings["distribution"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|bucket| bucket["count"].as_i64().unwrap())
-            .collect();
-        let expected: Vec<i64> = (0..7)
-            .map(|bucket| {
-                let of = |node: &&Value| {
-                    (((value(node) - low) / (high - low) * 7.0).floor() as i64).min(6) == bucket
-                };
-                nodes.iter().filter(of).count() as i64
-            })
-            .collect();
-        assert_eq!(counts, expected, "{}", standings["distribution"]);
+        check_buckets(nodes, &standings["distribution"]);
         let median = nodes.len().div_ceil(2) - 1;
         assert_eq!(standings["scoreFor"], nodes[median]["score"]);
         assert_eq!(key(&standings["entryAt"]), keys[1]);
-        let place = keys.iter().position(|key| *key == centre).unwrap();
+        let place = keys.iter().position(|key| *key == center).unwrap();
         let around: Vec<&str> =
             standings["neighbors"].as_array().unwrap().iter().map(key).collect();
         assert_eq!(around, &keys[place.saturating_sub(1)..keys.len().min(place + 2)]);
         assert_eq!(standings["rank"], json!({ "rank": place + 1, "score": nodes[place]["score"] }));
         if segment.is_none() {
-            let among = keys.iter().filter(|key| **key < "m20");
-            let friends: Vec<&str> = standings["friends"]["nodes"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|node| key(&node["entry"]))
-                .collect();
-            assert_eq!(friends, among.copied().collect::<Vec<_>>());
-            let pages = Connection {
-                text: PAGE,
-                variables: json!({ "window": window }),
-                pointer: "/board/standings/top",
-            };
-            let paged = pages.nodes(&self.api).await;
-            assert_eq!(paged.iter().map(key).collect::<Vec<_>>(), keys);
+            self.check_friends_and_pages(window, standings, &keys).await;
         }
         for id in [&standings["id"], &nodes[0]["id"]] {
             let data = self
@@ -171,6 +168,25 @@ impl Played {
                 .await;
             assert_eq!(data["node"]["id"], *id);
         }
+    }
+
+    /// Checks the ranks of m00's friends, and the list page by page.
+    async fn check_friends_and_pages(&self, window: &str, standings: &Value, keys: &[&str]) {
+        let among = keys.iter().filter(|key| **key < "m20");
+        let friends: Vec<&str> = standings["friends"]["nodes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|node| key(&node["entry"]))
+            .collect();
+        assert_eq!(friends, among.copied().collect::<Vec<_>>());
+        let pages = Connection {
+            text: PAGE,
+            variables: json!({ "window": window }),
+            pointer: "/board/standings/top",
+        };
+        let paged = pages.nodes(&self.api).await;
+        assert_eq!(paged.iter().map(key).collect::<Vec<_>>(), keys);
     }
 
     async fn check_all(&self, windows: &[&str]) {
@@ -203,6 +219,27 @@ impl Played {
     }
 }
 
+/// Checks that seven buckets of equal width have each entry once.
+fn check_buckets(nodes: &[Value], distribution: &Value) {
+    let value = |node: &Value| node["value"].as_f64().unwrap();
+    let (high, low) = (value(&nodes[0]), value(nodes.last().unwrap()));
+    let counts: Vec<i64> = distribution
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bucket| bucket["count"].as_i64().unwrap())
+        .collect();
+    let expected: Vec<i64> = (0..7)
+        .map(|bucket| {
+            let of = |node: &&Value| {
+                (((value(node) - low) / (high - low) * 7.0).floor() as i64).min(6) == bucket
+            };
+            nodes.iter().filter(of).count() as i64
+        })
+        .collect();
+    assert_eq!(counts, expected, "{distribution}");
+}
+
 fn key(node: &Value) -> &str {
     node["member"]["key"].as_str().unwrap()
 }
@@ -215,12 +252,14 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         let mut played = Played::new(Api::start(&deployment).await, &mut rng, shards).await;
         played.check_all(&["decay:1h", "decay:7d"]).await;
 
-        // One is taken out and comes again, of another a score is voided.
-        let remove = "mutation { removeEntry(board: \"b\", member: \"m05\") { removed } }";
-        played.api.data(remove, json!({})).await;
+        // One member is removed and plays again, a score of another is voided.
+        remove(&played.api, "b", "m05").await;
         played.earned.remove("m05");
         played.play(&mut rng, 60).await;
-        let ask = "{ member(key: \"m00\") { events(board: \"b\", first: 1000) { nodes { id score at } } } }";
+        let ask = "
+            { member(key: \"m00\") { events(board: \"b\", first: 1000) { nodes {
+                id score at
+            } } } }";
         let mut events = json!([]);
         until("SQL has the events", async || {
             events = played.api.data(ask, json!({})).await["member"]["events"]["nodes"].take();
@@ -228,32 +267,22 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         })
         .await;
         let voided = &events[events.as_array().unwrap().len() / 2];
-        let void = "mutation($id: ID!) { voidEvent(id: $id) { voided } }";
-        played.api.data(void, json!({ "id": voided["id"] })).await;
+        let answer = void(&played.api, voided["id"].as_str().unwrap()).await;
+        assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
         let at: jiff::Timestamp = voided["at"].as_str().unwrap().parse().unwrap();
         let of_m00 = played.earned.get_mut("m00").unwrap();
         let index = of_m00.iter().position(|(_, at_ms)| *at_ms == at.as_millisecond());
         of_m00.remove(index.unwrap());
         played.check_all(&["decay:1h", "decay:7d"]).await;
 
-        // A window that comes later has all that came before it.
-        let update = "mutation { updateBoard(input: { slug: \"b\", windows: [{ name: \"decay:1h\" }, { name: \"decay:36h\" }, { name: \"decay:7d\" }] }) { board { id } } }";
-        played.api.data(update, json!({})).await;
-        played.play(&mut rng, 50).await;
-        until("the window is ready", async || {
-            let data = played
-                .api
-                .data("{ board(slug: \"b\") { windows { name ready } } }", json!({}))
-                .await;
-            let windows = data["board"]["windows"].as_array()?;
-            (windows.len() == 4 && windows.iter().all(|window| window["ready"] == true))
-                .then_some(())
-        })
-        .await;
+        // A window that is added later has all earlier scores.
         let windows = ["decay:1h", "decay:36h", "decay:7d"];
+        set_windows(&played.api, "b", &windows).await;
+        played.play(&mut rng, 50).await;
+        wait_until_ready(&played.api, "b", &windows).await;
         played.check_all(&windows).await;
 
-        // Rebuilt by polars, or loaded from SQL, they are the same to the last bit.
+        // Rebuilt by polars or loaded from SQL, the standings are the same to the last bit.
         assert_eq!(played.analytics(&["diff"]).0, Some(0));
         let live = played.dump().await;
         assert_eq!(played.analytics(&["rebuild", "--board", "b"]).0, Some(0));
@@ -262,12 +291,13 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
         until("Redis is loaded again", async || (played.dump().await == live).then_some(())).await;
         played.check_all(&windows).await;
 
-        // Corruption is named and mended.
-        let (spoilt, entries) = live.iter().find(|(key, _)| key.contains("decay%3A36h")).unwrap();
+        // Corruption is named and repaired.
+        let (corrupted, entries) =
+            live.iter().find(|(key, _)| key.contains("decay%3A36h")).unwrap();
         let (member, double) = entries.first().unwrap();
         let other = f64::from_bits(double.parse::<f64>().unwrap().to_bits() + 4096);
         let mut change = redis::cmd("ZADD");
-        change.arg(spoilt).arg(format!("{other:.16e}")).arg(member);
+        change.arg(corrupted).arg(format!("{other:.16e}")).arg(member);
         let () = change.query_async(&mut deployment.redis().await).await.unwrap();
         let (code, found) = played.analytics(&["diff"]);
         assert_eq!(code, Some(3), "{found}");
@@ -313,11 +343,22 @@ async fn decaying_windows_that_cannot_be_are_refused() {
         assert!(refused.message().contains(reason), "{}", refused.message());
     }
     // The widest range leaves no room for a time in any other window.
-    let widest = create("maxScore: \"9007199254740991\", tieBreak: MEMBER, windows: [{ name: \"decay:1h\" }, { name: \"decay:366w\" }]").await;
+    let widest = "maxScore: \"9007199254740991\", tieBreak: MEMBER, \
+        windows: [{ name: \"decay:1h\" }, { name: \"decay:366w\" }]";
+    let widest = create(widest).await;
     assert_eq!(widest.codes(), [""; 0]);
-    let scores = json!([{ "member": "a", "score": "9007199254740990" }, { "member": "b", "score": "9007199254740991" }]);
+    let scores = json!([
+        { "member": "a", "score": "9007199254740990" },
+        { "member": "b", "score": "9007199254740991" },
+    ]);
     submit(&api, "x", scores).await;
-    let ask = "{ board(slug: \"x\") { periods(window: \"decay:1h\") { totalCount nodes { label } } standings(window: \"decay:366w\") { top { nodes { member { key } change(since: \"daily\") } } } } }";
+    let ask = "
+        { board(slug: \"x\") {
+            periods(window: \"decay:1h\") { totalCount nodes { label } }
+            standings(window: \"decay:366w\") { top { nodes {
+                member { key } change(since: \"daily\")
+            } } }
+        } }";
     let answer = api.ask(None, ask, json!({})).await;
     assert_eq!(answer.codes(), ["BAD_USER_INPUT", "BAD_USER_INPUT"]);
     assert!(answer.message().contains("decay:366w has no periods"), "{}", answer.message());

@@ -1,5 +1,5 @@
-//! Windows through GraphQL: events around the days when clocks change land in the period that the
-//! local clock says.
+//! Windows in local time: events around the days when clocks change land in the period of the local
+//! clock.
 
 use ranking::window::Window;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 /// An instant, and the hour, day, week and month it belongs to.
 type Event = (&'static str, [&'static str; 4]);
 
-/// What happens in each zone.
+/// The events in each zone.
 const EVENTS: [(&str, &[Event]); 4] = [
     (
         "Europe/London",
@@ -62,11 +62,12 @@ const EVENTS: [(&str, &[Event]); 4] = [
     ),
 ];
 
-const CREATE: &str = "mutation($slug: String!, $zone: String!) { createBoard(input: { slug: $slug, timeZone: $zone, policy: LATEST,
-    windows: [{ name: \"hourly\" }, { name: \"daily\" }, { name: \"weekly\" }, { name: \"monthly\" }] }) { board { slug } } }";
-
-const STANDINGS: &str = "query($slug: String!, $window: String!, $at: DateTime, $period: String) { board(slug: $slug) {
-    standings(window: $window, at: $at, period: $period) { period { label start end } top(first: 100) { nodes { member { key } } } } } }";
+const STANDINGS: &str = "
+    query($slug: String!, $window: String!, $at: DateTime, $period: String) {
+        board(slug: $slug) { standings(window: $window, at: $at, period: $period) {
+            period { label start end } top(first: 100) { nodes { member { key } } }
+        } }
+    }";
 
 #[tokio::test]
 async fn an_event_lands_in_the_period_of_its_local_clock() {
@@ -74,7 +75,14 @@ async fn an_event_lands_in_the_period_of_its_local_clock() {
     let api = Api::start(&deployment).await;
     for (zone, events) in EVENTS {
         let slug = zone.to_lowercase().replace('/', "-");
-        api.data(CREATE, json!({ "slug": slug, "zone": zone })).await;
+        api.create_board(json!({
+            "slug": slug, "timeZone": zone, "policy": "LATEST",
+            "windows": [
+                { "name": "hourly" }, { "name": "daily" }, { "name": "weekly" },
+                { "name": "monthly" },
+            ],
+        }))
+        .await;
         let scores: Vec<Value> =
             events.iter().map(|(at, _)| json!({ "member": at, "score": 1, "at": at })).collect();
         let payload = submit(&api, &slug, json!(scores)).await;

@@ -5,22 +5,22 @@ use ranking::window::Window;
 use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::amendment::{remove, void};
 use tests::api::connection::{Connection, texts};
 use tests::api::submission::{create_board, submit_durably, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::PERIODS;
+use tests::jobs::analytics::figures;
 use tests::model::game::seeded;
 use tests::model::oracle::{Board, Event, Oracle};
-use tests::servers::program::signal;
+use tests::wait::until;
 
-const REMOVE: &str =
-    "mutation($member: String!) { removeEntry(board: \"b\", member: $member) { removed } }";
+const LAST_EVENT: &str = "
+    query($member: String!) { member(key: $member) { events(board: \"b\", first: 1) {
+        nodes { id kind }
+    } } }";
 
-const LAST_EVENT: &str = "query($member: String!) { member(key: $member) { events(board: \"b\", first: 1) { nodes { id kind } } } }";
-
-const VOID: &str = "mutation($id: ID!) { voidEvent(id: $id) { voided } }";
-
-/// The labels of a window's periods, read by pages of several sizes both ways.
+/// The labels of a window's periods, read in pages of several sizes both ways.
 async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
     let connection = Connection {
         text: PERIODS,
@@ -30,7 +30,7 @@ async fn labels(api: &Api, slug: &str, window: Window) -> Vec<String> {
     let nodes = connection.nodes(api).await;
     let mut next_start = Value::Null;
     for node in nodes.iter().filter(|_| window != Window::All) {
-        // Newest first, and none overlaps another.
+        // Periods are listed newest first, and do not overlap.
         let (start, end) = (node["start"].as_str().unwrap(), node["end"].as_str().unwrap());
         assert!(start < end && next_start.as_str().is_none_or(|next| end <= next), "{nodes:?}");
         next_start = json!(start);
@@ -84,80 +84,60 @@ async fn check_random(sql: Sql, shards: u16) {
         });
         check(&api, &oracle).await;
     }
-    // A member and all that was only its own leave, and come back.
     for member in ["m1", "m2", "m3"] {
-        let left: Vec<Event> =
-            oracle.accepted().iter().filter(|event| event.member != member).cloned().collect();
-        let without = Oracle::of(board.clone(), left);
-        assert_eq!(
-            api.data(REMOVE, json!({ "member": member })).await["removeEntry"]["removed"],
-            true
-        );
-        check(&api, &without).await;
-        submit_durably(
-            &api,
-            "b",
-            json!([{ "member": "m0", "score": 1, "at": "2025-10-26T01:00:00Z" }]),
-        )
-        .await;
-        let without = Oracle::of(
-            board.clone(),
-            without
-                .accepted()
-                .iter()
-                .cloned()
-                .chain([Event {
-                    member: "m0".into(),
-                    score: 1,
-                    at_ms: 1_761_440_400_000,
-                    id: None,
-                }])
-                .collect(),
-        );
-        check(&api, &without).await;
-        let seen = tests::wait::until("the removal is in the history", async || {
-            let data = api.data(LAST_EVENT, json!({ "member": member })).await;
-            let event = data["member"]["events"]["nodes"][0].clone();
-            (event["kind"] == "REMOVAL").then_some(event)
-        });
-        assert_eq!(
-            api.data(VOID, json!({ "id": seen.await["id"] })).await["voidEvent"]["voided"],
-            true
-        );
-        oracle.submit(&Event { member: "m0".into(), score: 1, at_ms: 1_761_440_400_000, id: None });
-        check(&api, &oracle).await;
+        leaves_and_comes_back(&api, &mut oracle, member).await;
     }
     survives(&deployment, &api, &oracle).await;
 }
 
+/// A score at the end of summer time.
+fn in_october(member: &str) -> Event {
+    Event { member: member.to_owned(), score: 1, at_ms: 1_761_440_400_000, id: None }
+}
+
+/// Checks that a member leaves with the periods that are its own alone, and comes back with them.
+async fn leaves_and_comes_back(api: &Api, oracle: &mut Oracle, member: &str) {
+    let board = oracle.board.clone();
+    let mut left = oracle.accepted().to_vec();
+    left.retain(|event| event.member != member);
+    assert_eq!(remove(api, "b", member).await["removed"], true);
+    check(api, &Oracle::of(board.clone(), left.clone())).await;
+    let again = in_october("m0");
+    submit_durably(api, "b", json!([board.score_input(&again)])).await;
+    left.push(again.clone());
+    check(api, &Oracle::of(board, left)).await;
+    let removal = until("the removal is in the history", async || {
+        let data = api.data(LAST_EVENT, json!({ "member": member })).await;
+        let event = data["member"]["events"]["nodes"][0].clone();
+        (event["kind"] == "REMOVAL").then_some(event)
+    })
+    .await;
+    let answer = void(api, removal["id"].as_str().unwrap()).await;
+    assert_eq!(answer.body["data"]["voidEvent"]["voided"], true);
+    oracle.submit(&again);
+    check(api, oracle).await;
+}
+
 async fn survives(deployment: &Deployment, api: &Api, oracle: &Oracle) {
-    // SQL has all of it once an answer about each shard is durable.
-    let again: Vec<Value> = (0..12).map(|member| json!({ "member": format!("m{member}"), "score": 1, "at": "2025-10-26T01:00:00Z" })).collect();
-    submit_durably(api, "b", json!(again)).await;
-    let mut events = oracle.accepted().to_vec();
-    events.extend((0..12).map(|member| Event {
-        member: format!("m{member}"),
-        score: 1,
-        at_ms: 1_761_440_400_000,
-        id: None,
-    }));
+    // SQL has everything once an answer about each shard is durable.
+    let again: Vec<Event> = (0..12).map(|member| in_october(&format!("m{member}"))).collect();
+    let scores: Vec<Value> = again.iter().map(|event| oracle.board.score_input(event)).collect();
+    submit_durably(api, "b", json!(scores)).await;
+    let events = [oracle.accepted(), &again].concat();
     let oracle = Oracle::of(oracle.board.clone(), events);
     for _ in 0..2 {
-        let flush = redis::cmd("FLUSHALL");
-        flush.query_async::<()>(&mut deployment.redis().await).await.unwrap();
+        deployment.flush_redis().await;
         check(api, &oracle).await;
-        let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-        assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
+        figures(deployment, &["rebuild", "--board", "b"]);
         check(api, &oracle).await;
     }
-    // Of a list that is gone a rebuild makes a new one.
+    // A rebuild restores lost lists.
     let mut redis = deployment.redis().await;
     let lists: Vec<String> =
         redis::cmd("KEYS").arg("laurel:*:periods:*").query_async(&mut redis).await.unwrap();
     assert!(!lists.is_empty());
     redis::cmd("DEL").arg(&lists).query_async::<()>(&mut redis).await.unwrap();
-    let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-    assert!(rebuilt.status.success(), "{}", String::from_utf8_lossy(&rebuilt.stderr));
+    figures(deployment, &["rebuild", "--board", "b"]);
     check(api, &oracle).await;
 }
 
@@ -175,7 +155,7 @@ async fn the_periods_of_a_window_in_four_shards_are_those_with_entries_on_postgr
 async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_refused() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"daily\" }] }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     for (window, page, code) in [
         ("weekly", json!({}), "BAD_USER_INPUT"),
         ("yearly", json!({}), "BAD_USER_INPUT"),
@@ -197,7 +177,7 @@ async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_re
 async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\", shards: 4, windows: [{ name: \"hourly\" }] }) { board { id } } }", json!({})).await;
+    api.create_board(json!({ "slug": "b", "shards": 4, "windows": [{ "name": "hourly" }] })).await;
     let at =
         |hour: i64| jiff::Timestamp::from_second(1_700_000_000 + hour * 3600).unwrap().to_string();
     // One shard has 1,100 hours, the others have a few.
@@ -206,7 +186,13 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
             hours.map(|hour| json!({ "member": "ann", "score": 1, "at": at(hour) })).collect();
         assert_eq!(submit_durably(&api, "b", json!(scores)).await["rejected"], 0);
     }
-    let others: Vec<Value> = (0..60).map(|number| json!({ "member": format!("m{}", number % 9), "score": 1, "at": at(1_130 - number * 20) })).collect();
+    let others: Vec<Value> = (0..60)
+        .map(|number| {
+            json!({
+                "member": format!("m{}", number % 9), "score": 1, "at": at(1_130 - number * 20),
+            })
+        })
+        .collect();
     submit_durably(&api, "b", json!(others)).await;
     let connection = Connection {
         text: PERIODS,
@@ -216,8 +202,8 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
     let all = connection.forward(&api, 700).await;
     assert_eq!(connection.backward(&api, 450).await, all);
     assert_eq!(all.len(), 1100 + 5);
-    // Most are left without entries: those that are there are found behind them.
-    api.data(REMOVE, json!({ "member": "ann" })).await;
+    // Most periods have no entries now: the others are found behind them.
+    remove(&api, "b", "ann").await;
     let left = connection.forward(&api, 7).await;
     assert_eq!(left.len(), 60);
     assert_eq!(connection.backward(&api, 11).await, left);
@@ -228,10 +214,17 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
 async fn periods_are_listed_by_a_process_that_starts_later() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data("mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"monthly\" }] }) { board { id } } }", json!({})).await;
-    submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "at": "2025-03-01T00:00:00Z" }, { "member": "bob", "score": 1, "at": "2024-12-31T00:00:00Z" }])).await;
-    signal("TERM", api.pid());
-    assert!(api.wait_until_stopped().await.success());
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "monthly" }] })).await;
+    submit_durably(
+        &api,
+        "b",
+        json!([
+            { "member": "ann", "score": 1, "at": "2025-03-01T00:00:00Z" },
+            { "member": "bob", "score": 1, "at": "2024-12-31T00:00:00Z" },
+        ]),
+    )
+    .await;
+    api.stop().await;
     let api = Api::start(&deployment).await;
     assert_eq!(labels(&api, "b", Window::Monthly).await, ["2025-03", "2024-12"]);
 }

@@ -1,4 +1,4 @@
-//! How many past periods a window retains, and what becomes of the others.
+//! Retention: the past periods that a window keeps in Redis, and the others.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::connection::Connection;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::{CREATE_BOARD, PERIODS, SET_WINDOWS};
+use tests::documents::{CREATE_BOARD, PERIODS, UPDATE_BOARD};
+use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
 use tests::model::oracle::Board;
@@ -17,8 +18,10 @@ use tests::wait::until;
 /// A board with two windows, and a score in each of several months.
 async fn months(api: &Arc<Deployment>, count: i64) -> (Api, Vec<String>) {
     let api = Api::start(api).await;
-    let input = json!({ "slug": "b", "windows": [{ "name": "monthly", "retain": 2 }, { "name": "daily" }] });
-    api.data(CREATE_BOARD, json!({ "input": input })).await;
+    let input = json!({
+        "slug": "b", "windows": [{ "name": "monthly", "retain": 2 }, { "name": "daily" }],
+    });
+    api.create_board(input).await;
     let zone = jiff::tz::TimeZone::UTC;
     let mut period =
         Window::Monthly.period_at(jiff::Timestamp::now().as_millisecond(), &zone).unwrap();
@@ -56,8 +59,8 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     };
     for retain in [2, 1] {
         let windows = json!([{ "name": "monthly", "retain": retain }, { "name": "daily" }]);
-        let told = api.data(SET_WINDOWS, json!({ "slug": "b", "windows": windows })).await;
-        let said: Vec<Value> = told["updateBoard"]["board"]["windows"]
+        let told = api.update_board(json!({ "slug": "b", "windows": windows })).await;
+        let said: Vec<Value> = told["windows"]
             .as_array()
             .unwrap()
             .iter()
@@ -72,14 +75,15 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     }
     assert_eq!(deployment.number("SELECT generation FROM board").await, 1);
     check_diff(&deployment);
-    let rows = "SELECT CAST((SELECT COUNT(*) FROM sealed_period) + (SELECT COUNT(*) FROM sealed_entry) AS BIGINT)";
+    let rows = "SELECT CAST((SELECT COUNT(*) FROM sealed_period) + (SELECT COUNT(*) \
+        FROM sealed_entry) AS BIGINT)";
     assert_eq!(deployment.number(rows).await, 8);
     for windows in [
         json!([{ "name": "daily" }]),
         json!([{ "name": "daily" }, { "name": "monthly", "retain": 3 }]),
     ] {
         let is_back = windows.as_array().unwrap().len() == 2;
-        api.data(SET_WINDOWS, json!({ "slug": "b", "windows": windows })).await;
+        api.update_board(json!({ "slug": "b", "windows": windows })).await;
         let left = if is_back { 4 } else { 0 };
         until("the archive has what the windows say", async || {
             (deployment.number(rows).await == left).then_some(())
@@ -91,7 +95,7 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
     })
     .await;
     check_diff(&deployment);
-    api.data("mutation { deleteBoard(slug: \"b\") { deletedBoardId } }", json!({})).await;
+    api.delete_board("b").await;
     assert_eq!(deployment.number(rows).await, 0);
 }
 
@@ -112,7 +116,7 @@ async fn seals_by_hand_are_jobs() {
     let jobs: Vec<String> =
         deployment.column("SELECT DISTINCT state FROM job WHERE kind = 'SEAL'").await;
     assert_eq!(jobs, ["DONE"]);
-    // The API's, and the one by hand.
+    // The server's jobs, and the one by hand.
     let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM job WHERE kind = 'SEAL'";
     assert!(deployment.number(count).await >= 2);
 }
@@ -121,7 +125,7 @@ async fn seals_by_hand_are_jobs() {
 async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    api.data(CREATE_BOARD, json!({ "input": { "slug": "b" } })).await;
+    api.create_board(json!({ "slug": "b" })).await;
     for (name, retain, code, says) in [
         ("daily", -1, "BAD_USER_INPUT", "0 to 1000000"),
         ("daily", 1_000_001, "LIMIT_EXCEEDED", "at most 1000000"),
@@ -129,9 +133,8 @@ async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
     ] {
         let windows = json!([{ "name": name, "retain": retain }]);
         let create = json!({ "input": { "slug": "c", "windows": windows } });
-        for (text, variables) in
-            [(CREATE_BOARD, create), (SET_WINDOWS, json!({ "slug": "b", "windows": windows }))]
-        {
+        let update = json!({ "input": { "slug": "b", "windows": windows } });
+        for (text, variables) in [(CREATE_BOARD, create), (UPDATE_BOARD, update)] {
             let answer = api.ask(Some(api.token()), text, variables).await;
             assert_eq!(answer.codes(), [code], "{}", answer.body);
             assert!(answer.message().contains(says), "{}", answer.message());
@@ -169,21 +172,23 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
     retain(&api, &board, 0).await;
     wait_until_sealed(&api, &board).await;
     let score = async |day: u32| {
-        let text = "query($period: String!) { board(slug: \"b\") { standings(window: \"daily\", period: $period) { rank(member: \"ann\") { score } } } }";
+        let text = "
+            query($period: String!) { board(slug: \"b\") {
+                standings(window: \"daily\", period: $period) { rank(member: \"ann\") { score } }
+            } }";
         let data = api.data(text, json!({ "period": format!("2025-09-0{day}") })).await;
         data["board"]["standings"]["rank"]["score"].clone()
     };
     send(10, 3, 1).await;
-    // The range of "all" binds as ever.
+    // The range of "all" still applies.
     send(1, 3, 0).await;
     let stored = "SELECT score FROM sealed_entry ORDER BY score DESC LIMIT 1";
     for _ in 0..2 {
         assert_eq!((score(3).await, score(4).await), (json!("10"), json!("-10")));
         assert_eq!(deployment.number(stored).await, 20);
         check_diff(&deployment);
-        let rebuilt = deployment.analytics(&["rebuild", "--board", "b"]);
-        assert_eq!(rebuilt.status.code(), Some(0));
-        redis::cmd("FLUSHALL").query_async::<()>(&mut deployment.redis().await).await.unwrap();
+        figures(&deployment, &["rebuild", "--board", "b"]);
+        deployment.flush_redis().await;
     }
     send(-10, 3, 1).await;
     assert_eq!(score(3).await, "10");
@@ -198,8 +203,7 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
 async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_ago() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation { createBoard(input: { slug: \"b\", windows: [{ name: \"7d\", retain: 1 }] }) { board { slug } } }";
-    api.data(create, json!({})).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "7d", "retain": 1 }] })).await;
     let day_s = 86_400;
     let at = |days: i64| {
         jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() - days * day_s)
@@ -212,14 +216,17 @@ async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_a
         tests::api::submission::submit_durably(&api, "b", json!(scores)).await["accepted"],
         20
     );
-    // The server may be at it too: then one of them begins again.
+    // The server may seal at the same time; then one of them starts again.
     until("it is sealed", async || {
         let sealed = deployment.analytics(&["seal"]);
         sealed.status.success().then_some(())
     })
     .await;
-    let ask = "query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) { source size period { sealed } } } }";
-    // Today's and yesterday's lie in Redis, those before in the archive; each has seven days.
+    let ask = "
+        query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) {
+            source size period { sealed }
+        } } }";
+    // Today's and yesterday's periods lie in Redis, older ones are sealed; each has seven days.
     for days in [0, 1, 2, 9] {
         let (source, sealed) = if days < 2 { ("LIVE", false) } else { ("ARCHIVE", true) };
         let expected = json!({ "source": source, "size": 7, "period": { "sealed": sealed } });

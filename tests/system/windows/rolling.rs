@@ -1,10 +1,11 @@
-//! Rolling windows over months of simulated time, against every window recomputed from all events:
-//! the clock jumps, rollers run, are missed and are cut off anywhere, as is sealing; events come
-//! late, members are taken out, Redis is emptied.
+//! Rolling windows over months of simulated time, compared with all events: the clock jumps, rolls
+//! and seals run, are missed and are cut off anywhere, events come late, members are removed, and
+//! Redis is emptied.
 
 use rand::prelude::*;
 
-use tests::boards::rolling::{DAY_MS, World, pick, stores};
+use tests::boards::rolling::{World, pick, stores};
+use tests::clock::DAY_MS;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::seeded;
 
@@ -48,7 +49,7 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
             }
             world.check(now_ms).await;
         }
-        // Every window that was ever looked at, and those in between.
+        // Every period that was checked before, and those in between.
         let rules = world.board.rules.clone();
         for _ in 0..5 {
             let at_ms = rng.random_range((start_ms - 70 * DAY_MS).max(0)..=now_ms);

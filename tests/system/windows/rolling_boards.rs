@@ -13,42 +13,44 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::amendment::remove;
 use tests::api::submission::submit;
+use tests::api::window::{set_windows, wait_until_ready};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::CREATE_BOARD;
+use tests::jobs::analytics::figures;
+use tests::jobs::diff::check_diff;
 use tests::jobs::rebuild::{corrupt, rebuild};
 use tests::model::demo::{Row, rows};
 use tests::model::game::seeded;
-use tests::wait::until;
 
 const ZONE: &str = "Europe/London";
 
-const ASK: &str = "query($slug: String!, $window: String!, $at: DateTime!) { board(slug: $slug) { standings(window: $window, at: $at) {
-    size period { label start end sealed } top(first: 100) { nodes { score member { key } } } } } }";
+const ASK: &str = "
+    query($slug: String!, $window: String!, $at: DateTime!) { board(slug: $slug) {
+        standings(window: $window, at: $at) {
+            size period { label start end sealed }
+            top(first: 100) { nodes { score member { key } } }
+        }
+    } }";
 
 async fn create(api: &Api, slug: &str, windows: &[&str]) {
     let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
-    let text = "mutation($slug: String!, $zone: String!, $windows: [WindowInput!]!) { createBoard(input: { slug: $slug, timeZone: $zone, tieBreak: MEMBER,
-        maxScore: 9007199254740, windows: $windows }) { board { windows { name kind ready current { label start end nextResetAt } } } } }";
-    let data = api.data(text, json!({ "slug": slug, "zone": ZONE, "windows": windows })).await;
-    let names = data["createBoard"]["board"]["windows"].as_array().unwrap();
+    let input = json!({
+        "slug": slug, "timeZone": ZONE, "tieBreak": "MEMBER", "maxScore": 9007199254740_i64,
+        "windows": windows,
+    });
+    let created = api.create_board(input).await;
+    let names = created["windows"].as_array().unwrap();
     assert_eq!(names.len(), windows.len() + 1, "{names:?}");
 }
 
-async fn set_windows(api: &Api, slug: &str, windows: &[&str]) {
-    let windows: Vec<Value> = windows.iter().map(|name| json!({ "name": name })).collect();
-    let update = "mutation($slug: String!, $windows: [WindowInput!]!) { updateBoard(input: { slug: $slug, windows: $windows }) { board { id } } }";
-    api.data(update, json!({ "slug": slug, "windows": windows })).await;
-    until("the windows are ready", async || {
-        let ask = "query($slug: String!) { board(slug: $slug) { windows { name ready } } }";
-        let data = api.data(ask, json!({ "slug": slug })).await;
-        let found = data["board"]["windows"].as_array().unwrap();
-        let ready = found.iter().all(|window| window["ready"] == true);
-        (ready && found.len() == windows.len() + 1).then_some(())
-    })
-    .await;
+/// Changes the windows of a board, and waits until it has them.
+async fn change_windows(api: &Api, slug: &str, windows: &[&str]) {
+    set_windows(api, slug, windows).await;
+    wait_until_ready(api, slug, windows).await;
 }
 
-/// What a window of so many days holds at an instant, from the file alone: members by total, then
-/// by name.
+/// The expected entries of a window of so many days at an instant, from the file alone: by total,
+/// then by name.
 fn expected(rows: &[Row], days: i32, at: jiff::Timestamp) -> Vec<(String, String)> {
     let zone = TimeZone::get(ZONE).unwrap();
     let today = at.to_zoned(zone.clone()).date();
@@ -80,12 +82,6 @@ async fn check_at(api: &Api, rows: &[Row], days: i32, at: jiff::Timestamp) {
     assert_eq!(got.collect::<Vec<_>>(), top, "{days}d at {at}");
 }
 
-fn check_clean(deployment: &Deployment) {
-    let diff = deployment.analytics(&["diff"]);
-    let found = String::from_utf8_lossy(&diff.stdout).into_owned();
-    assert_eq!(diff.status.code(), Some(0), "{found}");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
@@ -111,10 +107,10 @@ async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
         let at = jiff::Timestamp::from_second(second.clamp(0, 1_790_000_000)).unwrap();
         check_at(&api, &rows, 7, at).await;
     }
-    check_clean(&deployment);
+    check_diff(&deployment);
 
-    // Another one beside it, from the history; then all of it again, by either way.
-    set_windows(&api, "demo", &["7d", "30d"]).await;
+    // A second window from the history; then everything rebuilt and restored.
+    change_windows(&api, "demo", &["7d", "30d"]).await;
     let check_some = async |rng: &mut StdRng| {
         for _ in 0..10 {
             let second = rows.choose(rng).unwrap().2 + rng.random_range(0..40 * 86_400);
@@ -124,18 +120,17 @@ async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
         }
     };
     check_some(&mut rng).await;
-    let rebuilt = deployment.analytics(&["rebuild", "--board", "demo"]);
-    assert!(rebuilt.status.success());
-    check_clean(&deployment);
+    figures(&deployment, &["rebuild", "--board", "demo"]);
+    check_diff(&deployment);
     check_some(&mut rng).await;
     assert!(deployment.analytics(&["roll"]).status.success());
     deployment.flush_redis().await;
     check_some(&mut rng).await;
-    check_clean(&deployment);
+    check_diff(&deployment);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhile() {
+async fn a_rolling_window_added_under_load_has_all_events_from_before_and_since() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let apis = futures::join!(Api::start(&deployment), Api::start(&deployment));
     let apis = [apis.0, apis.1];
@@ -151,7 +146,11 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
     let batches: Vec<Value> = scores
         .chunks(20)
         .map(|chunk| {
-            let score = |(member, score, at): &(String, i64, jiff::Timestamp)| json!({ "member": member, "score": score, "at": at.to_string() });
+            let score = |(member, score, at): &(String, i64, jiff::Timestamp)| {
+                json!({
+                    "member": member, "score": score, "at": at.to_string(),
+                })
+            };
             chunk.iter().map(score).collect()
         })
         .collect();
@@ -165,7 +164,7 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
             submit(&apis[number % 2], "b", batch.clone()).await;
         },
     );
-    futures::join!(playing, set_windows(&apis[1], "b", &["7d", "24h", "daily"]));
+    futures::join!(playing, change_windows(&apis[1], "b", &["7d", "24h", "daily"]));
     let rows: Vec<Row> = scores
         .into_iter()
         .map(|(member, score, at)| (String::new(), member, at.as_second(), score))
@@ -179,17 +178,17 @@ async fn a_rolling_window_added_under_load_has_all_that_came_before_and_meanwhil
         assert_eq!(first["member"]["key"], expected[0].0);
         assert_eq!(first["score"], expected[0].1);
     }
-    check_clean(&deployment);
-    // What 7d is made of stays when no client asks for it any more, and goes with the last that is
-    // made of it.
-    set_windows(&apis[0], "b", &["7d"]).await;
+    check_diff(&deployment);
+    // The daily periods that 7d consists of stay when the board drops "daily", and go with the last
+    // window that needs them.
+    change_windows(&apis[0], "b", &["7d"]).await;
     let hidden = apis[0]
         .ask(None, "{ board(slug: \"b\") { standings(window: \"daily\") { size } } }", json!({}))
         .await;
     assert!(hidden.message().contains("expected all, 7d"), "{}", hidden.message());
-    check_clean(&deployment);
-    set_windows(&apis[0], "b", &[]).await;
-    check_clean(&deployment);
+    check_diff(&deployment);
+    change_windows(&apis[0], "b", &[]).await;
+    check_diff(&deployment);
 }
 
 #[tokio::test]
@@ -198,13 +197,19 @@ async fn a_member_moves_up_and_down_since_yesterday() {
     let api = Api::start(&deployment).await;
     create(&api, "b", &["daily", "7d"]).await;
     let scores = json!([
-        { "member": "ann", "score": 5, "at": "2026-01-02T12:00:00Z" }, { "member": "bob", "score": 3, "at": "2026-01-02T12:00:00Z" },
-        { "member": "bob", "score": 7, "at": "2026-01-03T12:00:00Z" }, { "member": "eve", "score": 6, "at": "2026-01-03T12:00:00Z" },
+        { "member": "ann", "score": 5, "at": "2026-01-02T12:00:00Z" },
+        { "member": "bob", "score": 3, "at": "2026-01-02T12:00:00Z" },
+        { "member": "bob", "score": 7, "at": "2026-01-03T12:00:00Z" },
+        { "member": "eve", "score": 6, "at": "2026-01-03T12:00:00Z" },
         { "member": "ann", "score": 1, "at": "2026-01-03T12:00:00Z" },
     ]);
     submit(&api, "b", scores).await;
-    let ask = "query($window: String!, $since: String!) { board(slug: \"b\") { standings(window: $window, at: \"2026-01-03T13:00:00Z\") {
-        top { nodes { member { key } change(since: $since) } } } } }";
+    let ask = "
+        query($window: String!, $since: String!) { board(slug: \"b\") {
+            standings(window: $window, at: \"2026-01-03T13:00:00Z\") { top { nodes {
+                member { key } change(since: $since)
+            } } }
+        } }";
     let changes = async |window: &str| {
         let data = api.data(ask, json!({ "window": window, "since": "daily" })).await;
         let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap().clone();
@@ -225,7 +230,6 @@ async fn a_member_moves_up_and_down_since_yesterday() {
 async fn what_no_rolling_window_is_is_refused() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let text = "mutation($windows: [WindowInput!]!, $max: Decimal!) { createBoard(input: { slug: \"x\", tieBreak: MEMBER, maxScore: $max, windows: $windows }) { board { id } } }";
     for (name, max, reason) in [
         ("0d", "9", "such as 24h, 7d, 12w or 3mo"),
         ("367d", "9", "1 to 366"),
@@ -234,18 +238,26 @@ async fn what_no_rolling_window_is_is_refused() {
         ("366d", "9007199254740991", "more than 62 bits"),
     ] {
         let windows = json!([{ "name": name }]);
-        let refused =
-            api.ask(Some(api.token()), text, json!({ "windows": windows, "max": max })).await;
+        let input =
+            json!({ "slug": "x", "tieBreak": "MEMBER", "maxScore": max, "windows": windows });
+        let refused = api.ask(Some(api.token()), CREATE_BOARD, json!({ "input": input })).await;
         assert_eq!(refused.codes(), ["BAD_USER_INPUT"], "{name}");
         assert!(refused.message().contains(reason), "{}", refused.message());
     }
     create(&api, "b", &["7d"]).await;
-    let ask = "{ board(slug: \"b\") { standings(window: \"7d\", at: \"2900-01-01T00:00:00Z\") { size } } }";
+    let ask = "
+        { board(slug: \"b\") { standings(window: \"7d\", at: \"2900-01-01T00:00:00Z\") {
+            size
+        } } }";
     let refused = api.ask(None, ask, json!({})).await;
     assert!(refused.message().contains("has not begun yet"));
     submit(&api, "b", json!([{ "member": "ann", "score": 4 }])).await;
-    // The one that is prepared ahead of time is not listed.
-    let ask = "{ board(slug: \"b\") { periods(window: \"7d\") { totalCount nodes { label nextResetAt end } } windows { name kind current { label } } } }";
+    // The period that is prepared ahead of time is not listed.
+    let ask = "
+        { board(slug: \"b\") {
+            periods(window: \"7d\") { totalCount nodes { label nextResetAt end } }
+            windows { name kind current { label } }
+        } }";
     let data = api.data(ask, json!({})).await;
     let (periods, windows) = (&data["board"]["periods"], &data["board"]["windows"]);
     assert_eq!(periods["totalCount"], 1);
@@ -259,20 +271,28 @@ async fn what_no_rolling_window_is_is_refused() {
 async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let create = "mutation($shards: Int!) { createBoard(input: { slug: \"b\", shards: $shards, segmentBy: [\"region\"], minScore: -100000, tieBreak: EARLIEST,
-            windows: [{ name: \"7d\" }, { name: \"24h\" }, { name: \"decay:1d\" }, { name: \"monthly\" }] }) { board { id } } }";
-    api.data(create, json!({ "shards": 2 })).await;
-    let member = |number: usize| json!({ "key": format!("m{number}"), "region": if number.is_multiple_of(2) { "eu" } else { "us" } });
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
+    let windows = ["7d", "24h", "decay:1d", "monthly"].map(|name| json!({ "name": name }));
+    let input = json!({
+        "slug": "b", "shards": 2, "segmentBy": ["region"], "minScore": -100000,
+        "tieBreak": "EARLIEST", "windows": windows,
+    });
+    api.create_board(input).await;
+    let member = |number: usize| {
+        json!({
+            "key": format!("m{number}"), "region": if number.is_multiple_of(2) { "eu" } else { "us" },
+        })
+    };
     let members: Vec<Value> = (0..30).map(member).collect();
-    api.data(upsert, json!({ "input": members })).await;
+    api.upsert_members(members).await;
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let batch = |round: usize| {
         let score = |number: usize| {
             let late_ms = (round * 37 + number * 11) as i64 % 40 * 3_600_000;
             let at = jiff::Timestamp::from_millisecond(now_ms - late_ms).unwrap();
-            json!({ "member": format!("m{number}"), "score": (round * number) as i64 % 9 - 2, "at": at.to_string() })
+            json!({
+                "member": format!("m{number}"), "score": (round * number) as i64 % 9 - 2,
+                "at": at.to_string(),
+            })
         };
         let of_round = (0..30).filter(|number| !(number + round).is_multiple_of(3));
         json!(of_round.map(score).collect::<Vec<_>>())
@@ -302,9 +322,9 @@ async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
         later
     };
     let ((), later) = futures::join!(play(), rebuild());
-    println!("{later} events meanwhile");
+    println!("{later} later events");
     assert!(later > 0);
-    check_clean(&deployment);
+    check_diff(&deployment);
     deployment.flush_redis().await;
-    check_clean(&deployment);
+    check_diff(&deployment);
 }

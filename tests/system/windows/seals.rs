@@ -35,7 +35,7 @@ async fn check_equal(sql: Sql, shards: u16) {
             assert_eq!(live, sealed, "{:?}", game.board);
         }
         check_standings(&api, &oracle).await;
-        // More does not bring back what is sealed.
+        // A higher retention does not bring sealed periods back.
         retain(&api, &game.board, 1_000_000).await;
         assert_eq!(snapshot(&api, &oracle, &members).await, sealed);
     }

@@ -1,4 +1,4 @@
-//! Seals that are cut short: readers never see it, and what comes late lands where it belongs.
+//! Seals that are cut short: readers never notice, and late events land where they belong.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tests::api::Api;
 use tests::api::listing::check_standings;
 use tests::api::submission::submit_events;
 use tests::boards::regional::{random_games, regional, snapshot};
-use tests::deployment::{Deployment, Redis, Sql};
+use tests::deployment::{Deployment, Redis, Sql, settle};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{keys_left, retain, wait_until_sealed};
 use tests::model::game::{Game, seeded};
@@ -19,7 +19,7 @@ use tests::model::history::{Amended, History, Item};
 use tests::model::oracle::Oracle;
 use tests::wait::until;
 
-/// A process that does no background work.
+/// Starts a process without background work.
 async fn without_workers(deployment: &Arc<Deployment>) -> Api {
     // The first one makes the partitions level.
     drop(Api::start(deployment).await);
@@ -41,24 +41,16 @@ async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
     }
 }
 
-/// Gives SQL all that Redis has, as the background work does.
-async fn settle(stores: &engine::deployment::Deployment) {
-    for partition in stores.store.partitions().each() {
-        engine::partition::settle::settle(stores, partition).await.unwrap();
-    }
-}
-
-/// Empties Redis of what SQL has, and waits until it is loaded again: a recovery that is cut short
-/// keeps others waiting.
+/// Empties Redis once SQL has everything, and waits until it is loaded again: a recovery that is
+/// cut short would keep readers waiting.
 async fn flush(api: &Api, stores: &engine::deployment::Deployment) {
     settle(stores).await;
-    let flush = redis::cmd("FLUSHALL");
-    flush.query_async::<()>(&mut api.deployment().redis().await).await.unwrap();
+    api.deployment().flush_redis().await;
     settle(stores).await;
 }
 
-/// Seals a board in many attempts, most of which are cut short, while it is read and Redis is
-/// emptied now and then.
+/// Seals a board in many attempts, most of which are cut short, beside readers; Redis is emptied
+/// now and then.
 async fn cut_short(
     rng: &mut StdRng,
     api: &Api,
@@ -92,7 +84,7 @@ async fn cut_short(
         let mut patience_us = 300;
         loop {
             let patience = std::time::Duration::from_micros(rng.random_range(0..patience_us));
-            let sealed = engine::seal::seal(stores, entity::clock::Clock::default().now_ms());
+            let sealed = engine::seal::seal(stores, stores.clock.now_ms());
             match tokio::time::timeout(patience, sealed).await {
                 Ok(Ok(_)) => break,
                 Ok(Err(error)) => assert!(error.is_transient(), "{error}"),
@@ -134,7 +126,7 @@ async fn what_comes_late_while_a_seal_is_cut_short_is_in_the_end_where_it_belong
     }
 }
 
-/// Scores, removals and voids between attempts to seal that are cut short.
+/// Submits scores, removals and voids between attempts to seal that are cut short.
 async fn late_in_between(
     rng: &mut StdRng,
     api: &Api,
@@ -153,7 +145,7 @@ async fn late_in_between(
         assert_eq!(told, expected);
         let mut patience_us = 2000;
         for _ in 0..3 {
-            let sealed = engine::seal::seal(stores, entity::clock::Clock::default().now_ms());
+            let sealed = engine::seal::seal(stores, stores.clock.now_ms());
             let patience = std::time::Duration::from_micros(rng.random_range(0..patience_us));
             if let Ok(Err(error)) = tokio::time::timeout(patience, sealed).await {
                 assert!(error.is_transient(), "{error}");
@@ -184,7 +176,7 @@ async fn late_in_between(
         }
     }
     until("the board is sealed", async || {
-        engine::seal::seal(stores, entity::clock::Clock::default().now_ms()).await.ok()
+        engine::seal::seal(stores, stores.clock.now_ms()).await.ok()
     })
     .await;
     wait_until_sealed(api, &game.board).await;

@@ -1,4 +1,4 @@
-//! A board that is deleted, and what must be left of it.
+//! A board that is deleted, and checks of what remains of it.
 
 use std::sync::Arc;
 
@@ -10,16 +10,12 @@ use crate::api::submission::submit_durably;
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::wait::until;
 
-pub const CREATE: &str = "mutation { createBoard(input: { slug: \"b\", shards: 4, windows: [{ name: \"daily\" }] }) { board { id } } }";
-
-pub const DELETE: &str = "mutation { deleteBoard(slug: \"b\") { deletedBoardId } }";
-
-/// The number of the living board.
+/// The number of the board that has the slug now.
 pub async fn board_no(deployment: &Deployment) -> i64 {
     deployment.number("SELECT no FROM board WHERE slug = 'b'").await
 }
 
-/// Nothing of a board is left but its row.
+/// Checks that nothing but its row is left of a board.
 pub async fn check_gone(deployment: &Deployment, no: i64) {
     for table in ["score_event", "standing"] {
         let count = format!("SELECT CAST(COUNT(*) AS BIGINT) FROM {table} WHERE board_no = {no}");
@@ -47,19 +43,25 @@ pub async fn filled(sql: Sql, redis: Redis) -> (Arc<Deployment>, Api) {
     (deployment, api)
 }
 
+/// Creates the board.
+pub async fn create(api: &Api) {
+    api.create_board(json!({ "slug": "b", "shards": 4, "windows": [{ "name": "daily" }] })).await;
+}
+
+/// Creates the board, and gives each of so many members a score.
 pub async fn fill(api: &Api, members: i64) {
-    api.data(CREATE, json!({})).await;
-    let score = |number: i64| json!({ "member": format!("m{number}"), "score": number, "eventId": "e", "at": "2025-09-03T12:00:00Z" });
+    create(api).await;
+    let score = |number: i64| {
+        json!({
+            "member": format!("m{number}"), "score": number, "eventId": "e",
+            "at": "2025-09-03T12:00:00Z",
+        })
+    };
     let scores: Vec<Value> = (1..=members).map(score).collect();
     assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], members);
 }
 
-pub async fn delete(api: &Api) {
-    let data = api.data(DELETE, json!({})).await;
-    assert_eq!(data["deleteBoard"]["deletedBoardId"], "board:b");
-}
-
-/// Each old board is marked as deleted in as many partitions as it has shards.
+/// Checks that each old board is marked as deleted in as many partitions as it has shards.
 pub async fn check_marks(deployment: &Deployment, old: &[i64]) {
     let mut redis = deployment.redis().await;
     let keys: Vec<String> = redis.keys("laurel:*:gen").await.unwrap();
@@ -73,6 +75,7 @@ pub async fn check_marks(deployment: &Deployment, old: &[i64]) {
     }
 }
 
+/// Waits until the background work has purged a deleted board.
 pub async fn wait_until_purged(deployment: &Deployment, no: i64) {
     let purged = format!(
         "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE no = {no} AND purged_at_ms IS NOT NULL"

@@ -8,6 +8,7 @@ use crate::jobs::analytics::run;
 /// Member, score, Unix milliseconds.
 pub type Event = (String, i64, i64);
 
+/// Unix milliseconds of an instant.
 pub fn ms(text: &str) -> i64 {
     text.parse::<jiff::Timestamp>().unwrap().as_millisecond()
 }
