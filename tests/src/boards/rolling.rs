@@ -20,7 +20,7 @@ use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::{Window, parse_zone};
-use sea_orm::{EntityTrait, Set};
+use sea_orm::EntityTrait;
 use tokio::time::Instant;
 
 use crate::clock::DAY_MS;
