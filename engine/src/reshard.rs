@@ -277,9 +277,7 @@ impl<'a> Moving<'a> {
             }
             last = now;
         }
-        if !self.reshard.advance(&deployment.db, no, Step::Held, deployment.clock.now_ms()).await? {
-            return Err(taken_over());
-        }
+        self.advance(Step::Held).await?;
         let held = Instant::now();
         self.reached("holding");
         self.hold().await?;
@@ -360,31 +358,32 @@ impl<'a> Moving<'a> {
 
     /// Releases the board as it was, and ends the move.
     async fn undo(&mut self) -> Result<()> {
-        let (db, no) = (&self.deployment.db, self.row.no);
-        if self.reshard.step != Step::Undoing
-            && !self.reshard.advance(db, no, Step::Undoing, self.deployment.clock.now_ms()).await?
-        {
-            return Err(taken_over());
-        }
+        self.advance(Step::Undoing).await?;
         self.let_go().await?;
-        self.reshard.end(db, no).await?;
+        self.reshard.end(&self.deployment.db, self.row.no).await?;
         Ok(())
     }
 
     /// Updates the partitions in rows of `standing`, and ends the move.
     async fn settle(&mut self) -> Result<()> {
-        let (db, no) = (&self.deployment.db, self.row.no);
-        if self.reshard.step != Step::Settling
-            && !self.reshard.advance(db, no, Step::Settling, self.deployment.clock.now_ms()).await?
-        {
-            return Err(taken_over());
-        }
+        self.advance(Step::Settling).await?;
         self.reached("settling");
         let rolls = stage::rolls(self.deployment, &self.target).await?;
         self.confirm(&rolls).await?;
         rows::settle(self.deployment, &self.target).await?;
         self.reached("settled");
-        self.reshard.end(db, no).await?;
+        self.reshard.end(&self.deployment.db, self.row.no).await?;
+        Ok(())
+    }
+
+    /// Advances to a step, unless the move is there already.
+    async fn advance(&mut self, step: Step) -> Result<()> {
+        let Deployment { db, clock, .. } = self.deployment;
+        if self.reshard.step != step
+            && !self.reshard.advance(db, self.row.no, step, clock.now_ms()).await?
+        {
+            return Err(taken_over());
+        }
         Ok(())
     }
 }

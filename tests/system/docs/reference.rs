@@ -50,7 +50,8 @@ fn describe(names: &[String], batch: &[String]) -> String {
     let help = help(program, names);
     let title = [&["laurel".to_owned()], names].concat().join(" ");
     let below = commands(&help);
-    let below = below.iter().map(|name| describe(&[names, &[name.clone()]].concat(), batch));
+    let below =
+        below.iter().map(|name| describe(&[names, std::slice::from_ref(name)].concat(), batch));
     let below: String = below.collect();
     format!("\n## {title}\n\n```text\n{help}```\n{below}")
 }
