@@ -107,13 +107,12 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
 }
 
 impl StoreArguments {
-    /// Starts the log and connects to SQL.
+    /// Connects to SQL.
     async fn connect(&self, missing: Missing) -> Result<sea_orm::DatabaseConnection> {
-        self.log.start("info")?;
         self.settings.connect_sql(missing).await.context("the database cannot be opened")
     }
 
-    /// Starts the log and opens the stores.
+    /// Opens the stores.
     async fn open(&self, missing: Missing) -> Result<engine::deployment::Deployment> {
         let db = self.connect(missing).await?;
         self.settings.open(db).await.context("the stores cannot be opened")

@@ -119,19 +119,13 @@ impl Window {
     /// The rolling window; `None` for another kind.
     #[must_use]
     pub fn rolling(self) -> Option<Rolling> {
-        match self {
-            Self::Rolling(rolling) => Some(rolling),
-            _ => None,
-        }
+        if let Self::Rolling(rolling) = self { Some(rolling) } else { None }
     }
 
     /// The half-life; `None` for a window without decay.
     #[must_use]
     pub fn half_life(self) -> Option<HalfLife> {
-        match self {
-            Self::Decay(half_life) => Some(half_life),
-            _ => None,
-        }
+        if let Self::Decay(half_life) = self { Some(half_life) } else { None }
     }
 
     /// True if it has one period after another: not `all`, nor a decaying window.

@@ -60,6 +60,7 @@ struct Row {
 /// If a store does not answer, or an event is refused.
 pub async fn run(arguments: StoreArguments) -> Result<()> {
     let mut stop = StopSignals::catch()?;
+    arguments.log.start("info")?;
     let db = arguments.connect(Missing::Create).await?;
     if is_loaded(&db).await? {
         println!("the demo boards are there");

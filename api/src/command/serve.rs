@@ -31,11 +31,13 @@ const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
     let ServeArguments { http: settings, caches, daily_diff, stores } = arguments;
-    let db = stores.connect(Missing::Create).await?;
+    stores.log.start("info")?;
+    // Settings are checked before anything is made.
     let daily = match settings.no_workers {
         true => None,
         false => Some(Daily::new(&daily_diff, environment)?),
     };
+    let db = stores.connect(Missing::Create).await?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("LAUREL_LISTEN: {} cannot be listened on", settings.listen))?;

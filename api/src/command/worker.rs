@@ -17,8 +17,9 @@ use crate::background::worker::{self, Signals};
 /// Does the background work until a signal comes.
 pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let deployment = arguments.stores.open(Missing::Refuse).await?;
+    arguments.stores.log.start("info")?;
     let daily = Daily::new(&arguments.daily_diff, environment)?;
+    let deployment = arguments.stores.open(Missing::Refuse).await?;
     let working = Working::start(&deployment, &Arc::default(), daily);
     stop.wait().await;
     working.stop().await;
