@@ -42,7 +42,7 @@ pub(crate) struct Server {
     dir: PathBuf,
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     /// Requests a second.
@@ -55,14 +55,14 @@ pub(crate) struct Load {
     pub(crate) p999_ms: f64,
 }
 
-/// What to send.
+/// A load to send.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// How many connections.
+    /// The number of connections.
     pub(crate) connections: usize,
-    /// For how long.
+    /// The duration, in seconds.
     pub(crate) seconds: u64,
-    /// Whether the admin token goes with it.
+    /// True if the admin token goes with each request.
     pub(crate) as_admin: bool,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Stores {
     dir: TempDir,
 }
 
-/// What Redis has spent since it started.
+/// The CPU time that Redis has spent since it started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spent {
     /// In scripts, in microseconds.
@@ -144,7 +144,7 @@ impl Stores {
         row.unwrap().to_ranking().unwrap()
     }
 
-    /// What Redis keeps in memory, in bytes.
+    /// The memory of Redis, in bytes.
     pub(crate) async fn memory(&self) -> f64 {
         let memory = self.info("memory").await;
         field(&memory, "used_memory").parse().unwrap()
@@ -214,7 +214,7 @@ impl Stores {
         heads.into_iter().map(|head| head.unwrap().seq).sum()
     }
 
-    /// What Redis has spent.
+    /// The CPU time that Redis has spent so far.
     pub(crate) async fn spent(&self) -> Spent {
         let scripts = self.info("commandstats").await;
         let processor = self.info("cpu").await;

@@ -48,7 +48,7 @@ async fn what_is_taken_back_is_corrected_where_it_was_sealed_on_postgres() {
     check_games(Sql::Postgres, 1, Seals::InBetween).await;
 }
 
-/// Whether past periods are sealed while a game is played.
+/// The state of past periods while a game is played.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seals {
     None,
@@ -61,7 +61,7 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
     let mut games = every_game(&mut rng, shards, Range::Wide, EVENTS);
     if seals == Seals::None {
-        // What comes late for a sealed period is not checked against its range.
+        // Late events of a sealed period are not checked against its range.
         games.extend(every_game(&mut rng, shards, Range::Narrow, EVENTS));
     }
     games.shuffle(&mut rng);
