@@ -4,13 +4,29 @@
 use anyhow::{Context, Result, bail};
 use entity::history::score_event::{self, Kind};
 use futures::StreamExt;
-use sea_orm::sqlx::postgres::PgPoolCopyExt;
+use sea_orm::sqlx::Postgres;
+use sea_orm::sqlx::pool::PoolConnection;
 use sea_orm::{ActiveEnum, DatabaseConnection};
 
 use super::Span;
 
 /// The columns, in the order of the fields of a line.
 const COLUMNS: &str = r#""partition", "seq", "event_index", "board_no", "generation", "member", "kind", "score", "at_ms", "at_sent", "event_id", "segments", "void_partition", "void_seq", "void_index""#;
+
+/// A connection that copies. It returns to the pool only after its last line: SQLx does not know
+/// how much of a COPY is still to come, so the next query would read the rest as its answer.
+struct Copying {
+    connection: PoolConnection<Postgres>,
+    is_complete: bool,
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            self.connection.close_on_drop();
+        }
+    }
+}
 
 /// Hands the events of a span to `take`, in order.
 pub(crate) async fn copy(
@@ -24,8 +40,10 @@ pub(crate) async fn copy(
     let sql = format!(
         r#"COPY (SELECT {COLUMNS} FROM "score_event" WHERE "partition" = {partition} AND "seq" > {after_seq} AND "seq" <= {through_seq} AND "board_no" = {no} AND "generation" >= {since} AND "generation" < {before} ORDER BY "seq", "event_index") TO STDOUT"#
     );
-    let pool = db.get_postgres_connection_pool();
-    let mut parts = pool.copy_out_raw(&sql).await.context("the history cannot be read")?;
+    let connection = db.get_postgres_connection_pool().acquire().await?;
+    let mut copying = Copying { connection, is_complete: false };
+    let parts = copying.connection.copy_out_raw(&sql).await;
+    let mut parts = parts.context("the history cannot be read")?;
     let mut left: Vec<u8> = vec![];
     while let Some(part) = parts.next().await {
         left.extend_from_slice(&part.context("the history cannot be read")?);
@@ -38,6 +56,8 @@ pub(crate) async fn copy(
         }
         left.drain(..start);
     }
+    drop(parts);
+    copying.is_complete = true;
     Ok(())
 }
 
