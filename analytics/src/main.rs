@@ -44,7 +44,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
-use engine::settings::{LogSettings, Settings};
+use engine::settings::{LogSettings, StoreArguments};
 use entity::board;
 use futures::FutureExt;
 use ranking::window::Window;
@@ -123,14 +123,6 @@ struct OutputArguments {
     /// Stops when standard input ends: the server starts this program so, and may be killed.
     #[arg(long, hide = true)]
     stop_with_stdin: bool,
-}
-
-#[derive(Debug, Args)]
-struct StoreArguments {
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    log: LogSettings,
 }
 
 #[derive(Debug, Args)]
