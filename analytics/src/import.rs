@@ -90,9 +90,8 @@ impl fmt::Display for Imported {
 /// If the file cannot be read, a row is bad and `--skip-bad` is not given, or a store does not
 /// answer.
 pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Imported> {
-    let of_slug = |slug| board::living().filter(board::Column::Slug.eq(slug));
-    let board = match arguments.board.as_deref().map(of_slug) {
-        Some(named) => named.one(&deployment.db).await?,
+    let board = match &arguments.board {
+        Some(slug) => board::of_slug(&deployment.db, slug).await?,
         None => None,
     };
     let job = Job::begin(deployment, entity::job::IMPORT, board.map(|row| row.no)).await?;

@@ -48,7 +48,7 @@ use engine::settings::{LogSettings, StoreArguments};
 use entity::board;
 use futures::FutureExt;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
+use sea_orm::QueryOrder;
 use serde::Serialize;
 
 use stop::Stop;
@@ -372,7 +372,7 @@ async fn find_boards(deployment: &Deployment, slug: Option<&str>) -> Result<Vec<
 }
 
 async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model> {
-    let row = board::living().filter(board::Column::Slug.eq(slug)).one(&deployment.db).await?;
+    let row = board::of_slug(&deployment.db, slug).await?;
     row.with_context(|| format!("unknown board {slug:?}: expected the slug of a board"))
 }
 
