@@ -6,9 +6,8 @@ use crate::tree::{files, report};
 const LINES_MAX: usize = 400;
 
 /// Files that were longer when the rule began, each with its length then. They may only shrink.
-const LONGER: [(&str, usize); 3] = [
+const LONGER: [(&str, usize); 2] = [
     ("engine/src/reshard.rs", 406),
-    ("engine/tests/store.rs", 552),
     ("tests/bench/serving.rs", 438),
 ];
 
