@@ -3,15 +3,14 @@
 //! | module | has |
 //! |---|---|
 //! | [`frame`] | the history of a board as a frame, from SQL and archive; the fold in polars |
-//! | [`rebuild`], [`reshard`], [`restore`] | standings from history; a move; Redis from SQL |
+//! | [`rebuild`] | standings from history; a move; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`] | old events into files, and out of SQL |
 //! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
 //! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
 //! | [`upkeep`] | windows rolled, past periods sealed |
 //! | [`file`] | CSV, NDJSON or Parquet; files that exist whole or not at all |
-//! | [`job`], [`side_by_side`] | a job's row, progress bar and outcome; partitions in parallel |
-//! | [`stop`], [`failpoint`] | signals that end the program; steps at which a test ends it |
+//! | [`job`] | a job's row, progress bar and outcome; partitions in parallel; early ends |
 
 /// mimalloc, as a history, too, consists of many small allocations.
 #[global_allocator]
@@ -20,7 +19,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod archive;
 mod diff;
 mod export;
-mod failpoint;
 mod file;
 mod frame;
 mod generate;
@@ -28,10 +26,6 @@ mod import;
 mod job;
 mod rebuild;
 mod report;
-mod reshard;
-mod restore;
-mod side_by_side;
-mod stop;
 mod upkeep;
 mod what_if;
 
@@ -51,7 +45,8 @@ use ranking::window::Window;
 use sea_orm::QueryOrder;
 use serde::Serialize;
 
-use stop::Stop;
+use job::stop::Stop;
+use rebuild::{reshard, restore};
 
 /// The exit status for differences found.
 const DIFFERENCES: u8 = 3;

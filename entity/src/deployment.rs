@@ -1,5 +1,7 @@
 //! The one row that describes the deployment.
 
+pub mod clock;
+
 use sea_orm::entity::prelude::*;
 
 /// A row of `deployment`.

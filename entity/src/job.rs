@@ -1,11 +1,13 @@
 //! Batch jobs, running and ended.
 
+pub mod schedule;
+
 use std::fmt;
 
 use sea_orm::entity::prelude::*;
 use sea_orm::{Condition, QueryOrder, QuerySelect};
 
-use crate::clock::Clock;
+use crate::deployment::clock::Clock;
 use crate::sql::first_rows;
 
 /// The kinds that this program knows. A newer program may write others.

@@ -1,5 +1,6 @@
 //! Members: everyone who was ranked or named.
 
+pub mod friendship;
 pub mod search;
 
 use sea_orm::entity::prelude::*;

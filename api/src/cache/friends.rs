@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::deployment::Deployment;
-use entity::friendship;
+use entity::member::friendship;
 use ranking::id::MemberId;
 use sea_orm::DatabaseConnection;
 use tokio::time::Instant;

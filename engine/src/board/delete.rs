@@ -18,10 +18,11 @@ use crate::partition::barrier;
 use crate::partition::settle::settle;
 use crate::{reshard, seal};
 use entity::archive::archive_file;
+use entity::board;
 use entity::error::Result;
 use entity::history::dead_letter;
 use entity::integrity::{integrity_finding, integrity_proof};
-use entity::{board, by_member};
+use entity::sql::by_member;
 
 /// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: u64 = 5000;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::deployment::Deployment;
 use crate::deployment::private_redis::PrivateRedis;
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 
 /// The partitions of a new deployment whose settings name no number.
 const PARTITIONS_DEFAULT: u16 = 16;

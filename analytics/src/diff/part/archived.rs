@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use engine::integrity::look::Location;
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use futures::StreamExt;
 use polars::prelude::{
     DataFrame, DataType, Int64Chunked, IntoLazy, JoinArgs, JoinType, LazyFrame, StringChunked,
