@@ -88,11 +88,7 @@ pub struct Model {
     pub reshard_until_ms: Option<i64>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// A window of a board, besides `all`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -75,11 +75,7 @@ pub struct Model {
     pub heartbeat_at_ms: Option<i64>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl fmt::Display for Model {
     /// One line for a client that has to wait for the job: its kind, age and progress.

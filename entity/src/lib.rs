@@ -15,6 +15,17 @@
 //!
 //! Nothing here parses a command line, starts a server or names `redis`.
 
+/// The two items that SeaORM wants of every table. No query follows a relation.
+macro_rules! no_relations {
+    () => {
+        /// No relations.
+        #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+        pub enum Relation {}
+
+        impl ActiveModelBehavior for ActiveModel {}
+    };
+}
+
 pub mod access_token;
 pub mod archive;
 pub mod board;

@@ -65,11 +65,7 @@ pub struct Model {
     pub void_index: Option<i32>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl Model {
     /// The event.
