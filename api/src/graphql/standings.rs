@@ -148,9 +148,14 @@ impl Standings {
         ctx: &Context<'_>,
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
-        let place = Place { standings: self.read.clone(), member: member.clone() };
+        let place = Place { standings: self.read.clone(), key: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
+    }
+
+    /// The number of entries, by the loader of the request.
+    pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
+        state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
     /// The place of a page cursor, and the standings in which it continues.
@@ -228,10 +233,7 @@ impl Standings {
 
     /// The number of entries.
     async fn size(&self, ctx: &Context<'_>) -> Result<i32> {
-        Ok(int(state(ctx)
-            .loaders
-            .count(Bound { standings: self.read.clone(), key: None })
-            .await?)?)
+        Ok(int(self.count(ctx).await?)?)
     }
 
     /// A page of entries in rank order: the first ones, those after or before a page cursor, or
@@ -332,9 +334,7 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(desc = "0 to 100, rounded to nine decimals.")] percentile: f64,
     ) -> Result<Option<Decimal>> {
-        let all = Bound { standings: self.read.clone(), key: None };
-        let size = state(ctx).loaders.count(all).await?;
-        let rank = rank_of_percentile(percentile, size)?;
+        let rank = rank_of_percentile(percentile, self.count(ctx).await?)?;
         let entry = self.entry_of_position(ctx, rank - 1).await?;
         Ok(entry.map(|entry| entry.shown_score(state(ctx).now_ms)))
     }

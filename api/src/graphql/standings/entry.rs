@@ -170,10 +170,7 @@ impl Entry {
 
     /// 100 · members ranked below / (size − 1); 100 for the only member.
     async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
-        let size = state(ctx)
-            .loaders
-            .count(Bound { standings: self.standings.read.clone(), key: None })
-            .await?;
+        let size = self.standings.count(ctx).await?;
         if size <= 1 {
             return Ok(100.0);
         }
