@@ -76,7 +76,6 @@ impl Error {
 
 impl ErrorCode {
     /// The name in the schema.
-    #[must_use]
     pub fn name(self) -> &'static str {
         <Self as async_graphql::resolver_utils::EnumType>::items()
             .iter()

@@ -95,7 +95,6 @@ impl Drop for Reading {
 
 impl Loaders {
     /// Look-ups for a new request.
-    #[must_use]
     pub fn new(app: &SharedApp) -> Self {
         Self {
             entries: loader(EntryBatch(app.clone())),
@@ -108,7 +107,6 @@ impl Loaders {
     }
 
     /// Announces a read that may lead to look-ups.
-    #[must_use]
     pub fn reading(&self) -> Reading {
         self.reads.count.fetch_add(1, Ordering::AcqRel);
         Reading(self.reads.clone())

@@ -22,7 +22,6 @@ pub struct Friends(SqlCache<MemberId, Arc<[MemberId]>>);
 
 impl Friends {
     /// Starts empty.
-    #[must_use]
     pub fn new() -> Self {
         let bytes = |friends: &Arc<[MemberId]>| {
             let bytes: usize = friends.iter().map(|friend| friend.as_str().len() + 40).sum();

@@ -119,7 +119,6 @@ pub struct EntryCursor(i64, u32, String, String, String, i64, String);
 
 impl EntryCursor {
     /// The cursor of an entry.
-    #[must_use]
     pub fn new(id: &ranking::standings_id::StandingsId, key: RankKey, member: &MemberId) -> Self {
         Self(
             id.board.0,
@@ -133,7 +132,6 @@ impl EntryCursor {
     }
 
     /// The cursor of a member without an entry.
-    #[must_use]
     pub fn of_member(id: &ranking::standings_id::StandingsId, member: &MemberId) -> Self {
         Self(
             id.board.0,
@@ -147,19 +145,16 @@ impl EntryCursor {
     }
 
     /// The number and generation of the board.
-    #[must_use]
     pub fn board(&self) -> (BoardNo, u32) {
         (BoardNo(self.0), self.1)
     }
 
     /// The segment and the window's name.
-    #[must_use]
     pub fn list(&self) -> (&str, &str) {
         (&self.2, &self.3)
     }
 
     /// The period's label.
-    #[must_use]
     pub fn period(&self) -> &str {
         &self.4
     }
@@ -189,7 +184,6 @@ impl EntryCursor {
     }
 
     /// Encodes the cursor as text.
-    #[must_use]
     pub fn encode(&self) -> PageCursor {
         PageCursor(
             URL_SAFE_NO_PAD
