@@ -303,8 +303,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Rebuild(job) => {
             let board = find_board(deployment, &job.own.board).await?;
             if let Some(shards) = job.own.shards {
-                let moved = reshard::reshard(deployment, &board, shards).await?;
-                print_outcome(json, &moved)?;
+                print_outcome(json, &reshard::reshard(deployment, &board, shards).await?)?;
             } else {
                 let rebuilt = rebuild::rebuild(deployment, &board, job.own.window).boxed().await?;
                 print_outcome(json, &rebuilt)?;
@@ -320,10 +319,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Roll(_) => print_outcome(json, &upkeep::roll(deployment).await?)?,
         Command::Seal(_) => print_outcome(json, &upkeep::seal(deployment).await?)?,
         Command::Restore(job) => match job.own.board {
-            None => {
-                let restored = restore::restore(deployment).await?;
-                print_outcome(json, &restored)?;
-            }
+            None => print_outcome(json, &restore::restore(deployment).await?)?,
             Some(slug) => {
                 let board = find_board(deployment, &slug).await?;
                 let rebuilt = restore::restore_board(deployment, &board).boxed().await?;
@@ -331,27 +327,22 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             }
         },
         Command::Archive(job) => {
-            let archived = archive::archive(deployment, &job.own).await?;
-            print_outcome(json, &archived)?;
+            print_outcome(json, &archive::archive(deployment, &job.own).await?)?;
         }
         Command::Import(job) => {
-            let imported = import::import(deployment, &job.own).await?;
-            print_outcome(json, &imported)?;
+            print_outcome(json, &import::import(deployment, &job.own).await?)?;
         }
         Command::Export(job) => {
             let board = find_board(deployment, &job.own.choice.board).await?;
-            let exported = export::export(deployment, &board, &job.own).await?;
-            print_outcome(json, &exported)?;
+            print_outcome(json, &export::export(deployment, &board, &job.own).await?)?;
         }
         Command::WhatIf(job) => {
             let board = find_board(deployment, &job.own.choice.board).await?;
-            let found = what_if::what_if(deployment, &board, &job.own).await?;
-            print_outcome(json, &found)?;
+            print_outcome(json, &what_if::what_if(deployment, &board, &job.own).await?)?;
         }
         Command::Report(job) => {
             let board = find_board(deployment, &job.own.board).await?;
-            let reported = report::report(deployment, &board, &job.own).await?;
-            print_outcome(json, &reported)?;
+            print_outcome(json, &report::report(deployment, &board, &job.own).await?)?;
         }
         Command::Generate(_) => unreachable!("`run` generates without stores"),
     }

@@ -166,7 +166,7 @@ pub struct EntryConnection {
 
 impl EntryConnection {
     fn cursor(&self, entry: &RankedEntry) -> PageCursor {
-        EntryCursor::new(&self.list.read.id, entry.key, &entry.member).encode()
+        EntryCursor::new(&self.list.read.id, Some(entry.key), &entry.member).encode()
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> {

@@ -5,6 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
+use ranking::standings_id::StandingsId;
+use ranking::store::read::RankedEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -118,28 +120,15 @@ const NO_KEY: i64 = -1;
 pub struct EntryCursor(i64, u32, String, String, String, i64, String);
 
 impl EntryCursor {
-    /// The cursor of an entry.
-    pub fn new(id: &ranking::standings_id::StandingsId, key: RankKey, member: &MemberId) -> Self {
+    /// The cursor of an entry, or of a member without one.
+    pub fn new(id: &StandingsId, key: Option<RankKey>, member: &MemberId) -> Self {
         Self(
             id.board.0,
             id.generation,
             id.segment.clone(),
             id.window.to_string(),
             id.period.clone(),
-            key.to_i64(),
-            member.to_string(),
-        )
-    }
-
-    /// The cursor of a member without an entry.
-    pub fn of_member(id: &ranking::standings_id::StandingsId, member: &MemberId) -> Self {
-        Self(
-            id.board.0,
-            id.generation,
-            id.segment.clone(),
-            id.window.to_string(),
-            id.period.clone(),
-            NO_KEY,
+            key.map_or(NO_KEY, RankKey::to_i64),
             member.to_string(),
         )
     }
@@ -175,9 +164,9 @@ impl EntryCursor {
     ///
     /// # Errors
     /// `BAD_USER_INPUT` if the client has altered the cursor.
-    pub fn place(&self) -> Result<ranking::store::read::RankedEntry> {
+    pub fn place(&self) -> Result<RankedEntry> {
         let tampered = |_| no_cursor(&self.6);
-        Ok(ranking::store::read::RankedEntry {
+        Ok(RankedEntry {
             key: RankKey::from_i64(self.5).map_err(tampered)?,
             member: MemberId::new(&self.6).map_err(tampered)?,
         })
@@ -185,10 +174,8 @@ impl EntryCursor {
 
     /// Encodes the cursor as text.
     pub fn encode(&self) -> PageCursor {
-        PageCursor(
-            URL_SAFE_NO_PAD
-                .encode(serde_json::to_vec(self).expect("numbers and texts have a JSON form")),
-        )
+        let json = serde_json::to_vec(self).expect("numbers and texts have a JSON form");
+        PageCursor(URL_SAFE_NO_PAD.encode(json))
     }
 
     /// Decodes a cursor.
