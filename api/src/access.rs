@@ -9,7 +9,7 @@ use moka::future::Cache;
 use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// How long a checked token stays valid without another SELECT. A revoked token works that much
 /// longer.
@@ -104,12 +104,7 @@ impl Access {
         token: &str,
         now_ms: i64,
     ) -> Result<Arc<Principal>> {
-        let refused = || {
-            Error::new(
-                ErrorCode::Unauthenticated,
-                "this access token is unknown, revoked or expired",
-            )
-        };
+        let refused = || Error::unauthenticated("this access token is unknown, revoked or expired");
         let hash = hash_of(token);
         if let Some(principal) = self.checked.get(&hash).await {
             return Ok(principal);

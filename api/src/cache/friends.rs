@@ -9,7 +9,7 @@ use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
 use crate::cache::sql::SqlCache;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// The most friends of one member.
 pub const FRIENDS_MAX: usize = 10_000;
@@ -58,12 +58,9 @@ impl Friends {
         let pair = (a.min(b).as_str(), a.max(b).as_str());
         let full = friendship::insert(db, pair, clock.now_ms(), FRIENDS_MAX as u64).await?;
         if let Some(member) = full {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!(
-                    "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
-                ),
-            ));
+            return Err(Error::limit_exceeded(format!(
+                "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
+            )));
         }
         self.changed(a, b);
         Ok(())

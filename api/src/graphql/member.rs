@@ -18,7 +18,7 @@ use super::standings::{Choice, Standings};
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 
 /// The most boards in one field `ranks`.
 const BOARDS_MAX: usize = 100;
@@ -199,10 +199,10 @@ impl Member {
         window: Option<String>,
     ) -> Result<Vec<Option<Entry>>> {
         if boards.len() > BOARDS_MAX {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!("{} boards requested: expected at most {BOARDS_MAX}", boards.len()),
-            )
+            return Err(Error::limit_exceeded(format!(
+                "{} boards requested: expected at most {BOARDS_MAX}",
+                boards.len()
+            ))
             .into());
         }
         let window = board::window_or_all(window);

@@ -29,7 +29,7 @@ use super::types::global_id::{GlobalId, StandingsName};
 use super::types::scalar::{Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 use crate::loader::{Bound, Found, Place};
 
 /// The default number of neighbors on each side.
@@ -388,10 +388,10 @@ impl Standings {
 /// `LIMIT_EXCEEDED` for more than 1,000 keys; `BAD_USER_INPUT` for an invalid key.
 pub(crate) fn member_ids(keys: &[String]) -> crate::error::Result<Vec<MemberId>> {
     if keys.len() > PAGE_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("{} members requested: expected at most {PAGE_MAX}", keys.len()),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "{} members requested: expected at most {PAGE_MAX}",
+            keys.len()
+        )));
     }
     Ok(keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?)
 }

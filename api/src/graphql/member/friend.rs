@@ -232,10 +232,9 @@ async fn both(
 ) -> crate::error::Result<([MemberId; 2], FriendPayload)> {
     let principal = state(ctx).require(Scope::Submit)?;
     if let Some(own) = principal.member.as_deref().filter(|own| *own != member) {
-        return Err(Error::new(
-            ErrorCode::Forbidden,
-            format!("this access token may change friendships of {own} only"),
-        ));
+        return Err(Error::forbidden(format!(
+            "this access token may change friendships of {own} only"
+        )));
     }
     let ids = [MemberId::new(member)?, MemberId::new(friend)?];
     if ids[0] == ids[1] {

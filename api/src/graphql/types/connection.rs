@@ -9,7 +9,7 @@ use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// The default length of a page.
 pub const PAGE_DEFAULT: usize = 10;
@@ -104,10 +104,9 @@ pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize>
         Error::bad_input(format!("invalid {name} {count}: expected 0 to {PAGE_MAX}"))
     })?;
     if count > PAGE_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("invalid {name} {count}: expected at most {PAGE_MAX}"),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "invalid {name} {count}: expected at most {PAGE_MAX}"
+        )));
     }
     Ok(count)
 }
@@ -206,6 +205,7 @@ fn no_cursor(text: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     #[test]
     fn a_page_goes_one_way() {
