@@ -158,14 +158,17 @@ impl Standings {
         state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
-    /// The place of a page cursor, and the standings in which it continues.
+    /// The place of a page cursor, if there is one, and the standings in which the page continues.
     pub(crate) fn resume(
         &self,
         app: &App,
-        cursor: &str,
-    ) -> crate::error::Result<(Self, RankedEntry)> {
+        cursor: Option<&str>,
+    ) -> crate::error::Result<(Self, Option<RankedEntry>)> {
+        let Some(cursor) = cursor else {
+            return Ok((self.clone(), None));
+        };
         let (list, cursor) = self.list_of(app, cursor)?;
-        Ok((list, cursor.place()?))
+        Ok((list, Some(cursor.place()?)))
     }
 
     /// A page cursor, and the standings in which it continues.
