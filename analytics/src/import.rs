@@ -26,8 +26,8 @@ use ranking::submission::batch::Batch;
 use ranking::submission::{
     FoldOutcome, FoldedBatch, REGION, StandingsChange, Submission, Verdict, segment_of,
 };
-use sea_orm::sea_query::OnConflict;
 use sea_orm::ActiveValue::Set;
+use sea_orm::sea_query::OnConflict;
 use serde::Serialize;
 
 use crate::display_path;
