@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
-    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, SqlSettings,
-    StoreArguments,
+    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, RateSettings,
+    RequestLimits, SqlSettings, StoreArguments,
 };
 use sea_orm::DatabaseConnection;
 
@@ -56,6 +56,10 @@ enum Command {
 struct ServeArguments {
     #[command(flatten)]
     http: HttpSettings,
+    #[command(flatten)]
+    limits: RequestLimits,
+    #[command(flatten)]
+    rates: RateSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

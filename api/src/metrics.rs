@@ -51,6 +51,10 @@ pub struct Metrics {
     pub answers: Lookups,
     /// Look-ups in the cache of first pages of standings.
     pub pages: Lookups,
+    /// The points of the requests that are executed now.
+    pub points_under_way: Gauge,
+    /// The requests that wait to be executed.
+    pub requests_waiting: Gauge,
     errors: HashMap<&'static str, Counter>,
 }
 
@@ -128,6 +132,13 @@ impl Metrics {
         );
         let errors: Family<Label, Counter> =
             registered(&mut registry, "graphql_errors", "Errors in answers, by code");
+        let points_under_way = registered(
+            &mut registry,
+            "points_under_way",
+            "Points of the requests that are executed now",
+        );
+        let requests_waiting =
+            registered(&mut registry, "requests_waiting", "Requests that wait to be executed");
         let (commit_seconds, commit_scores) =
             (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
         registry.register(
@@ -152,6 +163,8 @@ impl Metrics {
             mutation_seconds: executions.get_or_create_owned(&[("operation", "mutation")]),
             answers: of_cache("answers"),
             pages: of_cache("pages"),
+            points_under_way,
+            requests_waiting,
             errors: ErrorCode::items()
                 .iter()
                 .map(|code| {

@@ -310,16 +310,25 @@ pub fn windows_text(windows: &[WindowRow]) -> String {
     serde_json::to_string(windows).expect("names and numbers have a JSON form")
 }
 
+/// The longest segment, in bytes: an attribute, a colon and a text of 200 characters.
+const SEGMENT_BYTES_MAX: usize = 1024;
+
 /// Checks that a board has a segment, given the member attributes that it has segments by. The
 /// empty segment is everyone.
 ///
 /// # Errors
-/// `Invalid` if the board has no such segment; the message says what it would accept.
+/// `Invalid` if the board has no such segment, or if it is too long; the message says what it would accept.
 pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> ranking::Result<()> {
     let is_of = |attribute: &String| {
         let value = segment.strip_prefix(attribute.as_str());
         value.is_some_and(|value| value.len() > 1 && value.starts_with(':'))
     };
+    if segment.len() > SEGMENT_BYTES_MAX {
+        return Err(ranking::Error::Invalid(format!(
+            "invalid segment {} of board {slug}: expected at most {SEGMENT_BYTES_MAX} bytes",
+            ranking::shown(segment)
+        )));
+    }
     if segment.is_empty() || segment_by.iter().any(is_of) {
         return Ok(());
     }
@@ -328,7 +337,7 @@ pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> rankin
         None => "expected no segment, as the board has none".to_owned(),
     };
     Err(ranking::Error::Invalid(format!(
-        "invalid segment {:?} of board {slug}: {accepted}",
-        segment.chars().take(64).collect::<String>()
+        "invalid segment {} of board {slug}: {accepted}",
+        ranking::shown(segment)
     )))
 }

@@ -1,6 +1,6 @@
 //! Scores: exact decimals, held as raw `i64`s at a board's number of decimals. Nothing here rounds.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::window::Window;
 
 /// The most decimals a board may have.
@@ -23,9 +23,9 @@ const TEXT_BYTES_MAX: usize = 64;
 /// excepted); `OutOfRange` if the raw score has more than 53 bits. Nothing is rounded.
 pub fn parse(text: &str, decimals: u8) -> Result<i64> {
     let not_decimal = || {
-        let shown: String = text.chars().take(TEXT_BYTES_MAX).collect();
+        let shown = shown(text);
         Error::invalid(format!(
-            "invalid score {shown:?}: expected digits with an optional sign and point, as in \"-12.5\""
+            "invalid score {shown}: expected digits with an optional sign and point, as in \"-12.5\""
         ))
     };
     if text.len() > TEXT_BYTES_MAX {

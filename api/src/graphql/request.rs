@@ -8,6 +8,7 @@ use crate::access::{Principal, Scope};
 use crate::app::{App, SharedApp};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, Result};
+use crate::http::admission::Budget;
 use crate::loader::Loaders;
 
 /// The state of one request.
@@ -20,9 +21,19 @@ pub struct RequestState {
     pub good_until: GoodUntil,
     /// The look-ups of the request.
     pub loaders: Loaders,
+    /// The points that the request may still spend.
+    pub budget: Arc<Budget>,
 }
 
 impl RequestState {
+    /// Spends points on work that is about to be done, beyond what the text of the query costs.
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` if the request would cost more than one may.
+    pub fn spend(&self, points: u64) -> Result<()> {
+        self.budget.spend(points)
+    }
+
     /// Checks that the client has a scope.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_graphql::{Context, Enum, InputObject, Object, Result, SimpleObject};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{EventId, MemberId, Partition};
+use ranking::id::{EventId, ID_BYTES_MAX, MemberId, Partition};
 use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
@@ -381,6 +381,8 @@ impl SubmitResult {
             Ok(Verdict::Rejected(error)) => refused(error.into()),
             Err(error) => refused(error),
         };
-        Self { board: board.clone(), member: member.to_owned(), status, error }
+        // The key of a rejected score may be of any length.
+        let end = member.floor_char_boundary(ID_BYTES_MAX);
+        Self { board: board.clone(), member: member[..end].to_owned(), status, error }
     }
 }

@@ -4,6 +4,7 @@ use async_graphql::connection::PageInfo;
 use async_graphql::{Context, Object, Result, SimpleObject};
 use entity::member;
 use ranking::id::MemberId;
+use ranking::shown;
 use ranking::store::read::RankedEntry;
 
 use super::Member;
@@ -246,7 +247,10 @@ async fn both(
         let unknown = || {
             Error::new(
                 ErrorCode::NotFound,
-                format!("there is no member {key:?}; upsertMembers or a first score creates it"),
+                format!(
+                    "there is no member {}; upsertMembers or a first score creates it",
+                    shown(key)
+                ),
             )
         };
         member.ok_or_else(unknown)

@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
+use ranking::shown;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;
 use serde::{Deserialize, Serialize};
@@ -196,9 +197,9 @@ pub fn number_of(cursor: &str) -> Result<i64> {
 }
 
 fn no_cursor(text: &str) -> Error {
-    let shown: String = text.chars().take(64).collect();
+    let shown = shown(text);
     Error::bad_input(format!(
-        "invalid page cursor {shown:?}: expected one from pageInfo or an edge of this list"
+        "invalid page cursor {shown}: expected one from pageInfo or an edge of this list"
     ))
 }
 
