@@ -37,7 +37,7 @@ use entity::integrity::{integrity_finding, integrity_run};
 use entity::sql::insert_chunked;
 use futures::StreamExt;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 
 use crate::diff::finding::{Finding, What, name_wrong_windows};
@@ -92,7 +92,7 @@ pub enum Against {
 }
 
 /// The parts of boards to compare, by board number and partition; `None` for all.
-type Scope = Option<BTreeSet<(i64, Partition)>>;
+type Scope = Option<BTreeSet<(i64, PartitionNo)>>;
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
@@ -262,7 +262,7 @@ async fn compare_once(
         let proving = Arc::new(proving);
         let may_be_proven = !arguments.full && scope.is_none();
         let is_exclusive = arguments.exclusive;
-        let of_partition = |partition: Partition| {
+        let of_partition = |partition: PartitionNo| {
             let (deployment, job) = (deployment.clone(), job.clone());
             let (row, board, proving) = (row.clone(), board.clone(), proving.clone());
             let keys = keys.of(board.no, partition);
@@ -301,7 +301,7 @@ async fn boards_at_rest(
     deployment: &Deployment,
     rows: &[board::Model],
     scope: &Scope,
-) -> Result<Vec<(board::Model, Board, Vec<Partition>)>> {
+) -> Result<Vec<(board::Model, Board, Vec<PartitionNo>)>> {
     let mut boards = vec![];
     for row in rows {
         // Read again, since a repair may take long.
@@ -318,12 +318,12 @@ async fn boards_at_rest(
     Ok(boards)
 }
 
-fn is_meant(scope: &Scope, board_no: i64, partition: Partition) -> bool {
+fn is_meant(scope: &Scope, board_no: i64, partition: PartitionNo) -> bool {
     scope.as_ref().is_none_or(|scope| scope.contains(&(board_no, partition)))
 }
 
 /// Groups findings by board number and partition.
-fn by_part(findings: &[Finding]) -> BTreeMap<(i64, Partition), Vec<&Finding>> {
+fn by_part(findings: &[Finding]) -> BTreeMap<(i64, PartitionNo), Vec<&Finding>> {
     let mut parts: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for finding in findings {
         parts.entry((finding.board_no, finding.partition)).or_default().push(finding);

@@ -19,7 +19,7 @@ use engine::partition::submit::{Prepared, submit};
 use entity::{board, member};
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::submission::batch::Batch;
@@ -234,8 +234,8 @@ async fn drop_known(
 }
 
 /// Indices of rows by partition, in file order, in batches of at most one commit.
-fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)> {
-    let mut by_partition: BTreeMap<Partition, Vec<usize>> = BTreeMap::new();
+fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(PartitionNo, Vec<usize>)> {
+    let mut by_partition: BTreeMap<PartitionNo, Vec<usize>> = BTreeMap::new();
     for (index, row) in rows.iter().enumerate() {
         let partition =
             deployment.store.partitions().of_member(&row.submission.board, &row.submission.member);
@@ -256,7 +256,7 @@ fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)
 /// refused, with the reason.
 async fn simulate(
     deployment: &Deployment,
-    batches: &[(Partition, Vec<usize>)],
+    batches: &[(PartitionNo, Vec<usize>)],
     rows: &[Row],
     now_ms: i64,
     job: &Job,
@@ -285,7 +285,7 @@ async fn simulate(
 /// Folds a batch as if the batches that wrote the keys in `written` were committed.
 async fn fold_after(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     mut batch: Batch,
     now_ms: i64,
     written: &HashMap<(StandingsId, MemberId), RankKey>,

@@ -22,7 +22,7 @@ use entity::board;
 use entity::error::is_refused_content;
 use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use ranking::window::Window;
 use serde::Serialize;
@@ -200,7 +200,7 @@ async fn one_partition(
     deployment: &Deployment,
     board: &Board,
     window: Option<Window>,
-    partition: Partition,
+    partition: PartitionNo,
     job: &Job,
 ) -> Result<Rebuilt> {
     for attempt in 1.. {
@@ -246,7 +246,7 @@ async fn try_partition(
     deployment: &Deployment,
     no: i64,
     window: Option<Window>,
-    partition: Partition,
+    partition: PartitionNo,
     job: &Job,
 ) -> Result<Option<Rebuilt>> {
     let (board, windows) = present(deployment, no, window).await?;
@@ -263,7 +263,7 @@ async fn try_partition(
 async fn stage_and_put(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     staged: &mut Staged<'_>,
     job: &Job,
 ) -> Result<Option<Rebuilt>> {
@@ -328,7 +328,7 @@ fn fold_aside(
     board: &Board,
     history: &Arc<History>,
     window: Window,
-    rolls: &BTreeMap<Partition, Rolls>,
+    rolls: &BTreeMap<PartitionNo, Rolls>,
 ) -> JoinHandle<Result<(Sorted, f64)>> {
     let (board, history) = (board.clone(), history.clone());
     let now_ms = rolls.values().map(|rolls| rolls.now_ms).max().unwrap_or(0);

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
@@ -128,7 +128,7 @@ impl Change for Amending {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<Amended>> {
         follow::read_to_head(deployment, partition, self).await
     }
@@ -149,7 +149,7 @@ impl Follower for Amending {
     async fn read_sql(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<ControlFlow<Proposal<Amended>>> {
         let Some(mut known) = self.known.take() else {
             self.known = Some(self.read(deployment, partition).await?);
@@ -170,7 +170,7 @@ impl Follower for Amending {
     async fn take_tail(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         tail: Tail,
         _: usize,
     ) -> Result<ControlFlow<Proposal<Amended>>> {
@@ -213,7 +213,7 @@ impl Amending {
     fn fold(
         &self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         tail: &Tail,
         known: &MemberHistory,
         forget: Option<&(i64, String)>,

@@ -13,7 +13,7 @@
 
 mod plan;
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
@@ -40,7 +40,7 @@ const ROWS_MAX: i64 = 5000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The partition.
-    pub partition: Partition,
+    pub partition: PartitionNo,
     /// The last seq that is already archived; 0 if none is.
     pub after_seq: i64,
     /// The last seq to be archived.

@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use sea_orm::{ActiveValue::Set, ColumnTrait, QueryFilter};
 
@@ -93,7 +93,7 @@ struct Moving<'a> {
     /// The board after the decision.
     target: Board,
     /// The partitions that have shards of the board before or after the move.
-    partitions: Vec<Partition>,
+    partitions: Vec<PartitionNo>,
     /// When this process began or took over the move, in Unix milliseconds.
     began_ms: i64,
     watch: Watch<'a>,
@@ -147,9 +147,9 @@ pub async fn reshard(
 ///
 /// # Errors
 /// `Corrupt` if the row is invalid.
-pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<Partition>> {
+pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<PartitionNo>> {
     let (board, partitions) = (row.to_ranking()?, deployment.store.partitions());
-    let mut all: BTreeSet<Partition> = partitions.of_history(&board).into_iter().collect();
+    let mut all: BTreeSet<PartitionNo> = partitions.of_history(&board).into_iter().collect();
     if let Some(reshard) = row.reshard()? {
         all.extend(partitions.of_board(&board.moved(reshard.shards)));
     }
@@ -205,7 +205,7 @@ impl<'a> Moving<'a> {
             }
         };
         let both = [&board, &target].map(|board| deployment.store.partitions().of_board(board));
-        let partitions: BTreeSet<Partition> = both.into_iter().flatten().collect();
+        let partitions: BTreeSet<PartitionNo> = both.into_iter().flatten().collect();
         Ok(Self {
             deployment,
             row,
@@ -296,9 +296,9 @@ impl<'a> Moving<'a> {
     }
 
     /// The board's keys in each partition. No new keys appear while the board is held.
-    async fn keys(&self) -> Result<BTreeMap<Partition, Vec<String>>> {
+    async fn keys(&self) -> Result<BTreeMap<PartitionNo, Vec<String>>> {
         let store = &self.deployment.store;
-        let mut keys: BTreeMap<Partition, Vec<String>> = BTreeMap::new();
+        let mut keys: BTreeMap<PartitionNo, Vec<String>> = BTreeMap::new();
         for (partition, key) in store.all_board_keys(self.board.no).await? {
             keys.entry(partition).or_default().push(key);
         }
@@ -338,9 +338,9 @@ impl<'a> Moving<'a> {
     /// Releases all partitions with their stages.
     async fn release_all(
         &self,
-        parts: &mut BTreeMap<Partition, StagedPartition>,
+        parts: &mut BTreeMap<PartitionNo, StagedPartition>,
         rolls: &Rolls,
-        keys: &BTreeMap<Partition, Vec<String>>,
+        keys: &BTreeMap<PartitionNo, Vec<String>>,
     ) -> Result<()> {
         let mut releases = vec![];
         for &partition in &self.partitions {

@@ -12,7 +12,7 @@ use self::series::Series;
 use std::collections::{BTreeSet, HashMap};
 
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::roll::{RollMark, Rolls};
 use ranking::standings_id::StandingsId;
 use ranking::store::key::KeySpace;
@@ -34,7 +34,7 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
     let boards = board::all(&deployment.db).await?;
     let rolling: Vec<&Board> = boards.values().filter(|board| rolls(board)).collect();
-    let mut places: Vec<(Partition, &Board)> = vec![];
+    let mut places: Vec<(PartitionNo, &Board)> = vec![];
     for &board in &rolling {
         let partitions = deployment.store.partitions().of_board(board);
         places.extend(partitions.into_iter().map(|partition| (partition, board)));
@@ -87,7 +87,7 @@ fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Resu
 /// Rolls a board's windows in one partition.
 pub(crate) async fn roll_in(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     now_ms: i64,
 ) -> Result<()> {
@@ -120,7 +120,7 @@ fn deadline() -> Instant {
 pub fn mark_rolled(
     writes: &mut Writes,
     keys: &KeySpace,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     id: &StandingsId,
     rolls: &Rolls,
@@ -137,7 +137,7 @@ pub fn mark_rolled(
 pub(crate) fn mark_new(
     writes: &mut Writes,
     keys: &KeySpace,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     id: &StandingsId,
     rolls: &Rolls,

@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::{LazyLock, Mutex};
 
 use ranking::board::Board;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::seal::{NEVER_MS, RETAIN_MAX, SealName, kept_from_ms};
 use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
@@ -328,14 +328,14 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
 }
 
 impl WindowSeal<'_> {
-    fn partitions(&self) -> Vec<Partition> {
+    fn partitions(&self) -> Vec<PartitionNo> {
         self.deployment.store.partitions().of_board(self.board).into_iter().collect()
     }
 
     /// The partition's standings of the window whose periods start in a span.
     async fn standings(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         from_ms: i64,
         before_ms: i64,
     ) -> Result<Vec<(StandingsId, Period)>> {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::Head;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
 use ranking::seal::{NEVER_MS, SealName};
@@ -41,7 +41,7 @@ const CHANGED_MAX: usize = 5000;
 pub struct Staged<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
-    partition: Partition,
+    partition: PartitionNo,
     windows: BTreeSet<Window>,
     seals: Vec<SealName>,
     /// Periods that start before this instant are sealed or being sealed, by window; they are not
@@ -112,7 +112,7 @@ impl<'a> Staged<'a> {
     pub async fn begin(
         deployment: &'a Deployment,
         board: &'a Board,
-        partition: Partition,
+        partition: PartitionNo,
         windows: BTreeSet<Window>,
     ) -> Result<Self> {
         let cursor = follow::settled_cursor(deployment, partition).await?;

@@ -14,7 +14,7 @@ use ranking::Error;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::{Commit, Head, ROOT_COMMIT};
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::shard::Partitions;
 use ranking::standings_id::StandingsId;
@@ -27,7 +27,7 @@ use ranking::store::stage::payload::{decode, encode};
 use ranking::store::write::{Outcome, Writes};
 use ranking::window::Window;
 
-const ALL: Partition = Partition(0);
+const ALL: PartitionNo = PartitionNo(0);
 
 /// A private server with every partition level, and a raw connection to it.
 struct Server {

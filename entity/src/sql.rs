@@ -1,6 +1,6 @@
 //! Statements that many tables share: chunked inserts, pages, and updates that lock a row.
 
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, OnConflict};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -45,7 +45,7 @@ pub(crate) async fn first_rows<E: EntityTrait>(
 
 /// An update that leaves a partition's cursor as it is and so takes the lock of its row.
 pub fn lock_cursor(
-    partition: Partition,
+    partition: PartitionNo,
 ) -> sea_orm::UpdateMany<crate::history::log_cursor::Entity> {
     use crate::history::log_cursor::{Column, Entity};
     Entity::update_many()

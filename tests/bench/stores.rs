@@ -14,7 +14,7 @@ use engine::settings::{Settings, SqlSettings};
 use entity::board;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Direction, Policy, TieBreak};
-use ranking::id::{EventId, MemberId, Partition};
+use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::Submission;
 use ranking::window::{Window, parse_zone};
 use redis::AsyncConnectionConfig;
@@ -175,7 +175,7 @@ impl Stores {
     }
 
     /// The partition that a board of one shard lies in.
-    pub(crate) fn partition_of(&self, board: &Board) -> Partition {
+    pub(crate) fn partition_of(&self, board: &Board) -> PartitionNo {
         self.deployment.store.partitions().of_board(board)[0]
     }
 
@@ -193,7 +193,7 @@ impl Stores {
     }
 
     /// Submits to a partition; all must be accepted.
-    pub(crate) async fn submit(&self, partition: Partition, batch: Vec<Submission>) -> Submitted {
+    pub(crate) async fn submit(&self, partition: PartitionNo, batch: Vec<Submission>) -> Submitted {
         let now_ms = self.deployment.clock.now_ms();
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
         let submitted =

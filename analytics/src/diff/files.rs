@@ -8,7 +8,7 @@ use engine::deployment::Deployment;
 use entity::archive::{archive_file, archive_mark};
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::EntityTrait;
 
 use crate::diff::finding::{Finding, What};
@@ -19,7 +19,7 @@ use crate::frame::parquet;
 pub(crate) async fn check(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
 ) -> Result<(Vec<Finding>, Vec<String>)> {
     let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
     let files = archive_file::of_partition(&deployment.db, board.no, partition).await?;

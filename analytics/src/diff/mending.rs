@@ -10,7 +10,7 @@ use engine::integrity::repair::{
     ForeignKey, Truth, drop_foreign, list_periods, mend_redis, mend_sql,
 };
 use entity::board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter};
@@ -59,7 +59,7 @@ pub(crate) async fn mend(
 
 async fn mend_keys(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     findings: &[&Finding],
 ) -> Result<usize> {
     if partition.0 >= deployment.store.partitions().count() {
@@ -81,7 +81,7 @@ async fn mend_part(
     deployment: &Deployment,
     against: Option<Against>,
     no: i64,
-    partition: Partition,
+    partition: PartitionNo,
     findings: &[&Finding],
 ) -> Result<usize> {
     let Some(row) = living(deployment, no).await? else {

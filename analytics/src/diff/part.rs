@@ -14,7 +14,7 @@ use engine::integrity::repair::ForeignKey;
 use entity::board;
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
 use ranking::seal::NEVER_MS;
@@ -35,7 +35,7 @@ use crate::job::Job;
 use archived::ArchivedTotals;
 
 /// The partitions that hold a board's shards.
-pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
+pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<PartitionNo> {
     deployment.store.partitions().of_board(board)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partitio
 async fn history_of(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     job: &Job,
 ) -> Result<History> {
     history::read_in(deployment, board, &[partition], job).await
@@ -58,7 +58,7 @@ pub(crate) struct PartitionDiff<'a> {
     /// The board.
     pub(crate) board: &'a Board,
     /// The partition.
-    pub(crate) partition: Partition,
+    pub(crate) partition: PartitionNo,
     /// The keys of the standings to compare, in order.
     pub(crate) keys: &'a [String],
     /// True if Redis has no other clients.

@@ -10,7 +10,7 @@ use entity::board;
 use entity::history::{commit, score_event};
 use entity::integrity::integrity_proof;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 
@@ -49,8 +49,8 @@ impl Proven {
 
 /// A board's layouts and sums as they were before the comparison.
 pub(crate) struct Proving {
-    layouts: BTreeMap<Partition, String>,
-    sums: BTreeMap<Partition, Sums>,
+    layouts: BTreeMap<PartitionNo, String>,
+    sums: BTreeMap<PartitionNo, Sums>,
 }
 
 impl Proving {
@@ -61,7 +61,7 @@ impl Proving {
         deployment: &Deployment,
         row: &board::Model,
         board: &Board,
-        partitions: &[Partition],
+        partitions: &[PartitionNo],
     ) -> Result<Self> {
         let mut layouts = BTreeMap::new();
         for &partition in partitions {

@@ -9,7 +9,7 @@ use engine::integrity::look::{ArchivedHistory, Location, Locations, look};
 use engine::integrity::repair::PLACES_MAX;
 use entity::archive::archive_mark;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::DatabaseConnection;
 
 use super::findings::Findings;
@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 20_000;
 pub(crate) struct Suspects<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
-    partition: Partition,
+    partition: PartitionNo,
     places: Locations,
     count: usize,
     /// True if there has been a suspect.
@@ -35,7 +35,11 @@ pub(crate) struct Suspects<'a> {
 
 impl<'a> Suspects<'a> {
     /// No suspects yet.
-    pub(crate) fn new(deployment: &'a Deployment, board: &'a Board, partition: Partition) -> Self {
+    pub(crate) fn new(
+        deployment: &'a Deployment,
+        board: &'a Board,
+        partition: PartitionNo,
+    ) -> Self {
         Self {
             deployment,
             board,
@@ -113,7 +117,7 @@ pub(crate) fn chunks(places: Locations) -> Vec<Locations> {
 pub(crate) async fn archived_events(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     places: &Locations,
 ) -> Result<ArchivedHistory> {
     let db: &DatabaseConnection = &deployment.db;

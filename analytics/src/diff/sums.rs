@@ -19,7 +19,7 @@ use entity::blocks::{Block, Columns};
 use entity::history::log_cursor;
 use futures::TryStreamExt;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, EntityTrait, Statement,
 };
@@ -56,7 +56,7 @@ impl Hashed {
     pub(crate) async fn read(
         deployment: &Deployment,
         board: &Board,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Self> {
         let db = &deployment.db;
         let mark = archive_mark::of(db, board.no, partition).await?;
@@ -108,8 +108,8 @@ impl Sums {
 pub(crate) async fn sums(
     deployment: &Deployment,
     board: &Board,
-    partitions: &[Partition],
-) -> Result<BTreeMap<Partition, Sums>> {
+    partitions: &[PartitionNo],
+) -> Result<BTreeMap<PartitionNo, Sums>> {
     let no = board.no;
     let of_sealed = Table {
         name: "sealed_entry",
@@ -129,7 +129,7 @@ pub(crate) async fn sums(
     );
     let sealed = of_sealed.sums(&view, &of_periods).await?;
     // Events that were accepted while the board had other numbers of shards.
-    let mut former: BTreeMap<Partition, String> = BTreeMap::new();
+    let mut former: BTreeMap<PartitionNo, String> = BTreeMap::new();
     if board.has_moved() {
         let since = board.layout_since();
         for home in deployment.store.partitions().of_history(board) {
@@ -150,7 +150,7 @@ pub(crate) async fn sums(
         let mut lines =
             vec![line(&sealed, partition), line(&of_events.sums(&view, &later).await?, partition)];
         let homes = deployment.store.partitions().homes(board, partition);
-        let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
+        let homes: BTreeSet<PartitionNo> = homes.into_iter().map(|(_, home)| home).collect();
         lines.extend(homes.iter().filter_map(|home| former.get(home).cloned()));
         all.insert(partition, Sums { cursor, lines });
     }
@@ -158,7 +158,7 @@ pub(crate) async fn sums(
     Ok(all)
 }
 
-fn line(of: &BTreeMap<i32, String>, partition: Partition) -> String {
+fn line(of: &BTreeMap<i32, String>, partition: PartitionNo) -> String {
     of.get(&i32::from(partition.0)).cloned().unwrap_or_default()
 }
 

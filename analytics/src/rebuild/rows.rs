@@ -19,7 +19,7 @@ use entity::history::{log_cursor, score_event};
 use entity::sql::insert_chunked;
 use entity::standings::standing;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
@@ -38,7 +38,7 @@ const MENDED_MAX: usize = 500;
 struct Rows<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
-    partition: Partition,
+    partition: PartitionNo,
     /// The seq up to which the history was read.
     seq: i64,
     /// The fold of that history in "all".
@@ -50,7 +50,7 @@ struct Rows<'a> {
 pub async fn mend(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
     all: &Sorted,
 ) -> Result<usize> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::deployment::Deployment;
 use engine::partition::submit::{Prepared, submit};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::submission::{Submission, Verdict};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -65,7 +65,7 @@ impl Committers {
     /// `UNAVAILABLE` if nothing was written; `TIMEOUT` if that is unknown.
     pub async fn submit(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         submissions: Vec<Submission>,
     ) -> Result<Submitted> {
         let (reply, answer) = oneshot::channel();
@@ -104,7 +104,7 @@ impl Committers {
 
 async fn run(
     deployment: Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     queue: Arc<FairQueue<QueuedRequest>>,
     signals: Arc<Signals>,
 ) {
@@ -146,7 +146,7 @@ impl Taken {
 
 async fn commit(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     taken: Taken,
     following: Option<&mut Taken>,
 ) {

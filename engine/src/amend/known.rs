@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
@@ -37,7 +37,7 @@ impl Amending {
     pub(super) async fn read(
         &self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<MemberHistory> {
         let db = &deployment.db;
         let cursor = follow::settled_cursor(deployment, partition).await?;
@@ -102,7 +102,7 @@ impl MemberHistory {
     pub(super) fn is_seen_as(
         &self,
         value: &str,
-        partition: Partition,
+        partition: PartitionNo,
         target: EventPlace,
     ) -> ranking::Result<bool> {
         let accepted_at_ms = self.seen.as_ref().map_or(0, |(at_ms, _)| *at_ms);
@@ -115,7 +115,7 @@ impl MemberHistory {
         &mut self,
         board: &Board,
         member: &MemberId,
-        partition: Partition,
+        partition: PartitionNo,
         commit: &Commit,
     ) {
         for (place, event) in commit.places(partition) {

@@ -1,7 +1,7 @@
 //! Plans an archive: events may leave SQL if no fold will need them again without the archive's
 //! files.
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::seal::NEVER_MS;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
@@ -84,7 +84,7 @@ pub async fn plan(
 async fn span(
     deployment: &Deployment,
     board: BoardNo,
-    partition: Partition,
+    partition: PartitionNo,
     before_ms: i64,
 ) -> Result<Option<Span>> {
     let db = &deployment.db;

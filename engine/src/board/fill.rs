@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use ranking::board::Board;
 use ranking::fold::replay::Replay;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;
@@ -27,7 +27,7 @@ const STANDINGS_MAX: usize = 500;
 pub(crate) async fn fill(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     windows: &BTreeSet<(Window, u32)>,
 ) -> Result<()> {
     let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
@@ -58,7 +58,7 @@ pub(crate) async fn fill(
 async fn stage_and_put(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     staged: &mut Staged<'_>,
 ) -> Result<Step> {
     let replay = replay(deployment, board, partition, staged).await?;
@@ -89,7 +89,7 @@ async fn stage_and_put(
 async fn replay(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     staged: &Staged<'_>,
 ) -> Result<Replay> {
     let (db, seq) = (&deployment.db, staged.head().seq);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
 use ranking::seal::NEVER_MS;
@@ -90,7 +90,7 @@ impl ArchivedHistory {
         &self,
         db: &impl ConnectionTrait,
         board: BoardNo,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<archive_mark::Model> {
         let mark = archive_mark::of(db, board, partition).await?;
         if mark.archived_seq != self.mark.archived_seq {
@@ -134,7 +134,7 @@ impl StoredValues {
 pub(crate) fn home_member(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     bytes: &[u8],
 ) -> Option<MemberId> {
     let member = std::str::from_utf8(bytes).ok()?;
@@ -172,7 +172,7 @@ pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> b
 /// The sorted sets of entries in Redis, with the members to look up.
 pub(crate) fn asked(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     places: &Locations,
 ) -> Vec<(StandingsId, Asked)> {
     let mut by_standings: BTreeMap<&StandingsId, Vec<Vec<u8>>> = BTreeMap::new();
@@ -200,7 +200,7 @@ pub(crate) fn asked(
 pub async fn look(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<Vec<Seen>> {
@@ -274,7 +274,7 @@ const LOOKS_MAX: usize = 20;
 pub async fn look_at_standings(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     places: &Locations,
 ) -> Result<Vec<Seen>> {
     let (mut seen, mut left) = (vec![], places.clone());

@@ -10,7 +10,7 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
@@ -61,7 +61,7 @@ pub struct ForeignKey {
 pub async fn mend_redis(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     truth: Truth<'_>,
     places: &Locations,
 ) -> Result<usize> {
@@ -71,7 +71,7 @@ pub async fn mend_redis(
 /// Drops keys that are still foreign, with one commit. Returns their number.
 pub async fn drop_foreign(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     keys: &[ForeignKey],
 ) -> Result<usize> {
     commit(deployment, partition, Dropping { keys }).await
@@ -85,7 +85,7 @@ pub async fn drop_foreign(
 pub async fn list_periods(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     unlisted: &BTreeSet<StandingsId>,
 ) -> Result<usize> {
     commit(deployment, partition, Listing { board, unlisted }).await
@@ -94,7 +94,7 @@ pub async fn list_periods(
 /// Makes a repair's commit. Returns the number of repairs.
 async fn commit(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     mut change: impl Change<Outcome = usize> + Send,
 ) -> Result<usize> {
     let deadline = Instant::now() + COMMIT_TIMEOUT;
@@ -107,7 +107,7 @@ async fn commit(
 pub async fn mend_sql(
     deployment: &Deployment,
     row: &board::Model,
-    partition: Partition,
+    partition: PartitionNo,
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<Option<usize>> {
@@ -136,7 +136,7 @@ impl Change for Dropping<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<usize>> {
         let store = &deployment.store;
         let tail = store.head_and_marks(partition, BoardNo(0), &[], None).await?;
@@ -180,7 +180,7 @@ impl Change for Listing<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<usize>> {
         let (store, keys) = (&deployment.store, deployment.store.keys());
         let seals = seal_names(self.board);

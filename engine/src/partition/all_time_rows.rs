@@ -6,7 +6,7 @@ use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::{Event, EventKind};
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use sea_orm::{
@@ -32,7 +32,7 @@ const MEMBERS_MAX: usize = 1000;
 /// integrity diff reports it and a rebuild repairs it.
 pub(crate) async fn fold_onto(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     events: &[(u64, &Event)],
     mut rows: Loaded,
     boards: &HashMap<BoardNo, Board>,
@@ -80,7 +80,7 @@ type States = BTreeMap<String, Option<(State, u64)>>;
 /// Folds a member's events onto its rows.
 async fn fold_member(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     member: &str,
     known: Vec<Model>,
@@ -128,7 +128,7 @@ async fn fold_member(
 /// The rows that a member's whole history adds up to, as of a commit that the transaction has.
 pub async fn recompute(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     member: &str,
     seq: u64,
@@ -150,7 +150,7 @@ pub async fn recompute(
 /// transaction locks the partition's cursor, so nothing is archived at the same time.
 async fn refold(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     member: &str,
 ) -> Result<Vec<(String, State)>, DbErr> {
@@ -213,7 +213,7 @@ fn row_of(
     segment: String,
     member: &str,
     state: State,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
 ) -> ranking::Result<Model> {
     Ok(Model {

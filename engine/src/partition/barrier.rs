@@ -3,7 +3,7 @@
 
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::store::write::Writes;
 
 use crate::deployment::Deployment;
@@ -20,7 +20,7 @@ const KEYS_MAX: usize = 500;
 /// `BoardGone` if the partition has a later mark; `BoardHeld` if the board is held.
 pub(crate) async fn mark(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     no: BoardNo,
     mark: BoardMark,
 ) -> Result<()> {
@@ -33,7 +33,7 @@ pub(crate) async fn mark(
 /// more. The keys are listed once, as that takes long if there are many.
 pub(crate) async fn drop_keys(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     is_meant: impl Fn(&str) -> bool + Send + Sync,
 ) -> Result<()> {
@@ -45,7 +45,7 @@ pub(crate) async fn drop_keys(
 /// Drops the listed keys of a board in a partition.
 pub(crate) async fn drop_listed(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     no: BoardNo,
     keys: &[String],
 ) -> Result<()> {
@@ -60,7 +60,7 @@ pub(crate) async fn drop_listed(
 /// again.
 pub(crate) async fn commit_barrier(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     no: BoardNo,
 ) -> Result<()> {
     let mut passing = Dropping { no, keys: &[] };
@@ -79,7 +79,7 @@ impl Change for Marking {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<()>> {
         let (known, proposal) = read_mark(deployment, partition, self.no).await?;
         let is_later = match (known, self.mark) {
@@ -114,7 +114,7 @@ impl Change for Dropping<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<()>> {
         let (_, proposal) = read_mark(deployment, partition, self.no).await?;
         let mut writes = Writes::default();
@@ -128,7 +128,7 @@ impl Change for Dropping<'_> {
 /// The mark of a board in a partition, and a proposal that changes nothing.
 pub(crate) async fn read_mark(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     no: BoardNo,
 ) -> Result<(BoardMark, Proposal<()>)> {
     let tail = deployment.store.head_and_marks(partition, no, &[], None).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ranking::commit::{Commit, Head};
 use ranking::error::Error as RankingError;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::store::log::Tail;
 use ranking::store::write::{Outcome, Writes};
 use sea_orm::EntityTrait;
@@ -60,7 +60,7 @@ pub(crate) trait Change {
     fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> impl Future<Output = Result<Proposal<Self::Outcome>>> + Send;
 
     /// Reads ahead for the next change, while the commit is under way. The reads are sent right
@@ -68,7 +68,7 @@ pub(crate) trait Change {
     fn read_behind(
         &mut self,
         _deployment: &Deployment,
-        _partition: Partition,
+        _partition: PartitionNo,
     ) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -103,7 +103,7 @@ enum Tried<T> {
 /// Commits a change of a job, as [`commit_with_retry`], and tries for 20 s.
 pub(crate) async fn commit_change<C: Change + Send>(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     change: &mut C,
 ) -> Result<Done<C::Outcome>> {
     let deadline = Instant::now() + COMMIT_TIMEOUT;
@@ -122,7 +122,7 @@ pub(crate) async fn commit_change<C: Change + Send>(
 /// of the fold.
 pub(crate) async fn commit_with_retry<C: Change + Send>(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     change: &mut C,
     deadline: Instant,
 ) -> Result<Done<C::Outcome>> {
@@ -166,7 +166,7 @@ pub(crate) async fn commit_with_retry<C: Change + Send>(
 
 async fn try_once<C: Change>(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     change: &mut C,
     sent: &mut Vec<Sent<C::Outcome>>,
 ) -> Result<Tried<C::Outcome>> {
@@ -211,7 +211,7 @@ async fn try_once<C: Change>(
 /// that seq.
 async fn is_written<T>(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     head: &Head,
     sent: &Sent<T>,
 ) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! SQL's cursor of a partition: the Redis run whose commits it accepts, and its epochs.
 
 use ranking::commit::ROOT_COMMIT;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{ActiveValue::Set, EntityTrait, QueryFilter};
 
 use crate::deployment::Deployment;
@@ -13,7 +13,7 @@ use entity::history::log_cursor;
 /// run can write.
 pub(super) async fn accept_run(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     run_id: &str,
 ) -> Result<log_cursor::Model> {
     loop {
@@ -46,7 +46,7 @@ pub(super) async fn accept_run(
 /// write.
 pub(super) async fn begin_epoch(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     run_id: &str,
 ) -> Result<()> {
     loop {

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::seal::SealName;
 use ranking::store::log::Tail;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
@@ -46,7 +46,7 @@ pub(crate) trait Follower: Send {
     fn read_sql(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> impl Future<Output = Result<ControlFlow<Self::Outcome>>> + Send;
 
     /// Takes the log from the cursor to the head. `read` counts the reads so far. The reader goes
@@ -54,7 +54,7 @@ pub(crate) trait Follower: Send {
     fn take_tail(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         tail: Tail,
         read: usize,
     ) -> impl Future<Output = Result<ControlFlow<Self::Outcome>>> + Send;
@@ -67,7 +67,7 @@ pub(crate) trait Follower: Send {
 /// `Unavailable` if other writers are faster.
 pub(crate) async fn read_to_head<F: Follower>(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     follower: &mut F,
 ) -> Result<F::Outcome> {
     for read in 1..=READS_MAX {
@@ -95,7 +95,7 @@ pub(crate) async fn read_to_head<F: Follower>(
 /// SQL's cursor of a partition, after the log was persisted.
 pub(crate) async fn settled_cursor(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
 ) -> Result<log_cursor::Model> {
     settle(deployment, partition).await?;
     let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(&deployment.db).await?;
@@ -106,7 +106,7 @@ pub(crate) async fn settled_cursor(
 /// log does not lead from the cursor to the head.
 async fn tail_to_head(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     cursor: &log_cursor::Model,
     marks: &Marks,
 ) -> Result<Option<Tail>> {
@@ -123,7 +123,7 @@ async fn tail_to_head(
 /// now. `None` if the history does not lead on from the old cursor.
 pub(crate) async fn events_since(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     cursor: &log_cursor::Model,
     events: Select<score_event::Entity>,
 ) -> Result<Option<(log_cursor::Model, Vec<score_event::Model>)>> {
@@ -143,7 +143,7 @@ pub(crate) async fn events_since(
 /// earlier cursor.
 pub(crate) async fn advance_cursor(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     cursor: &log_cursor::Model,
 ) -> Result<Option<log_cursor::Model>> {
     let now = settled_cursor(deployment, partition).await?;

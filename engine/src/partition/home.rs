@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::submission::event_ids::{ELSEWHERE, seen_entry};
 use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 
@@ -23,8 +23,8 @@ const ROWS_MAX: u64 = 10_000;
 pub(crate) async fn each_event(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
-    through: impl Fn(usize, Partition) -> i64,
+    partition: PartitionNo,
+    through: impl Fn(usize, PartitionNo) -> i64,
     mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
 ) -> Result<()> {
     let partitions = deployment.store.partitions();
@@ -63,7 +63,7 @@ fn of_layout(board: &Board, layout: usize) -> Condition {
 
 /// The condition that an event of a partition's member is at or below a seq of it. All events of
 /// former layouts are.
-pub(crate) fn up_to(board: &Board, partition: Partition, seq: i64) -> Condition {
+pub(crate) fn up_to(board: &Board, partition: PartitionNo, seq: i64) -> Condition {
     use score_event::Column::{Generation, Partition as In, Seq};
     let present = Condition::all().add(In.eq(i32::from(partition.0))).add(Seq.lte(seq));
     let since = board.has_moved().then(|| board.layout_since());
@@ -80,12 +80,12 @@ pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq:
 pub(crate) async fn each_standing(
     deployment: &Deployment,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
 ) -> Result<()> {
     let partitions = deployment.store.partitions();
     let homes = partitions.homes(board, partition);
-    let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
+    let homes: BTreeSet<PartitionNo> = homes.into_iter().map(|(_, home)| home).collect();
     for home in homes {
         let mut blocks =
             Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&deployment.db);
@@ -106,7 +106,7 @@ pub(crate) struct Remembered {
     /// The member that the event id belongs to.
     pub(crate) member: MemberId,
     /// The member's present partition.
-    pub(crate) there: Partition,
+    pub(crate) there: PartitionNo,
     /// The bucket of the event's acceptance time.
     pub(crate) bucket: i64,
     /// The field and value in a seen hash.
@@ -119,7 +119,7 @@ pub(crate) struct SeenPages<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     layout: usize,
-    home: Partition,
+    home: PartitionNo,
     voided: &'a HashSet<EventPlace>,
     since_ms: i64,
     /// The end of the last page; `None` before the first one.
@@ -131,7 +131,7 @@ impl<'a> SeenPages<'a> {
     pub(crate) fn new(
         deployment: &'a Deployment,
         board: &'a Board,
-        (layout, home): (usize, Partition),
+        (layout, home): (usize, PartitionNo),
         voided: &'a HashSet<EventPlace>,
         since_ms: i64,
     ) -> Self {
@@ -185,7 +185,7 @@ impl<'a> SeenPages<'a> {
 /// The first commit of a partition that was accepted after an instant; `None` if there is none.
 pub(crate) async fn first_seq_since(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     since_ms: i64,
 ) -> Result<Option<i64>> {
     let first: Option<Option<i64>> = commit::Entity::find()
@@ -200,6 +200,6 @@ pub(crate) async fn first_seq_since(
 }
 
 /// The seq that a partition records for an event id that a home of its members accepted.
-pub(crate) fn seq_there(seq: u64, home: Partition, there: Partition) -> u64 {
+pub(crate) fn seq_there(seq: u64, home: PartitionNo, there: PartitionNo) -> u64 {
     if home == there { seq } else { ELSEWHERE }
 }

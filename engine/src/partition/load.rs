@@ -14,7 +14,7 @@ use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::RollMark;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
@@ -37,7 +37,7 @@ const STEP_STANDINGS: usize = 500;
 /// Loads the whole partition from SQL.
 pub(super) async fn load(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     recovery: &Recovery,
 ) -> Result<()> {
     // The head goes first: from here on no commit is accepted and no persister starts.
@@ -97,7 +97,7 @@ pub(super) async fn load(
 /// Loads standings beside their keys, and swaps them in while the lease of the recovery is held.
 async fn put_standings(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     recovery: &Recovery,
     stages: &Stages,
     standings: Vec<StandingsChange>,
@@ -137,7 +137,7 @@ async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> R
 /// seals.
 async fn load_marks(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     recovery: &Recovery,
     rows: &[board::Model],
     seq: u64,
@@ -187,7 +187,7 @@ async fn load_marks(
 /// others from events.
 async fn load_standings(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     boards: &HashMap<BoardNo, Board>,
     now_ms: i64,
 ) -> Result<Vec<StandingsChange>> {
@@ -280,7 +280,7 @@ fn sealed_before_ms(
 /// shards.
 async fn load_seen_of(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     recovery: &Recovery,
     board: &Board,
 ) -> Result<()> {
@@ -307,7 +307,7 @@ async fn load_seen_of(
 /// Restores the event ids within the dedup window, except those of boards that moved.
 async fn load_seen(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     recovery: &Recovery,
     boards: &HashMap<BoardNo, Board>,
 ) -> Result<()> {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::store::Store;
 use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
@@ -62,7 +62,7 @@ type Refused = BTreeMap<(u64, usize), String>;
 ///
 /// # Errors
 /// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
-pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Progress> {
+pub async fn persist(deployment: &Deployment, partition: PartitionNo) -> Result<Progress> {
     let Deployment { db, store, .. } = deployment;
     let not_level = || Error::Ranking(ranking::Error::NotLevel(partition.0));
     let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
@@ -89,7 +89,7 @@ pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Pr
 }
 
 /// Reads about as much of a log as one transaction takes.
-async fn read_log(store: &Store, partition: Partition, seq: u64) -> Result<LogRead> {
+async fn read_log(store: &Store, partition: PartitionNo, seq: u64) -> Result<LogRead> {
     let mut count = COMMITS_AT_FIRST;
     let mut log = store.log_after(partition, seq, count).await?;
     let mut read = log.commits.len();
@@ -123,7 +123,7 @@ fn events_of(commits: &[Commit]) -> usize {
 /// Any error of SQL except refused content.
 pub(crate) async fn persist_commits(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     cursor: &log_cursor::Model,
     commits: &[Commit],
 ) -> Result<Option<u64>> {
@@ -152,7 +152,7 @@ pub(crate) async fn persist_commits(
 /// Tries each event of a commit alone, in a transaction that is rolled back.
 async fn find_refused(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     cursor: &log_cursor::Model,
     commit: &Commit,
     boards: &HashMap<BoardNo, Board>,
@@ -186,7 +186,7 @@ async fn find_refused(
 
 async fn write(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     cursor: &log_cursor::Model,
     commits: &[Commit],
     boards: &HashMap<BoardNo, Board>,
@@ -205,7 +205,7 @@ async fn write(
 /// Writes everything into the transaction. Returns false if the cursor has moved.
 async fn write_into(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     cursor: &log_cursor::Model,
     commits: &[Commit],
     boards: &HashMap<BoardNo, Board>,
@@ -249,7 +249,7 @@ async fn write_into(
 
 async fn write_events(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     commits: &[Commit],
     boards: &HashMap<BoardNo, Board>,
     refused: &Refused,
@@ -307,7 +307,7 @@ async fn write_events(
 }
 
 fn dead_letter(
-    partition: Partition,
+    partition: PartitionNo,
     commit: &Commit,
     index: usize,
     reason: &str,

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::store::recovery::{Found, Recovery};
 use tokio::time::sleep;
 
@@ -25,7 +25,7 @@ const RENEWAL: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If a store fails. The partition then stays closed, and the next caller tries again.
-pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()> {
+pub async fn recover(deployment: &Deployment, partition: PartitionNo) -> Result<()> {
     let token = entity::random_id();
     let Some(recovery) = deployment.store.begin_recovery(partition, &token).await? else {
         sleep(Duration::from_millis(20)).await;
@@ -44,7 +44,7 @@ pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()
 
 async fn make_level(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     recovery: &Recovery,
 ) -> Result<()> {
     loop {

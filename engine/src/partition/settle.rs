@@ -4,12 +4,12 @@ use super::recovery::recover;
 use crate::deployment::Deployment;
 use crate::partition::persist::{Progress, persist};
 use entity::error::{Error, Result};
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 
 /// Persists a partition's log until SQL has all that the log had at the start. Recovers the
 /// partition if it is not level. Returns the seq up to which SQL has it. It ends no matter how fast
 /// others write.
-pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64> {
+pub async fn settle(deployment: &Deployment, partition: PartitionNo) -> Result<u64> {
     let mut goal = None;
     loop {
         match Box::pin(persist(deployment, partition)).await {
@@ -31,7 +31,7 @@ pub async fn settle(deployment: &Deployment, partition: Partition) -> Result<u64
 ///
 /// # Errors
 /// As [`settle`]; `Overtaken` if Redis lost that seq.
-pub async fn settle_to(deployment: &Deployment, partition: Partition, seq: u64) -> Result<()> {
+pub async fn settle_to(deployment: &Deployment, partition: PartitionNo, seq: u64) -> Result<()> {
     if settle(deployment, partition).await? < seq {
         return Err(Error::Overtaken(format!(
             "Redis lost commits of partition {partition} and was recovered"

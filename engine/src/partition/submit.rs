@@ -1,6 +1,6 @@
 //! Submitting a batch of scores to a partition.
 
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::submission::batch::Batch;
 use ranking::submission::{FoldOutcome, Snapshot, Submission, Verdict};
 use tokio::time::{Instant, timeout_at};
@@ -43,7 +43,7 @@ impl Prepared {
     }
 
     /// Reads the snapshot. If the read fails, the fold reads again.
-    async fn read(&mut self, deployment: &Deployment, partition: Partition) {
+    async fn read(&mut self, deployment: &Deployment, partition: PartitionNo) {
         let Deployment { store, dedup, .. } = deployment;
         let wanted = self.batch.wanted();
         let snapshot = store.snapshot(partition, wanted, *dedup, self.batch.now_ms()).await;
@@ -72,7 +72,7 @@ pub struct Submitted {
 /// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time.
 pub async fn submit(
     deployment: &Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     prepared: Prepared,
     mut following: Option<&mut Prepared>,
     deadline: Instant,
@@ -117,7 +117,7 @@ impl Change for Submitting<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<Self::Outcome>> {
         let Deployment { store, dedup, .. } = deployment;
         let Prepared { batch, snapshot } = &mut self.prepared;
@@ -152,7 +152,7 @@ impl Change for Submitting<'_> {
         })
     }
 
-    async fn read_behind(&mut self, deployment: &Deployment, partition: Partition) {
+    async fn read_behind(&mut self, deployment: &Deployment, partition: PartitionNo) {
         if let Some(following) = &mut self.following {
             following.read(deployment, partition).await;
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use entity::error::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::read::merge::Start;
@@ -298,7 +298,7 @@ impl Reader {
                     continue;
                 }
                 ranking::Error::NotLevel(partition) => {
-                    recover(&self.deployment, Partition(partition)).await
+                    recover(&self.deployment, PartitionNo(partition)).await
                 }
                 ranking::Error::NotRolled(no) => {
                     let rolling = timeout_at(deadline, self.roll(BoardNo(no))).await;

@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 use ranking::board::mark::BoardMark;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use ranking::store::write::Writes;
 use sea_orm::EntityTrait;
@@ -39,7 +39,7 @@ impl Moving<'_> {
         at_once(marks.collect()).await
     }
 
-    async fn mark_in_sql(&self, partition: Partition, mark: BoardMark) -> Result<()> {
+    async fn mark_in_sql(&self, partition: PartitionNo, mark: BoardMark) -> Result<()> {
         for _ in 0..MARKS_MAX {
             let place = self.mark(partition, mark).await?;
             if self.is_in_sql(partition, place).await? {
@@ -79,7 +79,7 @@ impl Moving<'_> {
     /// # Errors
     /// `Invalid` if another process took the move over; `BoardGone` if the partition has a later
     /// mark.
-    pub(super) async fn look(&self, partition: Partition) -> Result<Proposal<()>> {
+    pub(super) async fn look(&self, partition: PartitionNo) -> Result<Proposal<()>> {
         let (known, proposal) =
             barrier::read_mark(self.deployment, partition, self.board.no).await?;
         // Read after the head: a process that takes a move over changes the row first, and then
@@ -103,7 +103,7 @@ impl Moving<'_> {
     }
 
     /// True if SQL has a commit, after the log was persisted.
-    async fn is_in_sql(&self, partition: Partition, (seq, id): (u64, String)) -> Result<bool> {
+    async fn is_in_sql(&self, partition: PartitionNo, (seq, id): (u64, String)) -> Result<bool> {
         settle(self.deployment, partition).await?;
         let key = (i32::from(partition.0), seq as i64);
         let row = commit::Entity::find_by_id(key).one(&self.deployment.db).await?;
@@ -111,14 +111,14 @@ impl Moving<'_> {
     }
 
     /// Marks a partition, and returns the seq and id of the commit.
-    async fn mark(&self, partition: Partition, mark: BoardMark) -> Result<(u64, String)> {
+    async fn mark(&self, partition: PartitionNo, mark: BoardMark) -> Result<(u64, String)> {
         let mut marking = Marking { moving: self, mark };
         let done = commit_change(self.deployment, partition, &mut marking).await?;
         Ok(done.commit.ok_or(ranking::Error::BoardGone)?)
     }
 }
 
-fn loses_commits(partition: Partition) -> Error {
+fn loses_commits(partition: PartitionNo) -> Error {
     let reason = format!("Redis keeps losing commits of partition {partition}; try again later");
     ranking::Error::Unavailable(reason).into()
 }
@@ -134,7 +134,7 @@ impl Change for Marking<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<()>> {
         let moving = self.moving;
         let proposal = moving.look(partition).await?;

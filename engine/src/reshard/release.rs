@@ -5,7 +5,7 @@
 //! standings for all of them. The last one releases it.
 
 use ranking::board::mark::BoardMark;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::standings_id::StandingsId;
@@ -53,7 +53,7 @@ impl Moving<'_> {
     /// present keys there.
     pub(super) async fn release(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         staged: Option<StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
@@ -92,7 +92,7 @@ impl Moving<'_> {
 
     async fn release_part(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         part: Option<&StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
@@ -132,7 +132,7 @@ impl Change for Releasing<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<Released>> {
         let (moving, store) = (self.moving, &deployment.store);
         let target = &moving.target;
@@ -166,7 +166,7 @@ impl Change for Releasing<'_> {
 }
 
 impl Releasing<'_> {
-    fn writes(&self, deployment: &Deployment, partition: Partition, seq: u64) -> Result<Writes> {
+    fn writes(&self, deployment: &Deployment, partition: PartitionNo, seq: u64) -> Result<Writes> {
         let (target, keys) = (&self.moving.target, deployment.store.keys());
         let mut writes = Writes::default();
         if let Some(part) = self.part {

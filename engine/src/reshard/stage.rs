@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use ranking::board::Board;
 use ranking::commit::EventPlace;
 use ranking::fold::replay::Replay;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -25,11 +25,11 @@ use entity::history::score_event;
 /// The stages of all partitions, and the seqs that they reach.
 #[derive(Debug)]
 pub(super) struct Staging {
-    pub(super) parts: BTreeMap<Partition, StagedPartition>,
+    pub(super) parts: BTreeMap<PartitionNo, StagedPartition>,
     /// How far rolling windows are staged.
     pub(super) rolls: Rolls,
     /// The seqs up to which the present partitions' history is staged.
-    pub(super) through: BTreeMap<Partition, i64>,
+    pub(super) through: BTreeMap<PartitionNo, i64>,
 }
 
 /// The stage of one partition.
@@ -111,16 +111,16 @@ impl StagedPartition {
     pub(super) async fn make(
         deployment: &Deployment,
         target: &Board,
-        partition: Partition,
+        partition: PartitionNo,
         rolls: &Rolls,
         voided: &HashSet<EventPlace>,
-        through: Option<&BTreeMap<Partition, i64>>,
+        through: Option<&BTreeMap<PartitionNo, i64>>,
     ) -> Result<Self> {
         let store = &deployment.store;
         let run_id = store.run_id(partition).await?.to_string();
         let stages = store.stages(partition, entity::random_id()).await?;
         let mut replay = replay(target, voided.clone(), rolls);
-        let through = |layout: usize, home: Partition| {
+        let through = |layout: usize, home: PartitionNo| {
             let named = through.filter(|_| layout + 1 == target.layout());
             named.and_then(|through| through.get(&home)).map_or(i64::MAX, |&seq| seq)
         };
@@ -185,7 +185,7 @@ pub(super) fn replay(board: &Board, voided: HashSet<EventPlace>, rolls: &Rolls) 
 pub(super) async fn ends(
     deployment: &Deployment,
     board: &Board,
-) -> Result<BTreeMap<Partition, i64>> {
+) -> Result<BTreeMap<PartitionNo, i64>> {
     let mut ends = BTreeMap::new();
     for partition in deployment.store.partitions().of_board(board) {
         ends.insert(partition, settle(deployment, partition).await? as i64);

@@ -7,7 +7,7 @@ use crate::partition::change::{Change, Proposal, commit_with_retry};
 use entity::error::{Error, Result};
 use ranking::board::State;
 use ranking::board::mark::BoardMark;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Carried, RollMark, carry};
 use ranking::store::write::Writes;
@@ -24,7 +24,7 @@ impl Series<'_> {
     pub(super) async fn step(
         &self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         mark: RollMark,
         now_ms: i64,
     ) -> Result<bool> {
@@ -45,7 +45,7 @@ impl Series<'_> {
     pub(super) async fn carry_all(
         &self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         mark: RollMark,
     ) -> Result<()> {
         let (from, next) = self.pair(mark)?;
@@ -88,7 +88,7 @@ impl Change for Beginning<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<()>> {
         let series = self.series;
         let name = series.id(&series.at(self.mark.begun_ms)?).series();
@@ -129,7 +129,7 @@ impl Change for Carrying<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<bool>> {
         let series = self.series;
         let mut parts: BTreeMap<i64, (Period, Vec<MemberId>)> = BTreeMap::new();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::seal::SealMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;
@@ -62,7 +62,7 @@ impl WindowSeal<'_> {
     /// between.
     async fn copy_partition(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         from_ms: i64,
         before_ms: i64,
     ) -> Result<Option<(usize, usize)>> {
@@ -98,7 +98,7 @@ impl WindowSeal<'_> {
     }
 
     /// The partition's mark of the window; `None` if it does not seal up to that instant.
-    async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
+    async fn mark_of(&self, partition: PartitionNo, before_ms: i64) -> Result<Option<SealMark>> {
         let seals = [self.name];
         let store = &self.deployment.store;
         let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
@@ -109,7 +109,7 @@ impl WindowSeal<'_> {
     /// Copies a page, and checks that SQL then has exactly its entries.
     async fn copy_page(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
@@ -130,7 +130,7 @@ impl WindowSeal<'_> {
     async fn copy_into(
         &self,
         transaction: &DatabaseTransaction,
-        partition: Partition,
+        partition: PartitionNo,
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
@@ -188,7 +188,7 @@ impl WindowSeal<'_> {
     async fn refused(
         &self,
         transaction: &DatabaseTransaction,
-        partition: Partition,
+        partition: PartitionNo,
         period: &Period,
         members: &[&str],
     ) -> Result<Vec<(EventPlace, Event)>> {
@@ -243,7 +243,7 @@ async fn check_stored(
 /// Checks that SQL has no more entries of a shard of sealed standings than Redis had.
 async fn check_count(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     id: &StandingsId,
     no: i64,
     size: u64,
@@ -266,7 +266,7 @@ async fn check_count(
 async fn late(
     transaction: &DatabaseTransaction,
     board: BoardNo,
-    partition: Partition,
+    partition: PartitionNo,
     period: &Period,
     seq: u64,
     members: &[&str],

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind};
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::roll::Rolls;
 use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
@@ -73,7 +73,7 @@ pub(crate) enum Source {
 /// Corrects the sealed entries that events concern.
 pub(crate) async fn correct(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     events: &[(u64, &Event)],
     source: Source,
     boards: &HashMap<BoardNo, Board>,
@@ -137,7 +137,7 @@ fn sealing_until_ms(board: &Board) -> i64 {
 /// Corrects one member's entries. Returns the numbers of the standings that it corrected.
 async fn correct_member(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     member: &MemberId,
     concerned: &AffectedEntries<'_>,

@@ -2,7 +2,7 @@
 //! is gone.
 
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::seal::{NEVER_MS, SealName};
 use ranking::store::write::Writes;
 
@@ -85,7 +85,7 @@ impl Change for Marking<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<()>> {
         let store = &deployment.store;
         let seals = [self.name];

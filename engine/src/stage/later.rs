@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::roll::RollMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
@@ -349,7 +349,7 @@ impl Follower for Staged<'_> {
     async fn read_sql(
         &mut self,
         _: &Deployment,
-        _: Partition,
+        _: PartitionNo,
     ) -> Result<ControlFlow<Option<Tail>>> {
         Ok(match self.take_from_sql().await? {
             true => ControlFlow::Continue(()),
@@ -360,7 +360,7 @@ impl Follower for Staged<'_> {
     async fn take_tail(
         &mut self,
         _: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         tail: Tail,
         read: usize,
     ) -> Result<ControlFlow<Option<Tail>>> {

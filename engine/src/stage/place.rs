@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
@@ -256,7 +256,7 @@ impl Change for Putting<'_, '_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        _: Partition,
+        _: PartitionNo,
     ) -> Result<Proposal<Option<usize>>> {
         self.staged.proposed += 1;
         let Some(tail) = self.staged.take_all().await? else {
@@ -280,7 +280,7 @@ struct Dropping<'s, 'a> {
 impl Change for Dropping<'_, '_> {
     type Outcome = bool;
 
-    async fn propose(&mut self, deployment: &Deployment, _: Partition) -> Result<Proposal<bool>> {
+    async fn propose(&mut self, deployment: &Deployment, _: PartitionNo) -> Result<Proposal<bool>> {
         let Some(tail) = self.staged.take_all().await? else {
             return self.staged.nothing(false).await;
         };

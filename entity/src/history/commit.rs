@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
 
@@ -35,7 +35,7 @@ impl ActiveModelBehavior for ActiveModel {}
 /// Acceptance times, by seq, of a partition's commits from `first_seq` to `last_seq`.
 pub async fn accepted_at_ms(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     first_seq: i64,
     last_seq: i64,
 ) -> Result<BTreeMap<i64, i64>, DbErr> {
@@ -54,7 +54,7 @@ pub async fn accepted_at_ms(
 /// The commit of a partition and seq.
 pub async fn find(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
 ) -> Result<Option<Model>, DbErr> {
     Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::id::{BoardNo, EventId, MemberId, Partition};
+use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{Condition, Order, QueryOrder, QuerySelect};
@@ -132,7 +132,7 @@ impl Model {
 
     /// The row of an event.
     #[must_use]
-    pub fn of_event(partition: Partition, seq: u64, event_index: usize, event: &Event) -> Self {
+    pub fn of_event(partition: PartitionNo, seq: u64, event_index: usize, event: &Event) -> Self {
         let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => {
                 (Kind::Score, Some(score), Some(at_ms), at_sent, None)
@@ -168,7 +168,7 @@ pub fn segments_text(segments: &[String]) -> String {
 
 fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
     Some(EventPlace {
-        partition: Partition(partition.try_into().ok()?),
+        partition: PartitionNo(partition.try_into().ok()?),
         seq: seq.try_into().ok()?,
         index: index.try_into().ok()?,
     })
@@ -177,7 +177,7 @@ fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
 /// The events that a partition's history voids, up to a seq.
 pub async fn voided(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
 ) -> Result<HashSet<EventPlace>, DbErr> {
     let voids = Entity::find()
@@ -247,7 +247,7 @@ pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
 
 /// A page of a partition's history, in order: at most `limit` events after (seq, index).
 #[must_use]
-pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) -> Select<Entity> {
+pub fn page_after(partition: PartitionNo, (seq, index): (i64, i32), limit: u64) -> Select<Entity> {
     use Column::{EventIndex, Partition as In, Seq};
     let later = Condition::any()
         .add(Seq.gt(seq))

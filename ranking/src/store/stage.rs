@@ -20,7 +20,7 @@ use super::Store;
 use super::snapshot::keys_of;
 use super::write::{PAIRS_MAX, Writes};
 use crate::error::{Error, Result};
-use crate::id::{MemberId, Partition};
+use crate::id::{MemberId, PartitionNo};
 use crate::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 
@@ -68,7 +68,7 @@ pub(crate) struct Loading {
 #[derive(Debug)]
 pub struct Stages {
     store: Store,
-    partition: Partition,
+    partition: PartitionNo,
     id: String,
     mark: String,
     keys: Arc<Mutex<BTreeSet<String>>>,
@@ -107,7 +107,7 @@ impl Store {
 
     /// Opens a stage for standings of a partition, under an id of its own. One round trip: `SET
     /// PX`.
-    pub async fn stages(&self, partition: Partition, id: String) -> Result<Stages> {
+    pub async fn stages(&self, partition: PartitionNo, id: String) -> Result<Stages> {
         let mark = self.keys().stage_mark(partition, &id);
         let mut pipe = redis::pipe();
         pipe.cmd("SET").arg(&mark).arg(1);

@@ -6,7 +6,7 @@ use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::replay::Replay;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -36,7 +36,7 @@ pub(crate) struct InSql {
     /// The numbers of the sealed standings in question.
     pub(crate) sealed_nos: BTreeMap<StandingsId, i64>,
     sealed: BTreeMap<(i64, String), sealed_entry::Model>,
-    partition: Partition,
+    partition: PartitionNo,
 }
 
 /// The fold of a member's history.
@@ -53,7 +53,7 @@ impl InSql {
         deployment: &Deployment,
         view: &DatabaseTransaction,
         board: &Board,
-        partition: Partition,
+        partition: PartitionNo,
         archived: &ArchivedHistory,
         places: &Locations,
     ) -> Result<Self> {

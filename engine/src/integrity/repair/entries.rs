@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -59,7 +59,7 @@ impl Change for Mending<'_> {
     async fn propose(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<Proposal<usize>> {
         follow::read_to_head(deployment, partition, self).await
     }
@@ -79,7 +79,7 @@ impl Follower for Mending<'_> {
     async fn read_sql(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<ControlFlow<Proposal<usize>>> {
         let Some(mut known) = self.known.take() else {
             self.known = self.read(deployment, partition).await?;
@@ -104,7 +104,7 @@ impl Follower for Mending<'_> {
     async fn take_tail(
         &mut self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         tail: Tail,
         _: usize,
     ) -> Result<ControlFlow<Proposal<usize>>> {
@@ -152,7 +152,7 @@ impl Mending<'_> {
     }
 
     /// Reads the members' history up to SQL's cursor. `None` if the cursor moved where it must not.
-    async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Option<Known>> {
+    async fn read(&self, deployment: &Deployment, partition: PartitionNo) -> Result<Option<Known>> {
         let cursor = follow::settled_cursor(deployment, partition).await?;
         let no_events = || self.members().map(|member| (member.to_owned(), vec![])).collect();
         let archived = match self.truth {
@@ -192,7 +192,7 @@ impl Mending<'_> {
     async fn fold(
         &self,
         deployment: &Deployment,
-        partition: Partition,
+        partition: PartitionNo,
         tail: &Tail,
         known: &Known,
     ) -> Result<Proposal<usize>> {

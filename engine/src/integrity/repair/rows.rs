@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ranking::board::Board;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::roll::Rolls;
 use ranking::window::Window;
 use sea_orm::{
@@ -23,7 +23,7 @@ pub(super) async fn mend_in(
     deployment: &Deployment,
     transaction: &DatabaseTransaction,
     board: &Board,
-    partition: Partition,
+    partition: PartitionNo,
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<usize> {
@@ -163,7 +163,7 @@ impl Rows {
         self,
         transaction: &DatabaseTransaction,
         no: BoardNo,
-        partition: Partition,
+        partition: PartitionNo,
         archived_seq: i64,
     ) -> Result<()> {
         for (segment, member) in self.no_standings {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::EventKind;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -26,7 +26,7 @@ use entity::standings::{sealed_entry, sealed_period};
 /// numbers of the standings that it corrected.
 pub(super) async fn fold_onto(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     member: &MemberId,
     concerned: &AffectedEntries<'_>,

@@ -96,7 +96,7 @@ impl World {
                 // The period has left Redis; late events for it are in SQL once the log is.
                 Err(ranking::Error::Sealed(_)) => return Some(self.archived(&standings).await),
                 Err(ranking::Error::NotLevel(partition)) => {
-                    let partition = ranking::id::Partition(partition);
+                    let partition = ranking::id::PartitionNo(partition);
                     recovery::recover(&self.stores, partition).await.unwrap();
                 }
                 Err(ranking::Error::NotRolled(_)) => {
