@@ -30,7 +30,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
 use engine::reshard;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_run};
@@ -262,16 +261,15 @@ async fn compare_once(
         let proving = Arc::new(proving);
         let may_be_proven = !arguments.full && scope.is_none();
         let is_exclusive = arguments.exclusive;
-        let of_partition = |partition: PartitionNo| {
+        let of_partition = |no: PartitionNo| {
             let (deployment, job) = (deployment.clone(), job.clone());
             let (row, board, proving) = (row.clone(), board.clone(), proving.clone());
-            let keys = keys.of(board.no, partition);
+            let keys = keys.of(board.no, no);
             async move {
                 let part = PartitionDiff {
-                    deployment: &deployment,
+                    partition: deployment.partition(no),
                     row: &row,
                     board: &board,
-                    partition,
                     keys: &keys,
                     is_exclusive,
                     job: &job,
@@ -310,7 +308,7 @@ async fn boards_at_rest(
             let mut partitions = part::partitions(deployment, &board);
             partitions.retain(|&partition| is_meant(scope, row.no, partition));
             for &partition in &partitions {
-                settle(deployment, partition).await?;
+                deployment.partition(partition).settle().await?;
             }
             boards.push((row, board, partitions));
         }

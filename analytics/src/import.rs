@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
-use engine::partition::submit::{Prepared, submit};
+use engine::partition::Partition;
+use engine::partition::submit::Prepared;
 use entity::{board, member};
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
@@ -123,7 +123,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     let Rows { good: mut rows, mut bad } = read_rows(arguments, &boards, now_ms)?;
     set_segments(deployment, &mut rows, &segmented).await?;
     for partition in deployment.store.partitions().each() {
-        settle(deployment, partition).await?;
+        deployment.partition(partition).settle().await?;
     }
     let known = drop_known(deployment, &mut rows, &mut bad).await?;
     job.stage("checking", rows.len());
@@ -150,7 +150,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         }
         let deadline = tokio::time::Instant::now() + SUBMIT_TIMEOUT;
         let prepared = Prepared::new(submissions, deployment.clock.now_ms());
-        let submitted = submit(deployment, *partition, prepared, None, deadline).await?;
+        let submitted = deployment.partition(*partition).submit(prepared, None, deadline).await?;
         for verdict in submitted.verdicts {
             match verdict {
                 Verdict::Accepted { .. } => imported.accepted += 1,
@@ -161,7 +161,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             }
         }
         job.advance(indices.len());
-        settle(deployment, *partition).await?;
+        deployment.partition(*partition).settle().await?;
     }
     imported.seconds = began.elapsed().as_secs_f64();
     Ok(imported)
@@ -266,7 +266,7 @@ async fn simulate(
     for (partition, indices) in batches {
         let submissions = indices.iter().map(|&index| rows[index].submission.clone());
         let batch = Batch::new(submissions.collect(), now_ms);
-        let folded = fold_after(deployment, *partition, batch, now_ms, &written).await?;
+        let folded = fold_after(deployment.partition(*partition), batch, now_ms, &written).await?;
         for StandingsChange { id, entries, .. } in folded.changes {
             written.extend(
                 entries.into_iter().filter_map(|(member, key)| Some(((id.clone(), member), key?))),
@@ -284,15 +284,14 @@ async fn simulate(
 
 /// Folds a batch as if the batches that wrote the keys in `written` were committed.
 async fn fold_after(
-    deployment: &Deployment,
-    partition: PartitionNo,
+    partition: Partition<'_>,
     mut batch: Batch,
     now_ms: i64,
     written: &HashMap<(StandingsId, MemberId), RankKey>,
 ) -> Result<FoldedBatch> {
     loop {
         let mut snapshot =
-            deployment.store.snapshot(partition, batch.wanted(), deployment.dedup, now_ms).await?;
+            partition.store.snapshot(partition.no, batch.wanted(), partition.dedup, now_ms).await?;
         for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
             for (member, key) in members.iter().zip(keys) {
                 if let Some(later) = written.get(&(id.clone(), member.clone())) {
@@ -300,12 +299,12 @@ async fn fold_after(
                 }
             }
         }
-        match batch.fold(&snapshot, deployment.dedup.window_ms, "")? {
+        match batch.fold(&snapshot, partition.dedup.window_ms, "")? {
             FoldOutcome::FoldedBatch(folded) => return Ok(folded),
             FoldOutcome::Again(again) => batch = again,
             FoldOutcome::Roll(boards) => {
                 for board in boards {
-                    engine::roll::roll_board(deployment, &board, now_ms).await?;
+                    engine::roll::roll_board(partition.deployment, &board, now_ms).await?;
                 }
             }
         }

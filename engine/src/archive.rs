@@ -21,8 +21,6 @@ use sea_orm::{
 };
 
 use crate::deployment::Deployment;
-use crate::partition::barrier;
-use crate::partition::settle::settle;
 use entity::archive::archive_file::State;
 use entity::archive::{archive_file, archive_mark, archived_entry};
 use entity::error::Result;
@@ -96,8 +94,8 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     insert_chunked::<archive_mark::Entity, _>(&transaction, marks.collect(), Some(closing)).await?;
     transaction.commit().await?;
     for span in &plan.spans {
-        barrier::commit_barrier(deployment, span.partition, BoardNo(plan.row.no)).await?;
-        settle(deployment, span.partition).await?;
+        deployment.partition(span.partition).commit_barrier(BoardNo(plan.row.no)).await?;
+        deployment.partition(span.partition).settle().await?;
     }
     Ok(true)
 }

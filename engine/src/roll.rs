@@ -20,6 +20,7 @@ use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
+use crate::partition::Partition;
 use entity::board;
 use entity::error::Result;
 
@@ -48,7 +49,7 @@ pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
             if !is_due(board, &marks, now_ms)? {
                 continue;
             }
-            if let Err(error) = roll_in(deployment, partition, board, now_ms).await {
+            if let Err(error) = roll_in(deployment.partition(partition), board, now_ms).await {
                 failed = Some(error);
             }
         }
@@ -62,7 +63,7 @@ pub async fn roll_board(deployment: &Deployment, board: &Board, now_ms: i64) -> 
         return Ok(());
     }
     for partition in deployment.store.partitions().of_board(board) {
-        roll_in(deployment, partition, board, now_ms).await?;
+        roll_in(deployment.partition(partition), board, now_ms).await?;
     }
     Ok(())
 }
@@ -85,15 +86,10 @@ fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Resu
 }
 
 /// Rolls a board's windows in one partition.
-pub(crate) async fn roll_in(
-    deployment: &Deployment,
-    partition: PartitionNo,
-    board: &Board,
-    now_ms: i64,
-) -> Result<()> {
+pub(crate) async fn roll_in(partition: Partition<'_>, board: &Board, now_ms: i64) -> Result<()> {
     let mut done = BTreeSet::new();
     loop {
-        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
+        let (_, marks) = partition.store.rolls(partition.no, board.no).await?;
         let mut left = marks.into_iter().filter(|(name, _)| !done.contains(name));
         let Some((name, mark)) = left.next() else {
             return Ok(());
@@ -106,7 +102,7 @@ pub(crate) async fn roll_in(
                 continue;
             }
         };
-        if !series.step(deployment, partition, mark, now_ms).await? {
+        if !series.step(partition, mark, now_ms).await? {
             done.insert(name);
         }
     }

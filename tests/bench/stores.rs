@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::partition::settle;
-use engine::partition::submit::{Prepared, Submitted, submit};
+use engine::partition::submit::{Prepared, Submitted};
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use entity::board;
@@ -196,15 +195,18 @@ impl Stores {
     pub(crate) async fn submit(&self, partition: PartitionNo, batch: Vec<Submission>) -> Submitted {
         let now_ms = self.deployment.clock.now_ms();
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
-        let submitted =
-            submit(&self.deployment, partition, Prepared::new(batch, now_ms), None, deadline).await;
+        let submitted = self
+            .deployment
+            .partition(partition)
+            .submit(Prepared::new(batch, now_ms), None, deadline)
+            .await;
         submitted.unwrap()
     }
 
     /// Puts all that the logs have into SQL.
     pub(crate) async fn settle(&self) {
         for partition in self.deployment.store.partitions().each() {
-            settle::settle(&self.deployment, partition).await.unwrap();
+            self.deployment.partition(partition).settle().await.unwrap();
         }
     }
 

@@ -14,6 +14,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 use engine::deployment::Deployment;
+use engine::partition::Partition;
 use entity::archive::archive_mark;
 use entity::blocks::{Block, Columns};
 use entity::history::log_cursor;
@@ -53,15 +54,11 @@ pub(crate) struct Hashed {
 
 impl Hashed {
     /// Reads and hashes the rows of a board in a partition.
-    pub(crate) async fn read(
-        deployment: &Deployment,
-        board: &Board,
-        partition: PartitionNo,
-    ) -> Result<Self> {
-        let db = &deployment.db;
-        let mark = archive_mark::of(db, board.no, partition).await?;
-        let standing = Columns::of_standing(partition, Some(board.no));
-        let archived = Columns::of_archived(partition, board.no, mark.archived_seq);
+    pub(crate) async fn read(partition: Partition<'_>, board: &Board) -> Result<Self> {
+        let db = &partition.db;
+        let mark = archive_mark::of(db, board.no, partition.no).await?;
+        let standing = Columns::of_standing(partition.no, Some(board.no));
+        let archived = Columns::of_archived(partition.no, board.no, mark.archived_seq);
         Ok(Self { standing: Sum::of(standing, db).await?, archived: Sum::of(archived, db).await? })
     }
 }

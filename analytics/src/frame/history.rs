@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::deployment::Deployment;
-use engine::partition::settle::{settle, settle_to};
 use entity::archive::{archive_file, archive_mark};
 use entity::history::score_event;
 use entity::{Error, board};
@@ -71,13 +70,13 @@ pub async fn read_in(
 ) -> Result<History> {
     let mut heads = BTreeMap::new();
     for &partition in partitions {
-        let seq = settle(deployment, partition).await?;
+        let seq = deployment.partition(partition).settle().await?;
         let head = deployment.store.log_after(partition, seq, 1).await?.head;
         heads.insert(partition, head);
     }
     for (&partition, head) in &heads {
         // Commits from here on are past the history that is read.
-        settle_to(deployment, partition, head.seq).await?;
+        deployment.partition(partition).settle_to(head.seq).await?;
     }
     read_to(deployment, board, heads, job).await
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
-use engine::partition::settle::settle;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -205,7 +204,7 @@ async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> 
         if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
             continue;
         }
-        match settle(deployment, partition).await {
+        match deployment.partition(partition).settle().await {
             Ok(settled) => *seq = Some(settled),
             // A partition that fails must not stop the others.
             Err(error) => failed = Some(error),

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
 use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use entity::board;
@@ -119,7 +118,7 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
         }
     }
     for partition in deployment.store.partitions().each() {
-        settle(deployment, partition).await?;
+        deployment.partition(partition).settle().await?;
     }
     let mut known: HashMap<BoardNo, HashSet<String>> = HashMap::new();
     for board in boards.values().chain([&largest, &recent]) {

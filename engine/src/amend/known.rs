@@ -10,8 +10,7 @@ use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
 use super::{Amending, Amendment};
-use crate::deployment::Deployment;
-use crate::partition::follow;
+use crate::partition::Partition;
 use entity::archive::{archive_mark, archived_entry};
 use entity::error::Result;
 use entity::history::{commit, dead_letter, log_cursor, score_event};
@@ -34,14 +33,10 @@ pub(super) struct MemberHistory {
 
 impl Amending {
     /// Reads the history that SQL has, with the cursor that it reaches to.
-    pub(super) async fn read(
-        &self,
-        deployment: &Deployment,
-        partition: PartitionNo,
-    ) -> Result<MemberHistory> {
-        let db = &deployment.db;
-        let cursor = follow::settled_cursor(deployment, partition).await?;
-        let mark = archive_mark::of(db, self.board.no, partition).await?;
+    pub(super) async fn read(&self, partition: Partition<'_>) -> Result<MemberHistory> {
+        let db = &partition.db;
+        let cursor = partition.settled_cursor().await?;
+        let mark = archive_mark::of(db, self.board.no, partition.no).await?;
         let archived = archived_entry::of_members(db, &mark, [self.member.as_str()]).await?;
         use score_event::Column::{Partition as In, Seq};
         let here = Condition::all()
@@ -60,7 +55,7 @@ impl Amending {
         }
         // Refused events count in Redis until they are voided.
         let mut refused = HashSet::new();
-        for letter in dead_letter::pending(db, Some(partition)).await? {
+        for letter in dead_letter::pending(db, Some(partition.no)).await? {
             let (place, event) = letter.event()?;
             let is_known = place.seq <= cursor.seq as u64;
             if is_known && (event.board, &event.member) == (self.board.no, &self.member) {

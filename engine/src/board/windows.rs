@@ -16,8 +16,6 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use crate::board::fill::fill;
 use crate::deployment::Deployment;
 use crate::job::{self, Begun};
-use crate::partition::barrier;
-use crate::partition::settle::settle;
 use crate::seal;
 use entity::board::{self, WindowRow, WindowState, windows_text};
 use entity::error::{Error, Result};
@@ -170,7 +168,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
     let partitions = deployment.store.partitions().of_board(&board);
     let generation = BoardMark::Generation(board.generation);
     for &partition in &partitions {
-        barrier::mark(deployment, partition, board.no, generation).await?;
+        deployment.partition(partition).mark(board.no, generation).await?;
     }
     let of_state = |state: WindowState| {
         let windows = row.window_rows()?.into_iter();
@@ -182,7 +180,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
     let (filling, dropped) = (of_state(WindowState::Filling)?, of_state(WindowState::Dropped)?);
     for &partition in &partitions {
         if !filling.is_empty() {
-            fill(deployment, &board, partition, &filling).await?;
+            fill(deployment.partition(partition), &board, &filling).await?;
         }
         if !dropped.is_empty() {
             let keys = deployment.store.keys();
@@ -190,7 +188,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
                 let window = keys.window_of(partition, key);
                 window.is_some_and(|window| dropped.contains(&window))
             };
-            barrier::drop_keys(deployment, partition, &board, is_dropped).await?;
+            deployment.partition(partition).drop_keys(&board, is_dropped).await?;
         }
     }
     for window in dropped {
@@ -198,7 +196,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
             // Once SQL has those commits, no persister corrects the sealed standings of dropped
             // windows.
             for &partition in &partitions {
-                settle(deployment, partition).await?;
+                deployment.partition(partition).settle().await?;
             }
             seal::purge(deployment, board.no, Some(window)).await?;
         }

@@ -11,6 +11,7 @@ use ranking::submission::event_ids::{ELSEWHERE, seen_entry};
 use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use crate::deployment::Deployment;
+use crate::partition::Partition;
 use entity::blocks::Columns;
 use entity::error::Result;
 use entity::history::{commit, score_event};
@@ -18,36 +19,37 @@ use entity::history::{commit, score_event};
 /// The rows of one SELECT.
 const ROWS_MAX: u64 = 10_000;
 
-/// Visits the events of a partition's members on a board, each member's in order. It reads every
-/// layout and home that has some of them, up to the seq that `through` returns.
-pub(crate) async fn each_event(
-    deployment: &Deployment,
-    board: &Board,
-    partition: PartitionNo,
-    through: impl Fn(usize, PartitionNo) -> i64,
-    mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
-) -> Result<()> {
-    let partitions = deployment.store.partitions();
-    for (layout, home) in partitions.homes(board, partition) {
-        let mut last = (0, 0);
-        loop {
-            let rows = score_event::page_after(home, last, ROWS_MAX)
-                .filter(score_event::Column::BoardNo.eq(board.no.0))
-                .filter(score_event::Column::Seq.lte(through(layout, home)))
-                .filter(of_layout(board, layout))
-                .all(&deployment.db)
-                .await?;
-            let Some(row) = rows.last() else { break };
-            last = (row.seq, row.event_index);
-            for row in rows {
-                let event = row.to_ranking()?;
-                if !board.has_moved() || partitions.of_member(board, &event.member) == partition {
-                    take(row.place()?, &event)?;
+impl Partition<'_> {
+    /// Visits the events of a partition's members on a board, each member's in order. It reads
+    /// every layout and home that has some of them, up to the seq that `through` returns.
+    pub(crate) async fn each_event(
+        self,
+        board: &Board,
+        through: impl Fn(usize, PartitionNo) -> i64,
+        mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
+    ) -> Result<()> {
+        let partitions = self.store.partitions();
+        for (layout, home) in partitions.homes(board, self.no) {
+            let mut last = (0, 0);
+            loop {
+                let rows = score_event::page_after(home, last, ROWS_MAX)
+                    .filter(score_event::Column::BoardNo.eq(board.no.0))
+                    .filter(score_event::Column::Seq.lte(through(layout, home)))
+                    .filter(of_layout(board, layout))
+                    .all(&self.db)
+                    .await?;
+                let Some(row) = rows.last() else { break };
+                last = (row.seq, row.event_index);
+                for row in rows {
+                    let event = row.to_ranking()?;
+                    if !board.has_moved() || partitions.of_member(board, &event.member) == self.no {
+                        take(row.place()?, &event)?;
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The condition that an event is of a layout of its board.
@@ -75,29 +77,30 @@ pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq:
     place.seq <= seq || board.layout_of(event.generation) < board.layout()
 }
 
-/// Visits the all-time rows of a partition's members on a board that moved, each as segment, member
-/// and rank key. The rows may still name the former partition.
-pub(crate) async fn each_standing(
-    deployment: &Deployment,
-    board: &Board,
-    partition: PartitionNo,
-    mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
-) -> Result<()> {
-    let partitions = deployment.store.partitions();
-    let homes = partitions.homes(board, partition);
-    let homes: BTreeSet<PartitionNo> = homes.into_iter().map(|(_, home)| home).collect();
-    for home in homes {
-        let mut blocks =
-            Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&deployment.db);
-        while let Some(block) = blocks.try_next().await? {
-            for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
-                if partitions.of_member(board, &MemberId::new(member)?) == partition {
-                    take(segment, member, key)?;
+impl Partition<'_> {
+    /// Visits the all-time rows of a partition's members on a board that moved, each as segment,
+    /// member and rank key. The rows may still name the former partition.
+    pub(crate) async fn each_standing(
+        self,
+        board: &Board,
+        mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
+    ) -> Result<()> {
+        let partitions = self.store.partitions();
+        let homes = partitions.homes(board, self.no);
+        let homes: BTreeSet<PartitionNo> = homes.into_iter().map(|(_, home)| home).collect();
+        for home in homes {
+            let mut blocks =
+                Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&self.db);
+            while let Some(block) = blocks.try_next().await? {
+                for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
+                    if partitions.of_member(board, &MemberId::new(member)?) == self.no {
+                        take(segment, member, key)?;
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// An event id that a home accepted, as the member's present partition must remember it.

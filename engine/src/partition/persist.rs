@@ -19,6 +19,7 @@ use sea_orm::{
 };
 
 use crate::deployment::Deployment;
+use crate::partition::Partition;
 use crate::partition::all_time_rows;
 use crate::seal::correction;
 use crate::seal::correction::Source;
@@ -58,34 +59,40 @@ pub enum Progress {
 /// Events that SQL refuses, by (seq, index), with the reason.
 type Refused = BTreeMap<(u64, usize), String>;
 
-/// Writes one transaction's worth of a partition's log after the cursor, then trims the log.
-///
-/// # Errors
-/// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
-pub async fn persist(deployment: &Deployment, partition: PartitionNo) -> Result<Progress> {
-    let Deployment { db, store, .. } = deployment;
-    let not_level = || Error::Ranking(ranking::Error::NotLevel(partition.0));
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-        .one(db)
-        .await?
-        .ok_or_else(not_level)?;
-    let log = read_log(store, partition, cursor.seq as u64).await?;
-    if log.head.run_id != cursor.run_id {
-        return Err(not_level());
+impl Partition<'_> {
+    /// Writes one transaction's worth of a partition's log after the cursor, then trims the log.
+    ///
+    /// # Errors
+    /// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
+    pub async fn persist(self) -> Result<Progress> {
+        let Deployment { db, store, .. } = self.deployment;
+        let not_level = || Error::Ranking(ranking::Error::NotLevel(self.no.0));
+        let cursor = log_cursor::Entity::find_by_id(i32::from(self.no.0))
+            .one(db)
+            .await?
+            .ok_or_else(not_level)?;
+        let log = read_log(store, self.no, cursor.seq as u64).await?;
+        if log.head.run_id != cursor.run_id {
+            return Err(not_level());
+        }
+        if log.commits.is_empty() {
+            let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
+            return if level {
+                Ok(Progress::Level { seq: log.head.seq })
+            } else {
+                Err(not_level())
+            };
+        }
+        let commits = one_transaction(log.commits);
+        if !descends(&cursor, &commits) {
+            return Err(not_level());
+        }
+        let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
+            return Ok(Progress::Beaten);
+        };
+        store.trim(self.no, &cursor.run_id, seq).await?;
+        Ok(Progress::Wrote { seq, head: log.head.seq })
     }
-    if log.commits.is_empty() {
-        let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
-        return if level { Ok(Progress::Level { seq: log.head.seq }) } else { Err(not_level()) };
-    }
-    let commits = one_transaction(log.commits);
-    if !descends(&cursor, &commits) {
-        return Err(not_level());
-    }
-    let Some(seq) = persist_commits(deployment, partition, &cursor, &commits).await? else {
-        return Ok(Progress::Beaten);
-    };
-    store.trim(partition, &cursor.run_id, seq).await?;
-    Ok(Progress::Wrote { seq, head: log.head.seq })
 }
 
 /// Reads about as much of a log as one transaction takes.
@@ -111,95 +118,93 @@ fn events_of(commits: &[Commit]) -> usize {
     commits.iter().map(|commit| commit.events.len()).sum()
 }
 
-/// Writes commits that descend from the cursor.
-///
-/// If SQL refuses content, the commits are halved until the faulty events are found; those become
-/// dead letters and the rest goes on.
-///
-/// Returns the seq of the last commit written, which may not be the last one given; `None` if
-/// another persister moved the cursor first.
-///
-/// # Errors
-/// Any error of SQL except refused content.
-pub(crate) async fn persist_commits(
-    deployment: &Deployment,
-    partition: PartitionNo,
-    cursor: &log_cursor::Model,
-    commits: &[Commit],
-) -> Result<Option<u64>> {
-    let mut refused = Refused::new();
-    let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
-    let boards = board::some(&deployment.db, numbers.collect()).await?;
-    let mut part = commits;
-    loop {
-        match write(deployment, partition, cursor, part, &boards, &refused).await {
-            Ok(true) => return Ok(part.last().map(|commit| commit.seq)),
-            Ok(false) => return Ok(None),
-            Err(error) if !is_refused_content(&error) => return Err(error.into()),
-            Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
-            Err(error) => {
-                let before = refused.len();
-                find_refused(deployment, partition, cursor, &part[0], &boards, &mut refused)
-                    .await?;
-                if refused.len() == before {
-                    return Err(error.into());
+impl Partition<'_> {
+    /// Writes commits that descend from the cursor.
+    ///
+    /// If SQL refuses content, the commits are halved until the faulty events are found; those
+    /// become dead letters and the rest goes on.
+    ///
+    /// Returns the seq of the last commit written, which may not be the last one given; `None` if
+    /// another persister moved the cursor first.
+    ///
+    /// # Errors
+    /// Any error of SQL except refused content.
+    pub(crate) async fn persist_commits(
+        self,
+        cursor: &log_cursor::Model,
+        commits: &[Commit],
+    ) -> Result<Option<u64>> {
+        let mut refused = Refused::new();
+        let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
+        let boards = board::some(&self.db, numbers.collect()).await?;
+        let mut part = commits;
+        loop {
+            match self.write(cursor, part, &boards, &refused).await {
+                Ok(true) => return Ok(part.last().map(|commit| commit.seq)),
+                Ok(false) => return Ok(None),
+                Err(error) if !is_refused_content(&error) => return Err(error.into()),
+                Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
+                Err(error) => {
+                    let before = refused.len();
+                    self.find_refused(cursor, &part[0], &boards, &mut refused).await?;
+                    if refused.len() == before {
+                        return Err(error.into());
+                    }
                 }
             }
         }
     }
-}
 
-/// Tries each event of a commit alone, in a transaction that is rolled back.
-async fn find_refused(
-    deployment: &Deployment,
-    partition: PartitionNo,
-    cursor: &log_cursor::Model,
-    commit: &Commit,
-    boards: &HashMap<BoardNo, Board>,
-    refused: &mut Refused,
-) -> Result<()> {
-    for (index, event) in commit.events.iter().enumerate() {
-        let alone = Commit { events: vec![event.clone()], ..commit.clone() };
-        let transaction = deployment.db.begin().await?;
-        let tried = write_into(
-            &transaction,
-            partition,
-            cursor,
-            std::slice::from_ref(&alone),
-            boards,
-            &Refused::new(),
-            deployment.clock.now_ms(),
-        )
-        .await;
-        transaction.rollback().await?;
-        match tried {
-            Err(error) if is_refused_content(&error) => {
-                tracing::error!(%partition, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
-                refused.insert((commit.seq, index), error.to_string());
+    /// Tries each event of a commit alone, in a transaction that is rolled back.
+    async fn find_refused(
+        self,
+        cursor: &log_cursor::Model,
+        commit: &Commit,
+        boards: &HashMap<BoardNo, Board>,
+        refused: &mut Refused,
+    ) -> Result<()> {
+        for (index, event) in commit.events.iter().enumerate() {
+            let alone = Commit { events: vec![event.clone()], ..commit.clone() };
+            let transaction = self.db.begin().await?;
+            let tried = write_into(
+                &transaction,
+                self.no,
+                cursor,
+                std::slice::from_ref(&alone),
+                boards,
+                &Refused::new(),
+                self.clock.now_ms(),
+            )
+            .await;
+            transaction.rollback().await?;
+            match tried {
+                Err(error) if is_refused_content(&error) => {
+                    tracing::error!(partition = %self, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
+                    refused.insert((commit.seq, index), error.to_string());
+                }
+                Err(error) => return Err(error.into()),
+                Ok(_) => {}
             }
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
         }
+        Ok(())
     }
-    Ok(())
-}
 
-async fn write(
-    deployment: &Deployment,
-    partition: PartitionNo,
-    cursor: &log_cursor::Model,
-    commits: &[Commit],
-    boards: &HashMap<BoardNo, Board>,
-    refused: &Refused,
-) -> Result<bool, DbErr> {
-    let transaction = deployment.db.begin().await?;
-    let now_ms = deployment.clock.now_ms();
-    if write_into(&transaction, partition, cursor, commits, boards, refused, now_ms).await? {
-        transaction.commit().await?;
-        return Ok(true);
+    async fn write(
+        self,
+        cursor: &log_cursor::Model,
+        commits: &[Commit],
+        boards: &HashMap<BoardNo, Board>,
+        refused: &Refused,
+    ) -> Result<bool, DbErr> {
+        let transaction = self.db.begin().await?;
+        let now_ms = self.clock.now_ms();
+        if write_into(&transaction, self.no, cursor, commits, boards, refused, now_ms).await? {
+            transaction.commit().await?;
+            return Ok(true);
+        }
+        transaction.rollback().await?;
+        Ok(false)
     }
-    transaction.rollback().await?;
-    Ok(false)
 }
 
 /// Writes everything into the transaction. Returns false if the cursor has moved.

@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::sealed::{self, SealedStandings};
 use crate::deployment::Deployment;
-use crate::partition::recovery::recover;
 use crate::roll::roll_board;
 
 /// The pause before a read is tried again while another process does what it waits for.
@@ -298,7 +297,7 @@ impl Reader {
                     continue;
                 }
                 ranking::Error::NotLevel(partition) => {
-                    recover(&self.deployment, PartitionNo(partition)).await
+                    self.deployment.partition(PartitionNo(partition)).recover().await
                 }
                 ranking::Error::NotRolled(no) => {
                     let rolling = timeout_at(deadline, self.roll(BoardNo(no))).await;

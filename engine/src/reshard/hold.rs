@@ -8,10 +8,8 @@ use ranking::store::write::Writes;
 use sea_orm::EntityTrait;
 
 use super::{Moving, at_once, taken_over};
-use crate::deployment::Deployment;
-use crate::partition::barrier;
-use crate::partition::change::{Change, Proposal, commit_change};
-use crate::partition::settle::settle;
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use entity::error::{Error, Result};
 use entity::history::commit;
 
@@ -54,9 +52,9 @@ impl Moving<'_> {
     pub(super) async fn confirm(&self, rolls: &Rolls) -> Result<()> {
         for &partition in &self.partitions {
             for attempt in 0.. {
-                settle(self.deployment, partition).await?;
+                self.deployment.partition(partition).settle().await?;
                 let (mark, proposal) =
-                    barrier::read_mark(self.deployment, partition, self.board.no).await?;
+                    self.deployment.partition(partition).read_mark(self.board.no).await?;
                 if mark == self.held() {
                     let keys = self.keys().await?.remove(&partition).unwrap_or_default();
                     self.release(partition, None, rolls, &keys).await?;
@@ -81,7 +79,7 @@ impl Moving<'_> {
     /// mark.
     pub(super) async fn look(&self, partition: PartitionNo) -> Result<Proposal<()>> {
         let (known, proposal) =
-            barrier::read_mark(self.deployment, partition, self.board.no).await?;
+            self.deployment.partition(partition).read_mark(self.board.no).await?;
         // Read after the head: a process that takes a move over changes the row first, and then
         // moves each head.
         self.check_still().await?;
@@ -104,7 +102,7 @@ impl Moving<'_> {
 
     /// True if SQL has a commit, after the log was persisted.
     async fn is_in_sql(&self, partition: PartitionNo, (seq, id): (u64, String)) -> Result<bool> {
-        settle(self.deployment, partition).await?;
+        self.deployment.partition(partition).settle().await?;
         let key = (i32::from(partition.0), seq as i64);
         let row = commit::Entity::find_by_id(key).one(&self.deployment.db).await?;
         Ok(row.is_some_and(|row| row.id == id))
@@ -113,7 +111,7 @@ impl Moving<'_> {
     /// Marks a partition, and returns the seq and id of the commit.
     async fn mark(&self, partition: PartitionNo, mark: BoardMark) -> Result<(u64, String)> {
         let mut marking = Marking { moving: self, mark };
-        let done = commit_change(self.deployment, partition, &mut marking).await?;
+        let done = self.deployment.partition(partition).commit_change(&mut marking).await?;
         Ok(done.commit.ok_or(ranking::Error::BoardGone)?)
     }
 }
@@ -131,15 +129,11 @@ struct Marking<'a> {
 impl Change for Marking<'_> {
     type Outcome = ();
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: PartitionNo,
-    ) -> Result<Proposal<()>> {
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
         let moving = self.moving;
-        let proposal = moving.look(partition).await?;
+        let proposal = moving.look(partition.no).await?;
         let mut writes = Writes::default();
-        writes.mark_board(deployment.store.keys(), partition, moving.board.no, self.mark);
-        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+        writes.mark_board(partition.store.keys(), partition.no, moving.board.no, self.mark);
+        Ok(proposal.writing(writes, partition.clock.now_ms()))
     }
 }

@@ -14,8 +14,8 @@ use ranking::submission::event_ids::{seen_entry, seen_mark, seen_prefix};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::{Moving, at_once};
-use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_change};
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::partition::home::{SeenPages, first_seq_since, seq_there};
 use entity::error::Result;
 use entity::history::{commit, score_event};
@@ -232,7 +232,7 @@ impl Moving<'_> {
         let forgotten = ids.forgotten.chunks(IDS_MAX);
         for (set, forgotten) in set.chain(forgotten.map(|forgotten| (&[][..], forgotten))) {
             let mut remembering = Remembering { moving: self, set, forgotten };
-            commit_change(self.deployment, partition, &mut remembering).await?;
+            self.deployment.partition(partition).commit_change(&mut remembering).await?;
         }
         Ok(())
     }
@@ -247,24 +247,20 @@ struct Remembering<'a> {
 impl Change for Remembering<'_> {
     type Outcome = ();
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: PartitionNo,
-    ) -> Result<Proposal<()>> {
-        let proposal = self.moving.look(partition).await?;
-        let keys = deployment.store.keys();
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
+        let proposal = self.moving.look(partition.no).await?;
+        let keys = partition.store.keys();
         let mut writes = Writes::default();
         let mut by_bucket: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
         for (bucket, entry) in self.set {
             by_bucket.entry(*bucket).or_default().push(entry.clone());
         }
         for (bucket, seen) in by_bucket {
-            writes.set_seen(&keys.seen(partition, bucket), &seen, deployment.dedup);
+            writes.set_seen(&keys.seen(partition.no, bucket), &seen, partition.dedup);
         }
         for (bucket, field) in self.forgotten {
-            writes.forget_seen(&keys.seen(partition, *bucket), field);
+            writes.forget_seen(&keys.seen(partition.no, *bucket), field);
         }
-        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+        Ok(proposal.writing(writes, partition.clock.now_ms()))
     }
 }

@@ -17,8 +17,7 @@ use ranking::window::Window;
 
 use super::Moving;
 use crate::deployment::Deployment;
-use crate::partition::home;
-use crate::partition::settle::settle;
+use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::score_event;
 
@@ -53,9 +52,8 @@ impl Staging {
         let mut parts = BTreeMap::new();
         for partition in deployment.store.partitions().of_board(&moving.target) {
             let part = StagedPartition::make(
-                deployment,
+                deployment.partition(partition),
                 &moving.target,
-                partition,
                 &rolls,
                 &voided,
                 Some(&through),
@@ -109,25 +107,23 @@ impl StagedPartition {
     /// Folds the history of a partition's future members: that of the last layout up to the seqs in
     /// `through`, all of earlier ones. Holds a state for each of their entries in memory.
     pub(super) async fn make(
-        deployment: &Deployment,
+        partition: Partition<'_>,
         target: &Board,
-        partition: PartitionNo,
         rolls: &Rolls,
         voided: &HashSet<EventPlace>,
         through: Option<&BTreeMap<PartitionNo, i64>>,
     ) -> Result<Self> {
-        let store = &deployment.store;
-        let run_id = store.run_id(partition).await?.to_string();
-        let stages = store.stages(partition, entity::random_id()).await?;
+        let store = &partition.store;
+        let run_id = store.run_id(partition.no).await?.to_string();
+        let stages = store.stages(partition.no, entity::random_id()).await?;
         let mut replay = replay(target, voided.clone(), rolls);
         let through = |layout: usize, home: PartitionNo| {
             let named = through.filter(|_| layout + 1 == target.layout());
             named.and_then(|through| through.get(&home)).map_or(i64::MAX, |&seq| seq)
         };
-        home::each_event(deployment, target, partition, through, |place, event| {
-            replay.apply(target, place, event)
-        })
-        .await?;
+        partition
+            .each_event(target, through, |place, event| replay.apply(target, place, event))
+            .await?;
         let mut standings = BTreeMap::new();
         for change in replay.changes()? {
             let entries = change.entries.into_iter();
@@ -162,7 +158,7 @@ pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Roll
     let mut now_ms = deployment.clock.now_ms();
     for partition in deployment.store.partitions().of_board(board) {
         // Makes the partition level if it is not.
-        settle(deployment, partition).await?;
+        deployment.partition(partition).settle().await?;
         let (_, marks) = deployment.store.rolls(partition, board.no).await?;
         let begun = marks.values().map(|mark| mark.begun_ms);
         now_ms = begun.fold(now_ms, i64::max);
@@ -188,7 +184,7 @@ pub(super) async fn ends(
 ) -> Result<BTreeMap<PartitionNo, i64>> {
     let mut ends = BTreeMap::new();
     for partition in deployment.store.partitions().of_board(board) {
-        ends.insert(partition, settle(deployment, partition).await? as i64);
+        ends.insert(partition, deployment.partition(partition).settle().await? as i64);
     }
     Ok(ends)
 }

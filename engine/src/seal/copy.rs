@@ -15,7 +15,6 @@ use sea_orm::{
 };
 
 use super::{Sealing, WindowSeal};
-use crate::partition::settle::settle;
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result};
@@ -45,7 +44,7 @@ impl WindowSeal<'_> {
                 if copied.is_some() {
                     break;
                 }
-                settle(self.deployment, partition).await?;
+                self.deployment.partition(partition).settle().await?;
             }
             let (standings, entries) = copied.ok_or_else(|| {
                 ranking::Error::Unavailable(format!(

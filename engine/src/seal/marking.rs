@@ -2,14 +2,12 @@
 //! is gone.
 
 use ranking::board::Board;
-use ranking::id::PartitionNo;
 use ranking::seal::{NEVER_MS, SealName};
 use ranking::store::write::Writes;
 
 use super::WindowSeal;
-use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_change};
-use crate::partition::settle::settle;
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use entity::error::Result;
 
 /// The most keys, or periods of a list, that one commit drops.
@@ -21,8 +19,8 @@ impl WindowSeal<'_> {
         for partition in self.partitions() {
             let mut marking =
                 Marking { board: self.board, name: self.name, before_ms, dropping: None };
-            commit_change(self.deployment, partition, &mut marking).await?;
-            settle(self.deployment, partition).await?;
+            self.deployment.partition(partition).commit_change(&mut marking).await?;
+            self.deployment.partition(partition).settle().await?;
         }
         Ok(())
     }
@@ -56,7 +54,7 @@ impl WindowSeal<'_> {
                     before_ms,
                     dropping: Some(dropping),
                 };
-                commit_change(self.deployment, partition, &mut marking).await?;
+                self.deployment.partition(partition).commit_change(&mut marking).await?;
             }
         }
         Ok(())
@@ -82,14 +80,10 @@ struct Marking<'a> {
 impl Change for Marking<'_> {
     type Outcome = ();
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: PartitionNo,
-    ) -> Result<Proposal<()>> {
-        let store = &deployment.store;
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
+        let store = &partition.store;
         let seals = [self.name];
-        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
+        let tail = store.head_and_marks(partition.no, self.board.no, &seals, None).await?;
         tail.board.check(self.board)?;
         let known = tail.seals.first().copied().unwrap_or_default();
         let mut mark = known;
@@ -107,10 +101,10 @@ impl Change for Marking<'_> {
             }
             drops = !matches!(dropping, Dropping::Keys(keys) if keys.is_empty());
         }
-        writes.mark_seal(store.keys(), partition, self.name, mark);
+        writes.mark_seal(store.keys(), partition.no, self.name, mark);
         let proposal = Proposal::nothing(tail.head, ());
         Ok(match mark != known || drops {
-            true => proposal.writing(writes, deployment.clock.now_ms()),
+            true => proposal.writing(writes, partition.clock.now_ms()),
             false => proposal,
         })
     }

@@ -39,7 +39,7 @@ impl ArchivedTotals {
         part: &PartitionDiff<'_>,
         history: &Arc<History>,
     ) -> Result<Option<Self>> {
-        let through_seq = history.marks[&part.partition].archived_seq;
+        let through_seq = history.marks[&part.partition.no].archived_seq;
         if through_seq == 0 {
             return Ok(None);
         }
@@ -86,12 +86,12 @@ pub(crate) async fn compare(
     ensure!(segments.null_count() + members.null_count() == 0, "the fold returned a null");
     let member = |row: usize| members.get(row).unwrap_or_default();
     let segment = |row: usize| segments.get(row).unwrap_or_default();
-    let rows = || Columns::of_archived(part.partition, part.board.no, *through_seq);
+    let rows = || Columns::of_archived(part.partition.no, part.board.no, *through_seq);
     let mut balance = MultisetHash::new();
     for row in 0..meant.height() {
         balance.add(segment(row), member(row), &expected(row));
     }
-    let mut there = rows().read(&part.deployment.db);
+    let mut there = rows().read(&part.partition.db);
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
@@ -110,7 +110,7 @@ pub(crate) async fn compare(
     // that through_seq, and whether the row is right.
     let mut known = vec![(i64::MIN, false); meant.height()];
     let mut others: HashMap<(String, String), (i64, bool)> = HashMap::new();
-    let mut there = rows().read(&part.deployment.db);
+    let mut there = rows().read(&part.partition.db);
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;

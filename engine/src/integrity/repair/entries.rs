@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{MemberId, PartitionNo};
+use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -21,8 +21,9 @@ use crate::deployment::Deployment;
 use crate::integrity::look::{
     Location, Locations, StoredValues, asked, fold, home_member, is_on_its_way, text_of,
 };
+use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
-use crate::partition::follow::{self, Follower, Marks};
+use crate::partition::follow::{Follower, Marks};
 use crate::partition::home;
 use crate::roll::mark_new;
 use entity::error::Result;
@@ -56,12 +57,8 @@ impl<'a> Mending<'a> {
 impl Change for Mending<'_> {
     type Outcome = usize;
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: PartitionNo,
-    ) -> Result<Proposal<usize>> {
-        follow::read_to_head(deployment, partition, self).await
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<usize>> {
+        partition.read_to_head(self).await
     }
 }
 
@@ -76,20 +73,15 @@ impl Follower for Mending<'_> {
         Marks { board: self.board.no, seals: seal_names(self.board), seen: None }
     }
 
-    async fn read_sql(
-        &mut self,
-        deployment: &Deployment,
-        partition: PartitionNo,
-    ) -> Result<ControlFlow<Proposal<usize>>> {
+    async fn read_sql(&mut self, partition: Partition<'_>) -> Result<ControlFlow<Proposal<usize>>> {
         let Some(mut known) = self.known.take() else {
-            self.known = self.read(deployment, partition).await?;
+            self.known = self.read(partition).await?;
             return Ok(ControlFlow::Continue(()));
         };
         // Rows of `standing` are read again, all of them.
         if let Truth::History(_) = self.truth
             && let Some((cursor, rows)) =
-                follow::events_since(deployment, partition, &known.cursor, self.of_members())
-                    .await?
+                partition.events_since(&known.cursor, self.of_members()).await?
         {
             for row in rows {
                 let events = known.events.entry(row.member.clone()).or_default();
@@ -103,8 +95,7 @@ impl Follower for Mending<'_> {
 
     async fn take_tail(
         &mut self,
-        deployment: &Deployment,
-        partition: PartitionNo,
+        partition: Partition<'_>,
         tail: Tail,
         _: usize,
     ) -> Result<ControlFlow<Proposal<usize>>> {
@@ -114,12 +105,12 @@ impl Follower for Mending<'_> {
         if let Truth::History(archived) = self.truth {
             // Read after the head: an archive job writes its mark first and moves the head
             // afterwards.
-            archived.mark_now(&deployment.db, self.board.no, partition).await?;
+            archived.mark_now(&partition.db, self.board.no, partition.no).await?;
         }
         tail.board.check(self.board)?;
         let mut is_known = true;
         for commit in &tail.commits {
-            for (place, event) in commit.places(partition) {
+            for (place, event) in commit.places(partition.no) {
                 if event.board == self.board.no
                     && let Some(events) = known.events.get_mut(event.member.as_str())
                 {
@@ -133,7 +124,7 @@ impl Follower for Mending<'_> {
         if !is_known {
             return Ok(ControlFlow::Continue(()));
         }
-        let proposal = self.fold(deployment, partition, &tail, &known).await?;
+        let proposal = self.fold(partition, &tail, &known).await?;
         self.known = Some(known);
         Ok(ControlFlow::Break(proposal))
     }
@@ -152,8 +143,8 @@ impl Mending<'_> {
     }
 
     /// Reads the members' history up to SQL's cursor. `None` if the cursor moved where it must not.
-    async fn read(&self, deployment: &Deployment, partition: PartitionNo) -> Result<Option<Known>> {
-        let cursor = follow::settled_cursor(deployment, partition).await?;
+    async fn read(&self, partition: Partition<'_>) -> Result<Option<Known>> {
+        let cursor = partition.settled_cursor().await?;
         let no_events = || self.members().map(|member| (member.to_owned(), vec![])).collect();
         let archived = match self.truth {
             Truth::History(archived) => archived,
@@ -162,12 +153,12 @@ impl Mending<'_> {
                     .filter(standing::Column::BoardNo.eq(self.board.no.0))
                     .filter(standing::Column::Member.is_in(self.members()));
                 let mut rows = BTreeMap::new();
-                for row in of_members.all(&deployment.db).await? {
+                for row in of_members.all(&partition.db).await? {
                     let held = StoredValues::of_row(self.board, row.score, row.rank_key);
                     rows.insert((row.member, row.segment), held);
                 }
                 let events = no_events();
-                let is_still = follow::settled_cursor(deployment, partition).await? == cursor;
+                let is_still = partition.settled_cursor().await? == cursor;
                 return Ok(is_still.then_some(Known { cursor, events, rows }));
             }
         };
@@ -177,9 +168,9 @@ impl Mending<'_> {
         }
         let rows = self
             .of_members()
-            .filter(home::up_to(self.board, partition, cursor.seq))
+            .filter(home::up_to(self.board, partition.no, cursor.seq))
             .filter(score_event::Column::Seq.gt(archived.mark.archived_seq))
-            .all(&deployment.db)
+            .all(&partition.db)
             .await?;
         for row in rows {
             let events = events.entry(row.member.clone()).or_default();
@@ -191,18 +182,17 @@ impl Mending<'_> {
     /// The writes that repair the locations as of the head of `tail`.
     async fn fold(
         &self,
-        deployment: &Deployment,
-        partition: PartitionNo,
+        partition: Partition<'_>,
         tail: &Tail,
         known: &Known,
     ) -> Result<Proposal<usize>> {
         let seals = seal_names(self.board);
-        let (board, keys) = (self.board, deployment.store.keys());
-        let rolls = Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() };
-        let asked = asked(deployment, partition, self.places);
+        let (board, keys) = (self.board, partition.store.keys());
+        let rolls = Rolls { marks: tail.rolls.clone(), now_ms: partition.clock.now_ms() };
+        let asked = asked(partition, self.places);
         let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
         // Perhaps of another moment: the writes are right at the head, whatever was there.
-        let probe = deployment.store.probe(partition, board.no, &sets).await?;
+        let probe = partition.store.probe(partition.no, board.no, &sets).await?;
         let (mut writes, mut mended) = (Writes::default(), 0);
         for ((id, asked), found) in asked.iter().zip(probe.doubles) {
             let Ok(period) = id.window.period_named(&id.period, &board.rules.zone) else {
@@ -217,7 +207,7 @@ impl Mending<'_> {
             let mut set: Vec<(MemberId, RankKey)> = vec![];
             for (bytes, double) in asked.members.iter().zip(doubles) {
                 let there = double.map(|double| StoredValues::of_double(board, id.window, double));
-                let member = home_member(deployment, board, partition, bytes);
+                let member = home_member(partition, board, bytes);
                 let meant = match &member {
                     Some(member) => self.meant(member, id, &rolls, known)?,
                     None => None,
@@ -236,11 +226,11 @@ impl Mending<'_> {
             }
             if !set.is_empty() {
                 writes.set_entries(&asked.key, &set);
-                writes.note_period(keys, partition, id, period.present_from_ms);
-                mark_new(&mut writes, keys, partition, board, id, &rolls)?;
+                writes.note_period(keys, partition.no, id, period.present_from_ms);
+                mark_new(&mut writes, keys, partition.no, board, id, &rolls)?;
             }
         }
-        Ok(proposal(deployment, tail, writes, mended))
+        Ok(proposal(partition.deployment, tail, writes, mended))
     }
 
     fn meant(

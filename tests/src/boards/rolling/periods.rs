@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use engine::deployment::Deployment as Stores;
-use engine::partition::recovery;
 use engine::read::sealed;
 use engine::roll;
 use ranking::board::rules::Rules;
@@ -97,7 +96,7 @@ impl World {
                 Err(ranking::Error::Sealed(_)) => return Some(self.archived(&standings).await),
                 Err(ranking::Error::NotLevel(partition)) => {
                     let partition = ranking::id::PartitionNo(partition);
-                    recovery::recover(&self.stores, partition).await.unwrap();
+                    self.stores.partition(partition).recover().await.unwrap();
                 }
                 Err(ranking::Error::NotRolled(_)) => {
                     let rolled = roll::roll_board(&self.stores, &self.board, now_ms).await;
