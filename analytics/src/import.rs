@@ -122,13 +122,13 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     job.stage("reading", 0);
     let Rows { good: mut rows, mut bad } = read_rows(arguments, &boards, now_ms)?;
     set_segments(deployment, &mut rows, &segmented).await?;
-    for partition in deployment.store.partitions().each() {
-        deployment.partition(partition).settle().await?;
+    for partition in deployment.partitions() {
+        partition.settle().await?;
     }
     let known = drop_known(deployment, &mut rows, &mut bad).await?;
     job.stage("checking", rows.len());
     let batches = batches(deployment, &rows);
-    let refused = simulate(deployment, &batches, &rows, now_ms, job).await?;
+    let refused = simulate(&batches, &rows, now_ms, job).await?;
     bad.extend(
         refused
             .iter()
@@ -150,7 +150,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         }
         let deadline = tokio::time::Instant::now() + SUBMIT_TIMEOUT;
         let prepared = Prepared::new(submissions, deployment.clock.now_ms());
-        let submitted = deployment.partition(*partition).submit(prepared, None, deadline).await?;
+        let submitted = partition.submit(prepared, None, deadline).await?;
         for verdict in submitted.verdicts {
             match verdict {
                 Verdict::Accepted { .. } => imported.accepted += 1,
@@ -161,7 +161,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             }
         }
         job.advance(indices.len());
-        deployment.partition(*partition).settle().await?;
+        partition.settle().await?;
     }
     imported.seconds = began.elapsed().as_secs_f64();
     Ok(imported)
@@ -234,7 +234,7 @@ async fn drop_known(
 }
 
 /// Indices of rows by partition, in file order, in batches of at most one commit.
-fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(PartitionNo, Vec<usize>)> {
+fn batches<'a>(deployment: &'a Deployment, rows: &[Row]) -> Vec<(Partition<'a>, Vec<usize>)> {
     let mut by_partition: BTreeMap<PartitionNo, Vec<usize>> = BTreeMap::new();
     for (index, row) in rows.iter().enumerate() {
         let partition =
@@ -246,7 +246,7 @@ fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(PartitionNo, Vec<usize
         .flat_map(|(partition, indices)| {
             indices
                 .chunks(COMMIT_EVENTS_MAX)
-                .map(|chunk| (partition, chunk.to_vec()))
+                .map(|chunk| (deployment.partition(partition), chunk.to_vec()))
                 .collect::<Vec<_>>()
         })
         .collect()
@@ -255,8 +255,7 @@ fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(PartitionNo, Vec<usize
 /// Folds the rows onto the present standings without writing. Returns the rows that would be
 /// refused, with the reason.
 async fn simulate(
-    deployment: &Deployment,
-    batches: &[(PartitionNo, Vec<usize>)],
+    batches: &[(Partition<'_>, Vec<usize>)],
     rows: &[Row],
     now_ms: i64,
     job: &Job,
@@ -266,7 +265,7 @@ async fn simulate(
     for (partition, indices) in batches {
         let submissions = indices.iter().map(|&index| rows[index].submission.clone());
         let batch = Batch::new(submissions.collect(), now_ms);
-        let folded = fold_after(deployment.partition(*partition), batch, now_ms, &written).await?;
+        let folded = fold_after(*partition, batch, now_ms, &written).await?;
         for StandingsChange { id, entries, .. } in folded.changes {
             written.extend(
                 entries.into_iter().filter_map(|(member, key)| Some(((id.clone(), member), key?))),

@@ -28,7 +28,7 @@ use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
 use crate::partition::follow::{Follower, Marks};
 use crate::roll::mark_new;
-use entity::archive::{archive_mark, archived_entry};
+use entity::archive::archived_entry;
 use entity::board;
 use entity::error::Result;
 use entity::history::{dead_letter, log_cursor, score_event};
@@ -169,7 +169,7 @@ impl Follower for Amending {
         _: usize,
     ) -> Result<ControlFlow<Proposal<Amended>>> {
         // Read after the head: an archive job writes its mark first and moves the head afterwards.
-        let mark = archive_mark::of(&partition.db, self.board.no, partition.no).await?;
+        let mark = partition.archive_mark(self.board.no).await?;
         let known = self.known.take().filter(|known| known.mark == mark);
         let Some(mut known) = known else {
             return Ok(ControlFlow::Continue(()));

@@ -12,12 +12,21 @@ mod recovery;
 mod settle;
 pub mod submit;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 
-use ranking::id::PartitionNo;
+use ranking::board::Board;
+use ranking::id::{BoardNo, PartitionNo};
+use ranking::roll::RollMark;
+use ranking::seal::SealName;
+use ranking::store::log::Tail;
+use sea_orm::EntityTrait;
 
 use crate::deployment::Deployment;
+use entity::archive::archive_mark;
+use entity::error::Result;
+use entity::history::log_cursor;
 
 /// A partition of a deployment, with all that works on it. It derefs to the deployment.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +42,41 @@ impl Deployment {
     #[must_use]
     pub fn partition(&self, no: PartitionNo) -> Partition<'_> {
         Partition { deployment: self, no }
+    }
+
+    /// All partitions.
+    pub fn partitions(&self) -> impl Iterator<Item = Partition<'_>> {
+        self.store.partitions().each().map(|no| self.partition(no))
+    }
+
+    /// The partitions that have shards of a board.
+    #[must_use]
+    pub fn partitions_of(&self, board: &Board) -> Vec<Partition<'_>> {
+        let numbers = self.store.partitions().of_board(board).into_iter();
+        numbers.map(|no| self.partition(no)).collect()
+    }
+}
+
+impl Partition<'_> {
+    /// The head, with the marks of a board and of some seals.
+    pub(crate) async fn head(self, board: BoardNo, seals: &[SealName]) -> Result<Tail> {
+        Ok(self.store.head_and_marks(self.no, board, seals, None).await?)
+    }
+
+    /// The marks of a board's series.
+    pub async fn rolls(self, board: BoardNo) -> Result<HashMap<String, RollMark>> {
+        Ok(self.store.rolls(self.no, board).await?.1)
+    }
+
+    /// SQL's cursor; `None` if SQL has never accepted a run of Redis.
+    pub(crate) async fn cursor(self) -> Result<Option<log_cursor::Model>> {
+        let cursor = log_cursor::Entity::find_by_id(i32::from(self.no.0));
+        Ok(cursor.one(&self.db).await?)
+    }
+
+    /// The archive mark of a board.
+    pub async fn archive_mark(self, board: BoardNo) -> Result<archive_mark::Model> {
+        Ok(archive_mark::of(&self.db, board, self.no).await?)
     }
 }
 

@@ -55,6 +55,7 @@ use ranking::roll::Rolls;
 use sea_orm::{ActiveValue::Set, ColumnTrait, QueryFilter};
 
 use crate::deployment::Deployment;
+use crate::partition::Partition;
 use entity::board;
 use entity::board::reshard::{Reshard, Step};
 use entity::error::{Error, Result};
@@ -93,7 +94,7 @@ struct Moving<'a> {
     /// The board after the decision.
     target: Board,
     /// The partitions that have shards of the board before or after the move.
-    partitions: Vec<PartitionNo>,
+    partitions: Vec<Partition<'a>>,
     /// When this process began or took over the move, in Unix milliseconds.
     began_ms: i64,
     watch: Watch<'a>,
@@ -147,13 +148,16 @@ pub async fn reshard(
 ///
 /// # Errors
 /// `Corrupt` if the row is invalid.
-pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<PartitionNo>> {
+pub fn partitions<'a>(
+    deployment: &'a Deployment,
+    row: &board::Model,
+) -> Result<Vec<Partition<'a>>> {
     let (board, partitions) = (row.to_ranking()?, deployment.store.partitions());
     let mut all: BTreeSet<PartitionNo> = partitions.of_history(&board).into_iter().collect();
     if let Some(reshard) = row.reshard()? {
         all.extend(partitions.of_board(&board.moved(reshard.shards)));
     }
-    Ok(all.into_iter().collect())
+    Ok(all.into_iter().map(|no| deployment.partition(no)).collect())
 }
 
 /// Takes over moves whose lease has expired: undoes those that are not decided, finishes the
@@ -212,7 +216,7 @@ impl<'a> Moving<'a> {
             reshard,
             board,
             target,
-            partitions: partitions.into_iter().collect(),
+            partitions: partitions.into_iter().map(|no| deployment.partition(no)).collect(),
             began_ms: deployment.clock.now_ms(),
             watch,
         })
@@ -264,8 +268,7 @@ impl<'a> Moving<'a> {
         self.reached("begun");
         let mut staging = Staging::make(self).await?;
         self.reached("staged");
-        let new = deployment.store.partitions().of_board(&self.target);
-        self.remember_all(&new).await?;
+        self.remember_all(&deployment.partitions_of(&self.target)).await?;
         self.reached("remembered");
         let mut last = Duration::MAX;
         for _ in 0..CATCH_UPS_MAX {
@@ -302,9 +305,8 @@ impl<'a> Moving<'a> {
         for (partition, key) in store.all_board_keys(self.board.no).await? {
             keys.entry(partition).or_default().push(key);
         }
-        for &partition in &self.partitions {
-            let rolls = store.keys().rolls(partition, self.board.no);
-            keys.entry(partition).or_default().push(rolls);
+        for Partition { no, .. } in &self.partitions {
+            keys.entry(*no).or_default().push(store.keys().rolls(*no, self.board.no));
         }
         Ok(keys)
     }
@@ -344,8 +346,8 @@ impl<'a> Moving<'a> {
     ) -> Result<()> {
         let mut releases = vec![];
         for &partition in &self.partitions {
-            let part = parts.remove(&partition);
-            let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
+            let part = parts.remove(&partition.no);
+            let keys = keys.get(&partition.no).map_or(&[][..], Vec::as_slice);
             let release = async move {
                 self.release(partition, part, rolls, keys).await?;
                 self.reached("released");

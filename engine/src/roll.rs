@@ -35,21 +35,21 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
     let boards = board::all(&deployment.db).await?;
     let rolling: Vec<&Board> = boards.values().filter(|board| rolls(board)).collect();
-    let mut places: Vec<(PartitionNo, &Board)> = vec![];
+    let mut places: Vec<(Partition<'_>, &Board)> = vec![];
     for &board in &rolling {
-        let partitions = deployment.store.partitions().of_board(board);
+        let partitions = deployment.partitions_of(board);
         places.extend(partitions.into_iter().map(|partition| (partition, board)));
     }
     let mut failed = None;
     for places in places.chunks(PLACES_MAX) {
         let names: Vec<_> =
-            places.iter().map(|(partition, board)| (*partition, board.no)).collect();
+            places.iter().map(|(partition, board)| (partition.no, board.no)).collect();
         let marks = deployment.store.many_rolls(&names).await?;
         for (&(partition, board), marks) in places.iter().zip(marks) {
             if !is_due(board, &marks, now_ms)? {
                 continue;
             }
-            if let Err(error) = roll_in(deployment.partition(partition), board, now_ms).await {
+            if let Err(error) = roll_in(partition, board, now_ms).await {
                 failed = Some(error);
             }
         }
@@ -62,8 +62,8 @@ pub async fn roll_board(deployment: &Deployment, board: &Board, now_ms: i64) -> 
     if !rolls(board) {
         return Ok(());
     }
-    for partition in deployment.store.partitions().of_board(board) {
-        roll_in(deployment.partition(partition), board, now_ms).await?;
+    for partition in deployment.partitions_of(board) {
+        roll_in(partition, board, now_ms).await?;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Resu
 pub(crate) async fn roll_in(partition: Partition<'_>, board: &Board, now_ms: i64) -> Result<()> {
     let mut done = BTreeSet::new();
     loop {
-        let (_, marks) = partition.store.rolls(partition.no, board.no).await?;
+        let marks = partition.rolls(board.no).await?;
         let mut left = marks.into_iter().filter(|(name, _)| !done.contains(name));
         let Some((name, mark)) = left.next() else {
             return Ok(());

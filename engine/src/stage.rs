@@ -120,8 +120,7 @@ impl<'a> Staged<'a> {
         };
         let seals: Vec<SealName> = windows.iter().map(seal).collect();
         let store = &partition.store;
-        let tail = store.head_and_marks(partition.no, board.no, &seals, None);
-        let tail = tail.await?;
+        let tail = partition.head(board.no, &seals).await?;
         tail.board.check(board)?;
         let mut staged = Self {
             board,

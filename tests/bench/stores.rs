@@ -205,8 +205,8 @@ impl Stores {
 
     /// Puts all that the logs have into SQL.
     pub(crate) async fn settle(&self) {
-        for partition in self.deployment.store.partitions().each() {
-            self.deployment.partition(partition).settle().await.unwrap();
+        for partition in self.deployment.partitions() {
+            partition.settle().await.unwrap();
         }
     }
 

@@ -253,8 +253,8 @@ impl Deployment {
 
 /// Lets SQL catch up with Redis, as the background work does.
 pub async fn settle(stores: &engine::deployment::Deployment) {
-    for partition in stores.store.partitions().each() {
-        stores.partition(partition).settle().await.unwrap();
+    for partition in stores.partitions() {
+        partition.settle().await.unwrap();
     }
 }
 

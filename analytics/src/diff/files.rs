@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use engine::deployment::Deployment;
 use engine::partition::Partition;
-use entity::archive::{archive_file, archive_mark};
+use entity::archive::archive_file;
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
 use sea_orm::EntityTrait;
@@ -20,7 +20,7 @@ pub(crate) async fn check(
     partition: Partition<'_>,
     board: &Board,
 ) -> Result<(Vec<Finding>, Vec<String>)> {
-    let mark = archive_mark::of(&partition.db, board.no, partition.no).await?;
+    let mark = partition.archive_mark(board.no).await?;
     let files = archive_file::of_partition(&partition.db, board.no, partition.no).await?;
     let (mut findings, mut lines, mut through_seq) = (vec![], vec![], 0);
     let mut find = |path: &str, note: String| {

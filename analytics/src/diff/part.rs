@@ -42,7 +42,7 @@ pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partitio
 
 /// Reads the history of the members whose entries lie in a partition.
 async fn history_of(partition: Partition<'_>, board: &Board, job: &Job) -> Result<History> {
-    history::read_in(partition.deployment, board, &[partition.no], job).await
+    history::read_in(partition.deployment, board, &[partition], job).await
 }
 
 /// A board's part in one partition.
@@ -164,7 +164,7 @@ impl PartitionDiff<'_> {
     }
 
     async fn rolls(&self) -> Result<Rolls> {
-        let (_, marks) = self.partition.store.rolls(self.partition.no, self.board.no).await?;
+        let marks = self.partition.rolls(self.board.no).await?;
         Ok(Rolls { marks, now_ms: self.partition.clock.now_ms() })
     }
 

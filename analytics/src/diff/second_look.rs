@@ -7,9 +7,7 @@ use anyhow::Result;
 use engine::integrity::look::{ArchivedHistory, Location, Locations, look};
 use engine::integrity::repair::PLACES_MAX;
 use engine::partition::Partition;
-use entity::archive::archive_mark;
 use ranking::board::Board;
-use sea_orm::DatabaseConnection;
 
 use super::findings::Findings;
 use crate::diff::finding::Finding;
@@ -112,8 +110,7 @@ pub(crate) async fn archived_events(
     board: &Board,
     places: &Locations,
 ) -> Result<ArchivedHistory> {
-    let db: &DatabaseConnection = &partition.db;
-    let mark = archive_mark::of(db, board.no, partition.no).await?;
+    let mark = partition.archive_mark(board.no).await?;
     let mut events: BTreeMap<String, Vec<_>> = BTreeMap::new();
     if mark.archived_seq > 0 && !places.is_empty() {
         let name = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();

@@ -56,7 +56,7 @@ impl Hashed {
     /// Reads and hashes the rows of a board in a partition.
     pub(crate) async fn read(partition: Partition<'_>, board: &Board) -> Result<Self> {
         let db = &partition.db;
-        let mark = archive_mark::of(db, board.no, partition.no).await?;
+        let mark = partition.archive_mark(board.no).await?;
         let standing = Columns::of_standing(partition.no, Some(board.no));
         let archived = Columns::of_archived(partition.no, board.no, mark.archived_seq);
         Ok(Self { standing: Sum::of(standing, db).await?, archived: Sum::of(archived, db).await? })

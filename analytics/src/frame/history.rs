@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::deployment::Deployment;
+use engine::partition::Partition;
 use entity::archive::{archive_file, archive_mark};
 use entity::history::score_event;
 use entity::{Error, board};
@@ -57,22 +58,21 @@ pub struct History {
 /// # Errors
 /// If a file of the archive is missing or altered, or a store does not answer.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
-    let partitions = deployment.store.partitions().of_board(board);
-    read_in(deployment, board, &partitions, job).await
+    read_in(deployment, board, &deployment.partitions_of(board), job).await
 }
 
 /// As [`read`], for some of the board's partitions.
 pub async fn read_in(
     deployment: &Deployment,
     board: &Board,
-    partitions: &[PartitionNo],
+    partitions: &[Partition<'_>],
     job: &Job,
 ) -> Result<History> {
     let mut heads = BTreeMap::new();
     for &partition in partitions {
-        let seq = deployment.partition(partition).settle().await?;
-        let head = deployment.store.log_after(partition, seq, 1).await?.head;
-        heads.insert(partition, head);
+        let seq = partition.settle().await?;
+        let head = partition.store.log_after(partition.no, seq, 1).await?.head;
+        heads.insert(partition.no, head);
     }
     for (&partition, head) in &heads {
         // Commits from here on are past the history that is read.

@@ -199,12 +199,12 @@ async fn seal(deployment: &Deployment) -> Result<()> {
 async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
     let heads = deployment.store.heads().await?;
     let mut failed = None;
-    for (partition, head) in deployment.store.partitions().each().zip(heads) {
-        let seq = &mut seqs[usize::from(partition.0)];
+    for (partition, head) in deployment.partitions().zip(heads) {
+        let seq = &mut seqs[usize::from(partition.no.0)];
         if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
             continue;
         }
-        match deployment.partition(partition).settle().await {
+        match partition.settle().await {
             Ok(settled) => *seq = Some(settled),
             // A partition that fails must not stop the others.
             Err(error) => failed = Some(error),

@@ -117,8 +117,8 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
             );
         }
     }
-    for partition in deployment.store.partitions().each() {
-        deployment.partition(partition).settle().await?;
+    for partition in deployment.partitions() {
+        partition.settle().await?;
     }
     let mut known: HashMap<BoardNo, HashSet<String>> = HashMap::new();
     for board in boards.values().chain([&largest, &recent]) {

@@ -36,7 +36,7 @@ impl Amending {
     pub(super) async fn read(&self, partition: Partition<'_>) -> Result<MemberHistory> {
         let db = &partition.db;
         let cursor = partition.settled_cursor().await?;
-        let mark = archive_mark::of(db, self.board.no, partition.no).await?;
+        let mark = partition.archive_mark(self.board.no).await?;
         let archived = archived_entry::of_members(db, &mark, [self.member.as_str()]).await?;
         use score_event::Column::{Partition as In, Seq};
         let here = Condition::all()

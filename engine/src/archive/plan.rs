@@ -9,7 +9,6 @@ use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
 use super::{Plan, Span};
 use crate::deployment::Deployment;
 use crate::partition::Partition;
-use entity::archive::archive_mark;
 use entity::board;
 use entity::board::WindowState;
 use entity::error::Result;
@@ -66,9 +65,9 @@ pub async fn plan(
         before_ms = before_ms.min(open.start_ms);
     }
     let mut spans = vec![];
-    for partition in deployment.store.partitions().of_board(&board) {
-        deployment.partition(partition).settle().await?;
-        spans.extend(span(deployment.partition(partition), board.no, before_ms).await?);
+    for partition in deployment.partitions_of(&board) {
+        partition.settle().await?;
+        spans.extend(span(partition, board.no, before_ms).await?);
     }
     if spans.is_empty() {
         return Ok(Err(
@@ -83,7 +82,7 @@ pub async fn plan(
 /// instant; it ends before the first event that was not.
 async fn span(partition: Partition<'_>, board: BoardNo, before_ms: i64) -> Result<Option<Span>> {
     let db = &partition.db;
-    let mark = archive_mark::of(db, board, partition.no).await?;
+    let mark = partition.archive_mark(board).await?;
     let cursor = log_cursor::Entity::find_by_id(mark.partition).one(db).await?;
     let mut end_seq = cursor.map_or(0, |cursor| cursor.seq) + 1;
     use commit::Column as C;

@@ -58,15 +58,15 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
     let partitions = reshard::partitions(deployment, row)?;
     for &partition in &partitions {
-        deployment.partition(partition).mark(board.no, BoardMark::Deleted).await?;
-        deployment.partition(partition).settle().await?;
+        partition.mark(board.no, BoardMark::Deleted).await?;
+        partition.settle().await?;
     }
     purge_sql(deployment, board.no).await?;
     seal::purge(deployment, board.no, None).await?;
     // Last: writers that knew the board have been refused since the mark, so no new keys can
     // appear.
     for &partition in &partitions {
-        deployment.partition(partition).drop_keys(&board, |_| true).await?;
+        partition.drop_keys(&board, |_| true).await?;
     }
     let purged = board::ActiveModel {
         no: Set(row.no),

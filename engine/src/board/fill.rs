@@ -12,7 +12,6 @@ use ranking::window::Window;
 
 use crate::partition::Partition;
 use crate::stage::{Staged, Step};
-use entity::archive::archive_mark;
 use entity::error::Result;
 use entity::history::score_event;
 
@@ -28,7 +27,7 @@ pub(crate) async fn fill(
     board: &Board,
     windows: &BTreeSet<(Window, u32)>,
 ) -> Result<()> {
-    let mark = archive_mark::of(&partition.db, board.no, partition.no).await?;
+    let mark = partition.archive_mark(board.no).await?;
     if mark.closing_seq > 0 {
         return Err(ranking::Error::Corrupt(format!(
             "board {} has windows to fill, but events of it are archived",

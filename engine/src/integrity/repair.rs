@@ -128,7 +128,7 @@ impl Change for Dropping<'_> {
 
     async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<usize>> {
         let store = &partition.store;
-        let tail = store.head_and_marks(partition.no, BoardNo(0), &[], None).await?;
+        let tail = partition.head(BoardNo(0), &[]).await?;
         let names: Vec<String> = self.keys.iter().map(|foreign| foreign.key.clone()).collect();
         let (mut writes, mut dropped) = (Writes::default(), 0);
         let id = |key: &String| store.keys().parse_standings(partition.no, key);
@@ -138,8 +138,9 @@ impl Change for Dropping<'_> {
         for no in nos.collect::<BTreeSet<BoardNo>>() {
             let row = board::living().filter(board::Column::No.eq(no.0));
             if let Some(row) = row.one(&partition.db).await? {
-                let is_here =
-                    reshard::partitions(partition.deployment, &row)?.contains(&partition.no);
+                let is_here = reshard::partitions(&partition, &row)?
+                    .iter()
+                    .any(|part| part.no == partition.no);
                 let is_there = row.reshard.is_some() && is_here;
                 let board = row.to_ranking()?;
                 let present = store.partitions().of_board(&board);
@@ -170,7 +171,7 @@ impl Change for Listing<'_> {
     async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<usize>> {
         let (store, keys) = (&partition.store, partition.store.keys());
         let seals = seal_names(self.board);
-        let tail = store.head_and_marks(partition.no, self.board.no, &seals, None).await?;
+        let tail = partition.head(self.board.no, &seals).await?;
         tail.board.check(self.board)?;
         let names: Vec<String> =
             self.unlisted.iter().map(|id| keys.standings(partition.no, id)).collect();

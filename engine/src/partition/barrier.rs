@@ -107,7 +107,7 @@ impl Change for Dropping<'_> {
 impl Partition<'_> {
     /// The mark of a board in a partition, and a proposal that changes nothing.
     pub(crate) async fn read_mark(self, no: BoardNo) -> Result<(BoardMark, Proposal<()>)> {
-        let tail = self.store.head_and_marks(self.no, no, &[], None).await?;
+        let tail = self.head(no, &[]).await?;
         Ok((tail.board, Proposal::nothing(tail.head, ())))
     }
 }

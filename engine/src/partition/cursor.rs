@@ -13,10 +13,9 @@ impl Partition<'_> {
     /// earlier run can write.
     pub(super) async fn accept_run(self, run_id: &str) -> Result<log_cursor::Model> {
         loop {
-            let id = i32::from(self.no.0);
-            let Some(cursor) = log_cursor::Entity::find_by_id(id).one(&self.db).await? else {
+            let Some(cursor) = self.cursor().await? else {
                 let first = log_cursor::ActiveModel {
-                    partition: Set(id),
+                    partition: Set(self.no.0.into()),
                     run_id: Set(run_id.to_owned()),
                     seq: Set(0),
                     commit_id: Set(ROOT_COMMIT.to_owned()),

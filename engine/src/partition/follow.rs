@@ -92,8 +92,7 @@ impl Partition<'_> {
     /// SQL's cursor of a partition, after the log was persisted.
     pub(crate) async fn settled_cursor(self) -> Result<log_cursor::Model> {
         self.settle().await?;
-        let cursor = log_cursor::Entity::find_by_id(i32::from(self.no.0)).one(&self.db).await?;
-        Ok(cursor.ok_or(ranking::Error::NotLevel(self.no.0))?)
+        Ok(self.cursor().await?.ok_or(ranking::Error::NotLevel(self.no.0))?)
     }
 
     /// The commits of a partition from a cursor to the head, with the marks. `None` if one read of

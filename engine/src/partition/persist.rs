@@ -18,7 +18,6 @@ use sea_orm::{
     IntoActiveModel, QueryFilter, TransactionTrait,
 };
 
-use crate::deployment::Deployment;
 use crate::partition::Partition;
 use crate::partition::all_time_rows;
 use crate::seal::correction;
@@ -65,12 +64,9 @@ impl Partition<'_> {
     /// # Errors
     /// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
     pub async fn persist(self) -> Result<Progress> {
-        let Deployment { db, store, .. } = self.deployment;
+        let store = &self.store;
         let not_level = || Error::Ranking(ranking::Error::NotLevel(self.no.0));
-        let cursor = log_cursor::Entity::find_by_id(i32::from(self.no.0))
-            .one(db)
-            .await?
-            .ok_or_else(not_level)?;
+        let cursor = self.cursor().await?.ok_or_else(not_level)?;
         let log = read_log(store, self.no, cursor.seq as u64).await?;
         if log.head.run_id != cursor.run_id {
             return Err(not_level());

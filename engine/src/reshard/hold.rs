@@ -2,7 +2,6 @@
 
 use futures::FutureExt;
 use ranking::board::mark::BoardMark;
-use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use ranking::store::write::Writes;
 use sea_orm::EntityTrait;
@@ -37,7 +36,7 @@ impl Moving<'_> {
         at_once(marks.collect()).await
     }
 
-    async fn mark_in_sql(&self, partition: PartitionNo, mark: BoardMark) -> Result<()> {
+    async fn mark_in_sql(&self, partition: Partition<'_>, mark: BoardMark) -> Result<()> {
         for _ in 0..MARKS_MAX {
             let place = self.mark(partition, mark).await?;
             if self.is_in_sql(partition, place).await? {
@@ -52,11 +51,10 @@ impl Moving<'_> {
     pub(super) async fn confirm(&self, rolls: &Rolls) -> Result<()> {
         for &partition in &self.partitions {
             for attempt in 0.. {
-                self.deployment.partition(partition).settle().await?;
-                let (mark, proposal) =
-                    self.deployment.partition(partition).read_mark(self.board.no).await?;
+                partition.settle().await?;
+                let (mark, proposal) = partition.read_mark(self.board.no).await?;
                 if mark == self.held() {
-                    let keys = self.keys().await?.remove(&partition).unwrap_or_default();
+                    let keys = self.keys().await?.remove(&partition.no).unwrap_or_default();
                     self.release(partition, None, rolls, &keys).await?;
                     continue;
                 }
@@ -77,9 +75,8 @@ impl Moving<'_> {
     /// # Errors
     /// `Invalid` if another process took the move over; `BoardGone` if the partition has a later
     /// mark.
-    pub(super) async fn look(&self, partition: PartitionNo) -> Result<Proposal<()>> {
-        let (known, proposal) =
-            self.deployment.partition(partition).read_mark(self.board.no).await?;
+    pub(super) async fn look(&self, partition: Partition<'_>) -> Result<Proposal<()>> {
+        let (known, proposal) = partition.read_mark(self.board.no).await?;
         // Read after the head: a process that takes a move over changes the row first, and then
         // moves each head.
         self.check_still().await?;
@@ -101,22 +98,22 @@ impl Moving<'_> {
     }
 
     /// True if SQL has a commit, after the log was persisted.
-    async fn is_in_sql(&self, partition: PartitionNo, (seq, id): (u64, String)) -> Result<bool> {
-        self.deployment.partition(partition).settle().await?;
-        let key = (i32::from(partition.0), seq as i64);
+    async fn is_in_sql(&self, partition: Partition<'_>, (seq, id): (u64, String)) -> Result<bool> {
+        partition.settle().await?;
+        let key = (i32::from(partition.no.0), seq as i64);
         let row = commit::Entity::find_by_id(key).one(&self.deployment.db).await?;
         Ok(row.is_some_and(|row| row.id == id))
     }
 
     /// Marks a partition, and returns the seq and id of the commit.
-    async fn mark(&self, partition: PartitionNo, mark: BoardMark) -> Result<(u64, String)> {
+    async fn mark(&self, partition: Partition<'_>, mark: BoardMark) -> Result<(u64, String)> {
         let mut marking = Marking { moving: self, mark };
-        let done = self.deployment.partition(partition).commit_change(&mut marking).await?;
+        let done = partition.commit_change(&mut marking).await?;
         Ok(done.commit.ok_or(ranking::Error::BoardGone)?)
     }
 }
 
-fn loses_commits(partition: PartitionNo) -> Error {
+fn loses_commits(partition: Partition<'_>) -> Error {
     let reason = format!("Redis keeps losing commits of partition {partition}; try again later");
     ranking::Error::Unavailable(reason).into()
 }
@@ -131,7 +128,7 @@ impl Change for Marking<'_> {
 
     async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
         let moving = self.moving;
-        let proposal = moving.look(partition.no).await?;
+        let proposal = moving.look(partition).await?;
         let mut writes = Writes::default();
         writes.mark_board(partition.store.keys(), partition.no, moving.board.no, self.mark);
         Ok(proposal.writing(writes, partition.clock.now_ms()))

@@ -5,7 +5,6 @@
 //! standings for all of them. The last one releases it.
 
 use ranking::board::mark::BoardMark;
-use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::standings_id::StandingsId;
@@ -53,26 +52,19 @@ impl Moving<'_> {
     /// present keys there.
     pub(super) async fn release(
         &self,
-        partition: PartitionNo,
+        partition: Partition<'_>,
         staged: Option<StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
     ) -> Result<()> {
-        let store = &self.deployment.store;
-        let is_new = store.partitions().of_board(&self.target).contains(&partition);
+        let is_new = partition.store.partitions().of_board(&self.target).contains(&partition.no);
         let mut staged = staged;
         for _ in 0..STAGES_MAX {
             if staged.is_none() && is_new {
-                let (deployment, target) = (self.deployment, &self.target);
-                let voided = score_event::voided_on(&deployment.db, target.no).await?;
-                let part = StagedPartition::make(
-                    deployment.partition(partition),
-                    target,
-                    rolls,
-                    &voided,
-                    None,
-                );
-                staged = Some(part.await?);
+                let target = &self.target;
+                let voided = score_event::voided_on(&partition.db, target.no).await?;
+                staged =
+                    Some(StagedPartition::make(partition, target, rolls, &voided, None).await?);
             }
             let released = self.release_part(partition, staged.as_ref(), rolls, keys);
             let released = match (released.await, &staged) {
@@ -97,7 +89,7 @@ impl Moving<'_> {
 
     async fn release_part(
         &self,
-        partition: PartitionNo,
+        partition: Partition<'_>,
         part: Option<&StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
@@ -111,7 +103,7 @@ impl Moving<'_> {
         chunks.push(Chunk::End);
         for chunk in chunks {
             let mut releasing = Releasing { moving: self, part, rolls, chunk };
-            let done = self.deployment.partition(partition).commit_change(&mut releasing).await?;
+            let done = partition.commit_change(&mut releasing).await?;
             if done.outcome != Released::Done {
                 return Ok(done.outcome);
             }

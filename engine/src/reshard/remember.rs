@@ -47,22 +47,22 @@ impl Moving<'_> {
     /// Makes partitions remember the ids of their new members, and forget other ids of theirs, left
     /// from an earlier layout. A mark goes in before the ids; if recovery loads the partition in
     /// between, both are lost together.
-    pub(super) async fn remember_all(&self, partitions: &[PartitionNo]) -> Result<()> {
+    pub(super) async fn remember_all(&self, partitions: &[Partition<'_>]) -> Result<()> {
         let deployment = self.deployment;
         let (store, now_ms) = (&deployment.store, deployment.clock.now_ms());
         for &partition in partitions {
             for bucket in deployment.dedup.buckets(now_ms) {
-                let seen = store.seen_of(partition, bucket, self.board.no).await?;
+                let seen = store.seen_of(partition.no, bucket, self.board.no).await?;
                 let old = seen.into_keys().filter(|field| {
                     let member = self.member_of(field);
-                    member.is_none_or(|member| self.comes(&member, partition))
+                    member.is_none_or(|member| self.comes(&member, partition.no))
                 });
                 let forgotten = old.map(|field| (bucket, field)).collect();
-                self.commit_ids(partition, Ids { set: vec![], forgotten }).await?;
+                self.commit_ids(partition.no, Ids { set: vec![], forgotten }).await?;
             }
             let (bucket, mark) = self.ids_mark();
             let set = vec![(bucket, (mark, String::new()))];
-            self.commit_ids(partition, Ids::to_set(set)).await?;
+            self.commit_ids(partition.no, Ids::to_set(set)).await?;
         }
         let voided = score_event::voided_on(&deployment.db, self.board.no).await?;
         for home in self.homes() {
@@ -71,7 +71,7 @@ impl Moving<'_> {
             while let Some(seen) = pages.next().await? {
                 let mut parts: BTreeMap<PartitionNo, Vec<Seen>> = BTreeMap::new();
                 for seen in seen {
-                    let is_meant = partitions.contains(&seen.there);
+                    let is_meant = partitions.iter().any(|partition| partition.no == seen.there);
                     if is_meant && self.comes(&seen.member, seen.there) {
                         let part = parts.entry(seen.there).or_default();
                         part.push((seen.bucket, seen.entry));
@@ -248,7 +248,7 @@ impl Change for Remembering<'_> {
     type Outcome = ();
 
     async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
-        let proposal = self.moving.look(partition.no).await?;
+        let proposal = self.moving.look(partition).await?;
         let keys = partition.store.keys();
         let mut writes = Writes::default();
         let mut by_bucket: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();

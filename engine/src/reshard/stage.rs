@@ -50,16 +50,10 @@ impl Staging {
         let through = ends(deployment, &moving.board).await?;
         let voided = score_event::voided_on(&deployment.db, moving.board.no).await?;
         let mut parts = BTreeMap::new();
-        for partition in deployment.store.partitions().of_board(&moving.target) {
-            let part = StagedPartition::make(
-                deployment.partition(partition),
-                &moving.target,
-                &rolls,
-                &voided,
-                Some(&through),
-            );
-            let part = part.await?;
-            parts.insert(partition, part);
+        for partition in deployment.partitions_of(&moving.target) {
+            let (target, through) = (&moving.target, Some(&through));
+            let part = StagedPartition::make(partition, target, &rolls, &voided, through).await?;
+            parts.insert(partition.no, part);
         }
         Ok(Self { parts, rolls, through })
     }
@@ -156,10 +150,10 @@ impl StagedPartition {
 /// of it.
 pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Rolls> {
     let mut now_ms = deployment.clock.now_ms();
-    for partition in deployment.store.partitions().of_board(board) {
+    for partition in deployment.partitions_of(board) {
         // Makes the partition level if it is not.
-        deployment.partition(partition).settle().await?;
-        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
+        partition.settle().await?;
+        let marks = partition.rolls(board.no).await?;
         let begun = marks.values().map(|mark| mark.begun_ms);
         now_ms = begun.fold(now_ms, i64::max);
     }
@@ -183,8 +177,8 @@ pub(super) async fn ends(
     board: &Board,
 ) -> Result<BTreeMap<PartitionNo, i64>> {
     let mut ends = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
-        ends.insert(partition, deployment.partition(partition).settle().await? as i64);
+    for partition in deployment.partitions_of(board) {
+        ends.insert(partition.no, partition.settle().await? as i64);
     }
     Ok(ends)
 }

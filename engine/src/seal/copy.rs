@@ -15,6 +15,7 @@ use sea_orm::{
 };
 
 use super::{Sealing, WindowSeal};
+use crate::partition::Partition;
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result};
@@ -37,14 +38,14 @@ impl WindowSeal<'_> {
         before_ms: i64,
         sealing: &mut Sealing,
     ) -> Result<()> {
-        for partition in self.partitions() {
+        for partition in self.deployment.partitions_of(self.board) {
             let mut copied = None;
             for _ in 0..COPIES_MAX {
                 copied = self.copy_partition(partition, from_ms, before_ms).await?;
                 if copied.is_some() {
                     break;
                 }
-                self.deployment.partition(partition).settle().await?;
+                partition.settle().await?;
             }
             let (standings, entries) = copied.ok_or_else(|| {
                 ranking::Error::Unavailable(format!(
@@ -61,7 +62,7 @@ impl WindowSeal<'_> {
     /// between.
     async fn copy_partition(
         &self,
-        partition: PartitionNo,
+        partition: Partition<'_>,
         from_ms: i64,
         before_ms: i64,
     ) -> Result<Option<(usize, usize)>> {
@@ -73,8 +74,7 @@ impl WindowSeal<'_> {
         for (id, period) in &standings {
             let mut start = 0;
             loop {
-                let page =
-                    self.deployment.store.final_page(partition, id, start, ENTRIES_MAX).await?;
+                let page = partition.store.final_page(partition.no, id, start, ENTRIES_MAX).await?;
                 if page.mark != mark {
                     return Ok(None);
                 }
@@ -84,7 +84,7 @@ impl WindowSeal<'_> {
                 }
                 copied += page.entries.len();
                 let is_last = page.count < ENTRIES_MAX;
-                self.copy_page(partition, id, period, page, is_last).await?;
+                self.copy_page(partition.no, id, period, page, is_last).await?;
                 if is_last {
                     break;
                 }
@@ -97,10 +97,8 @@ impl WindowSeal<'_> {
     }
 
     /// The partition's mark of the window; `None` if it does not seal up to that instant.
-    async fn mark_of(&self, partition: PartitionNo, before_ms: i64) -> Result<Option<SealMark>> {
-        let seals = [self.name];
-        let store = &self.deployment.store;
-        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
+    async fn mark_of(&self, partition: Partition<'_>, before_ms: i64) -> Result<Option<SealMark>> {
+        let tail = partition.head(self.board.no, &[self.name]).await?;
         let mark = tail.seals.first().copied();
         Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
     }

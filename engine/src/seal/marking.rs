@@ -16,11 +16,11 @@ const KEYS_MAX: usize = 500;
 impl WindowSeal<'_> {
     /// Marks every partition, and waits until SQL has the marks' commits.
     pub(super) async fn mark(&self, before_ms: i64) -> Result<()> {
-        for partition in self.partitions() {
+        for partition in self.deployment.partitions_of(self.board) {
             let mut marking =
                 Marking { board: self.board, name: self.name, before_ms, dropping: None };
-            self.deployment.partition(partition).commit_change(&mut marking).await?;
-            self.deployment.partition(partition).settle().await?;
+            partition.commit_change(&mut marking).await?;
+            partition.settle().await?;
         }
         Ok(())
     }
@@ -28,14 +28,14 @@ impl WindowSeal<'_> {
     /// Drops the keys of sealed periods, and removes the periods from their lists.
     pub(super) async fn drop_keys(&self, before_ms: i64) -> Result<()> {
         let store = &self.deployment.store;
-        for partition in self.partitions() {
+        for partition in self.deployment.partitions_of(self.board) {
             let mut steps: Vec<Dropping> = vec![];
             let standings = self.standings(partition, NEVER_MS, before_ms).await?;
             let keys: Vec<String> =
-                standings.iter().map(|(id, _)| store.keys().standings(partition, id)).collect();
+                standings.iter().map(|(id, _)| store.keys().standings(partition.no, id)).collect();
             steps.extend(keys.chunks(KEYS_MAX).map(|keys| Dropping::Keys(keys.to_vec())));
-            for list in store.periods_keys(partition, self.board.no).await? {
-                let window = store.keys().window_of(partition, &list);
+            for list in store.periods_keys(partition.no, self.board.no).await? {
+                let window = store.keys().window_of(partition.no, &list);
                 if window != Some((self.name.window, self.name.generation)) {
                     continue;
                 }
@@ -54,7 +54,7 @@ impl WindowSeal<'_> {
                     before_ms,
                     dropping: Some(dropping),
                 };
-                self.deployment.partition(partition).commit_change(&mut marking).await?;
+                partition.commit_change(&mut marking).await?;
             }
         }
         Ok(())
@@ -82,8 +82,7 @@ impl Change for Marking<'_> {
 
     async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
         let store = &partition.store;
-        let seals = [self.name];
-        let tail = store.head_and_marks(partition.no, self.board.no, &seals, None).await?;
+        let tail = partition.head(self.board.no, &[self.name]).await?;
         tail.board.check(self.board)?;
         let known = tail.seals.first().copied().unwrap_or_default();
         let mut mark = known;

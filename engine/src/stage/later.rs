@@ -18,7 +18,7 @@ use crate::deployment::Deployment;
 use crate::partition::Partition;
 use crate::partition::follow::{Follower, Marks, READS_MAX};
 use crate::partition::home;
-use entity::archive::{archive_mark, archived_entry};
+use entity::archive::archived_entry;
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
@@ -97,7 +97,7 @@ impl Staged<'_> {
                 .filter(score_event::Column::BoardNo.eq(no.0))
                 .filter(score_event::Column::Seq.lte(now.seq));
             let rows = page.all(&partition.db).await?;
-            let mark = archive_mark::of(&partition.db, no, partition.no).await?;
+            let mark = partition.archive_mark(no).await?;
             if mark.archived_seq > self.cursor.seq {
                 // Events that are still to be read have left SQL.
                 self.is_stale = true;
@@ -294,17 +294,17 @@ impl Staged<'_> {
         source: Source<'_>,
     ) -> Result<Vec<(StandingsId, Period, State)>> {
         let db = &self.partition.db;
-        let (no, partition) = (self.board.no, self.partition.no);
-        let mut mark = archive_mark::of(db, no, partition).await?;
+        let (no, partition) = (self.board.no, self.partition);
+        let mut mark = partition.archive_mark(no).await?;
         let (archived, rows) = loop {
             let archived = archived_entry::of_members(db, &mark, [member.as_str()]).await?;
             let rows = score_event::history_of(self.board, member.as_str())
-                .filter(home::up_to(self.board, partition, source.sql_seq))
+                .filter(home::up_to(self.board, partition.no, source.sql_seq))
                 .filter(score_event::Column::Seq.gt(mark.archived_seq))
                 .all(db)
                 .await?;
             // Rows are deleted only after a mark has moved past them.
-            let now = archive_mark::of(db, no, partition).await?;
+            let now = partition.archive_mark(no).await?;
             if now == mark {
                 break (archived, rows);
             }

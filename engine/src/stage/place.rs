@@ -235,8 +235,7 @@ impl Staged<'_> {
 
     /// A proposal that changes nothing.
     async fn nothing<T>(&self, outcome: T) -> Result<Proposal<T>> {
-        let (store, partition) = (&self.partition.store, self.partition.no);
-        let tail = store.head_and_marks(partition, self.board.no, &[], None).await?;
+        let tail = self.partition.head(self.board.no, &[]).await?;
         Ok(Proposal::nothing(tail.head, outcome))
     }
 }

@@ -58,8 +58,8 @@ pub async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     };
     let db = settings.connect_sql(Missing::Create).await.unwrap();
     let stores = settings.open(db).await.unwrap();
-    for partition in stores.store.partitions().each() {
-        stores.partition(partition).recover().await.unwrap();
+    for partition in stores.partitions() {
+        partition.recover().await.unwrap();
     }
     stores
 }
@@ -220,11 +220,10 @@ impl World {
 
     /// Empties Redis once SQL has everything, and recovers the partitions.
     pub async fn lose_redis(&self) {
-        let partitions = self.stores.store.partitions();
         settle(&self.stores).await;
         self.flush().await;
-        for partition in partitions.each() {
-            self.stores.partition(partition).recover().await.unwrap();
+        for partition in self.stores.partitions() {
+            partition.recover().await.unwrap();
         }
     }
 
