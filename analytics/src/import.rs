@@ -289,8 +289,7 @@ async fn fold_after(
     written: &HashMap<(StandingsId, MemberId), RankKey>,
 ) -> Result<FoldedBatch> {
     loop {
-        let mut snapshot =
-            partition.store.snapshot(partition.no, batch.wanted(), partition.dedup, now_ms).await?;
+        let mut snapshot = partition.snapshot(batch.wanted(), now_ms).await?;
         for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
             for (member, key) in members.iter().zip(keys) {
                 if let Some(later) = written.get(&(id.clone(), member.clone())) {

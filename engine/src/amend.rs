@@ -25,7 +25,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
-use crate::partition::change::{Change, Proposal};
+use crate::partition::change::Proposal;
 use crate::partition::follow::{Follower, Marks};
 use crate::roll::mark_new;
 use entity::archive::archived_entry;
@@ -62,7 +62,7 @@ pub enum Amended {
 ///
 /// # Errors
 /// `OutOfRange` if the remaining score would leave a range; `BoardGone`; otherwise as
-/// [`crate::partition::submit::submit`].
+/// [`Partition::submit`].
 pub async fn amend(
     deployment: &Deployment,
     board: &Board,
@@ -122,23 +122,15 @@ struct Amending {
     archived_before_ms: Option<i64>,
 }
 
-impl Change for Amending {
-    type Outcome = Amended;
-
-    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<Amended>> {
-        partition.read_to_head(self).await
-    }
-}
-
 impl Follower for Amending {
     type Outcome = Proposal<Amended>;
 
     fn cursor(&self) -> Option<log_cursor::Model> {
-        self.known.as_ref().map(|known| known.cursor.clone())
+        self.known.as_ref().map(|known| known.history.cursor.clone())
     }
 
-    fn marks(&self, deployment: &Deployment) -> Marks {
-        let seen = self.known.as_ref().and_then(|known| known.seen_in(deployment.dedup));
+    fn marks(&self, partition: Partition<'_>) -> Marks {
+        let seen = self.known.as_ref().and_then(|known| known.seen_in(partition.dedup));
         Marks { board: self.board.no, seals: seal_names(&self.board), seen }
     }
 
@@ -146,19 +138,14 @@ impl Follower for Amending {
         &mut self,
         partition: Partition<'_>,
     ) -> Result<ControlFlow<Proposal<Amended>>> {
-        let Some(mut known) = self.known.take() else {
-            self.known = Some(self.read(partition).await?);
-            return Ok(ControlFlow::Continue(()));
-        };
-        let of_member = score_event::of_member(self.board.no, self.member.as_str());
-        let since = partition.events_since(&known.cursor, of_member).await?;
-        if let Some((cursor, rows)) = since {
-            for row in rows {
-                known.events.push((row.place()?, row.to_ranking()?));
+        self.known = match self.known.take() {
+            None => Some(self.read(partition).await?),
+            Some(known) => {
+                let of_member = score_event::of_member(self.board.no, self.member.as_str());
+                let history = known.history.advance(partition, of_member).await?;
+                history.map(|history| MemberHistory { history, ..known })
             }
-            known.cursor = cursor;
-            self.known = Some(known);
-        }
+        };
         Ok(ControlFlow::Continue(()))
     }
 
@@ -179,9 +166,7 @@ impl Follower for Amending {
             false => mark.archived_before_ms,
         };
         tail.board.check(&self.board)?;
-        for commit in &tail.commits {
-            known.extend(&self.board, &self.member, partition.no, commit);
-        }
+        known.history.extend(partition, &self.board, &tail.commits);
         let seen = known.seen_in(partition.dedup);
         let forget = match (&seen, &tail.seen, self.amendment) {
             (Some(seen), Some(value), Amendment::Void(target))
@@ -214,16 +199,17 @@ impl Amending {
         let now_ms = partition.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
         let nothing = |outcome: Amended| Proposal::onto(tail, outcome);
-        let before = self.entries(&known.archived, &known.events, &rolls)?;
+        let events = known.history.of(self.member.as_str());
+        let before = self.entries(&known.archived, events, &rolls)?;
         let kind = match self.amendment {
             Amendment::Removal if before.is_empty() => return Ok(nothing(Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
             Amendment::Void(target) => {
-                let event = known.events.iter().find(|(place, _)| *place == target);
+                let event = events.iter().find(|(place, _)| *place == target);
                 if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
                     return Ok(nothing(Amended::NoSuchEvent));
                 }
-                if voided(&known.events).contains(&target) {
+                if voided(events).contains(&target) {
                     return Ok(nothing(Amended::Nothing));
                 }
                 if !known.refused.contains(&target) {
@@ -242,7 +228,7 @@ impl Amending {
         };
         let commit = tail.head.next(entity::random_id(), now_ms, vec![event.clone()]);
         let place = EventPlace { partition: partition.no, seq: commit.seq, index: 0 };
-        let events: Vec<_> = known.events.iter().cloned().chain([(place, event)]).collect();
+        let events: Vec<_> = events.iter().cloned().chain([(place, event)]).collect();
         let after = self.entries(&known.archived, &events, &rolls)?;
         let mut writes = Writes::default();
         let keys = partition.store.keys();

@@ -7,6 +7,7 @@ mod cursor;
 pub mod follow;
 pub mod home;
 mod load;
+pub(crate) mod members_history;
 pub mod persist;
 mod recovery;
 mod settle;
@@ -21,12 +22,13 @@ use ranking::id::{BoardNo, PartitionNo};
 use ranking::roll::RollMark;
 use ranking::seal::SealName;
 use ranking::store::log::Tail;
+use ranking::submission::{Snapshot, Wanted};
 use sea_orm::EntityTrait;
 
 use crate::deployment::Deployment;
 use entity::archive::archive_mark;
 use entity::error::Result;
-use entity::history::log_cursor;
+use entity::history::{commit, log_cursor};
 
 /// A partition of a deployment, with all that works on it. It derefs to the deployment.
 #[derive(Debug, Clone, Copy)]
@@ -68,10 +70,21 @@ impl Partition<'_> {
         Ok(self.store.rolls(self.no, board).await?.1)
     }
 
+    /// The snapshot of what a fold wants.
+    pub async fn snapshot(self, wanted: &Wanted, now_ms: i64) -> ranking::Result<Snapshot> {
+        self.store.snapshot(self.no, wanted, self.dedup, now_ms).await
+    }
+
     /// SQL's cursor; `None` if SQL has never accepted a run of Redis.
     pub(crate) async fn cursor(self) -> Result<Option<log_cursor::Model>> {
         let cursor = log_cursor::Entity::find_by_id(i32::from(self.no.0));
         Ok(cursor.one(&self.db).await?)
+    }
+
+    /// A commit that SQL has.
+    pub async fn commit(self, seq: i64) -> Result<Option<commit::Model>> {
+        let commit = commit::Entity::find_by_id((self.no.0.into(), seq));
+        Ok(commit.one(&self.db).await?)
     }
 
     /// The archive mark of a board.

@@ -119,14 +119,8 @@ pub async fn reshard(
         let board = row.to_ranking()?;
         let from = board.rules.shards;
         if from == shards {
-            return Ok(Resharded {
-                from,
-                to: shards,
-                standings: 0,
-                held_ms: 0,
-                unread_ms: 0,
-                seconds: began.elapsed().as_secs_f64(),
-            });
+            let seconds = began.elapsed().as_secs_f64();
+            return Ok(Resharded { from, to: shards, seconds, ..Resharded::default() });
         }
         let Some(reshard) =
             Reshard::begin(&deployment.db, &row, shards, deployment.clock.now_ms()).await?
@@ -248,16 +242,15 @@ impl<'a> Moving<'a> {
         self.reached("decided");
         let rolls = staging.rolls.clone();
         self.release_all(&mut staging.parts, &rolls, &keys).await?;
-        let (held_ms, unread_ms) = (held.elapsed(), decided.elapsed());
+        let [held_ms, unread_ms] = [held, decided].map(|since| since.elapsed().as_millis() as u64);
         self.settle().await?;
-        let ms = |duration: Duration| duration.as_millis() as u64;
         Ok(Some(Resharded {
             from: self.board.rules.shards,
             to: self.target.rules.shards,
             standings,
-            held_ms: ms(held_ms),
-            unread_ms: ms(unread_ms),
-            seconds: 0.0,
+            held_ms,
+            unread_ms,
+            ..Resharded::default()
         }))
     }
 
@@ -287,8 +280,7 @@ impl<'a> Moving<'a> {
         self.reached("held");
         self.catch_up(&mut staging).await?;
         self.reached("caught-up");
-        let now_ms = deployment.clock.now_ms();
-        let is_whole = staging.reaches(&self.target, now_ms)?
+        let is_whole = staging.reaches(&self.target, deployment.clock.now_ms())?
             && staging.is_whole().await?
             && !has_refused(deployment, no).await?;
         if !is_whole {
@@ -319,8 +311,8 @@ impl<'a> Moving<'a> {
             former_layouts: Set(serde_json::to_string(former).expect("numbers have a JSON form")),
             ..Default::default()
         };
-        let row = self.row.clone();
-        self.reshard.decide(&self.deployment.db, &row, later, self.deployment.clock.now_ms()).await
+        let Deployment { db, clock, .. } = self.deployment;
+        self.reshard.decide(db, &self.row, later, clock.now_ms()).await
     }
 
     /// Finishes the move if it is decided; undoes it otherwise.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use engine::deployment::Deployment;
 use entity::archive::archive_mark;
 use entity::board;
-use entity::history::{commit, score_event};
+use entity::history::score_event;
 use entity::integrity::integrity_proof;
 use ranking::board::Board;
 use ranking::id::PartitionNo;
@@ -155,8 +155,7 @@ impl Proving {
 /// True if history still has the commit that a proof names: SQL may have been restored from a
 /// backup.
 async fn leads_on(part: &PartitionDiff<'_>, proof: &integrity_proof::Model) -> Result<bool> {
-    let key = (proof.partition, proof.seq);
-    let row = commit::Entity::find_by_id(key).one(&part.partition.db).await?;
+    let row = part.partition.commit(proof.seq).await?;
     Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
 }
 

@@ -1,29 +1,28 @@
 //! The history of one member on a board, as an amendment reads it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use ranking::board::Board;
-use ranking::commit::{Commit, Event, EventPlace};
-use ranking::id::{MemberId, PartitionNo};
+use ranking::commit::{Event, EventPlace};
+use ranking::id::PartitionNo;
 use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
 use super::{Amending, Amendment};
 use crate::partition::Partition;
+use crate::partition::members_history::MembersHistory;
 use entity::archive::{archive_mark, archived_entry};
 use entity::error::Result;
-use entity::history::{commit, dead_letter, log_cursor, score_event};
+use entity::history::{commit, dead_letter, score_event};
 
 /// A member's history on a board, up to a commit.
 pub(super) struct MemberHistory {
-    pub(super) cursor: log_cursor::Model,
+    /// The events after the archived ones.
+    pub(super) history: MembersHistory,
     /// The archive mark of the partition's history.
     pub(super) mark: archive_mark::Model,
     /// The sums of the archived events in `all`.
     pub(super) archived: Vec<archived_entry::Model>,
-    /// The events after the archived ones.
-    pub(super) events: Vec<(EventPlace, Event)>,
     /// Those events that SQL refused.
     pub(super) refused: HashSet<EventPlace>,
     /// The acceptance time of the event to be voided, and the field of its event id in the seen
@@ -75,14 +74,10 @@ impl Amending {
             let field = seen_field(self.board.no, &self.member, event_id);
             seen = row.map(|row| (row.accepted_at_ms, field));
         }
-        Ok(MemberHistory {
-            cursor,
-            mark,
-            archived: archived.into_values().collect(),
-            events,
-            refused,
-            seen,
-        })
+        let events = BTreeMap::from([(self.member.to_string(), events)]);
+        let history = MembersHistory { cursor, events };
+        let archived = archived.into_values().collect();
+        Ok(MemberHistory { history, mark, archived, refused, seen })
     }
 }
 
@@ -104,21 +99,5 @@ impl MemberHistory {
         let is_here = target.partition == partition;
         let seq = if is_here { target.seq } else { ELSEWHERE };
         seen_is_of(value, seq, accepted_at_ms)
-    }
-
-    pub(super) fn extend(
-        &mut self,
-        board: &Board,
-        member: &MemberId,
-        partition: PartitionNo,
-        commit: &Commit,
-    ) {
-        for (place, event) in commit.places(partition) {
-            if (event.board, &event.member) == (board.no, member) {
-                self.events.push((place, event.clone()));
-            }
-        }
-        self.cursor.seq = commit.seq as i64;
-        self.cursor.commit_id = commit.id.clone();
     }
 }

@@ -12,7 +12,7 @@ use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
 use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
-use ranking::store::scan::integrity::Asked;
+use ranking::store::scan::integrity::{Asked, Probe};
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
 
@@ -167,8 +167,13 @@ pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> b
     id.window.rolling().is_some() && reach == Ok(Coverage::Partial)
 }
 
-/// The sorted sets of entries in Redis, with the members to look up.
-pub(crate) fn asked(partition: Partition<'_>, places: &Locations) -> Vec<(StandingsId, Asked)> {
+/// The sorted sets of entries in Redis, with the members that were looked up, and what Redis had at
+/// one moment.
+pub(crate) async fn probe(
+    partition: Partition<'_>,
+    board: &Board,
+    places: &Locations,
+) -> Result<(Vec<(StandingsId, Asked)>, Probe)> {
     let mut by_standings: BTreeMap<&StandingsId, Vec<Vec<u8>>> = BTreeMap::new();
     for (member, spots) in places {
         for spot in spots {
@@ -182,7 +187,10 @@ pub(crate) fn asked(partition: Partition<'_>, places: &Locations) -> Vec<(Standi
         let key = keys.standings(partition.no, id);
         (id.clone(), Asked { key, members })
     };
-    by_standings.into_iter().map(asked).collect()
+    let asked: Vec<_> = by_standings.into_iter().map(asked).collect();
+    let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
+    let probe = partition.store.probe(partition.no, board.no, &sets).await?;
+    Ok((asked, probe))
 }
 
 /// Compares locations of a partition at one moment, and folds their members' history up to that
@@ -198,9 +206,7 @@ pub async fn look(
     places: &Locations,
 ) -> Result<Vec<Seen>> {
     partition.settle().await?;
-    let asked = asked(partition, places);
-    let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
-    let probe = partition.store.probe(partition.no, board.no, &sets).await?;
+    let (asked, probe) = probe(partition, board, places).await?;
     let rolls = Rolls { marks: probe.rolls, now_ms: partition.clock.now_ms() };
     partition.settle_to(probe.head.seq).await?;
     let mut doubles: BTreeMap<(&StandingsId, &[u8]), f64> = BTreeMap::new();
@@ -275,9 +281,7 @@ pub async fn look_at_standings(
             break;
         }
         partition.settle().await?;
-        let asked = asked(partition, &left);
-        let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
-        let probe = partition.store.probe(partition.no, board.no, &sets).await?;
+        let (asked, probe) = probe(partition, board, &left).await?;
         partition.settle().await?;
         let named: Vec<&str> = left.keys().filter_map(|bytes| text_of(bytes)).collect();
         let view = partition.db.begin().await?;

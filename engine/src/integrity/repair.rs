@@ -11,14 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::BoardNo;
+use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
+use ranking::window::Period;
 use sea_orm::{ColumnTrait, QueryFilter, TransactionTrait};
 use tokio::time::{Duration, Instant};
 
 use crate::amend::seal_names;
-use crate::deployment::Deployment;
 use crate::integrity::look::{ArchivedHistory, Locations};
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
@@ -57,7 +58,7 @@ pub struct ForeignKey {
 /// differed.
 ///
 /// # Errors
-/// `BoardGone` if the board has changed; otherwise as [`crate::partition::submit::submit`]. Needs
+/// `BoardGone` if the board has changed; otherwise as [`Partition::submit`]. Needs
 /// SQL.
 pub async fn mend_redis(
     partition: Partition<'_>,
@@ -156,7 +157,7 @@ impl Change for Dropping<'_> {
                 dropped += 1;
             }
         }
-        Ok(proposal(partition.deployment, &tail, writes, dropped))
+        Ok(proposal(partition, &tail, writes, dropped))
     }
 }
 
@@ -182,21 +183,25 @@ impl Change for Listing<'_> {
         let (mut writes, mut noted) = (Writes::default(), 0);
         for ((id, kind), start) in self.unlisted.iter().zip(kinds).zip(listed) {
             let period = id.window.period_named(&id.period, &self.board.rules.zone)?;
-            let mut marks = seals.iter().zip(&tail.seals);
-            let is_sealed =
-                marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(&period));
+            let is_sealed = is_sealed(&seals, &tail, id, &period);
             if kind == "zset" && !is_sealed && start != Some(period.present_from_ms as f64) {
                 writes.note_period(keys, partition.no, id, period.present_from_ms);
                 noted += 1;
             }
         }
-        Ok(proposal(partition.deployment, &tail, writes, noted))
+        Ok(proposal(partition, &tail, writes, noted))
     }
+}
+
+/// True if one of the seals that were read closes a period.
+fn is_sealed(seals: &[SealName], tail: &Tail, id: &StandingsId, period: &Period) -> bool {
+    let mut marks = seals.iter().zip(&tail.seals);
+    marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(period))
 }
 
 /// Proposes writes onto the head that was read, or nothing if there are none.
 fn proposal(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     tail: &Tail,
     writes: Writes,
     outcome: usize,
@@ -204,6 +209,6 @@ fn proposal(
     let proposal = Proposal::onto(tail, outcome);
     match outcome {
         0 => proposal,
-        _ => proposal.writing(writes, deployment.clock.now_ms()),
+        _ => proposal.writing(writes, partition.clock.now_ms()),
     }
 }

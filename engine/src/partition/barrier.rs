@@ -14,7 +14,7 @@ use entity::error::Result;
 const KEYS_MAX: usize = 500;
 
 impl Partition<'_> {
-    /// Marks a board in a partition. After that commit, a writer that does not know of the change
+    /// Marks a board in the partition. After that commit, a writer that does not know of the change
     /// is refused.
     ///
     /// # Errors
@@ -25,8 +25,8 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// Drops the keys of a board in a partition for which `is_meant` holds; no writer uses them any
-    /// more. The keys are listed once, as that takes long if there are many.
+    /// Drops the keys of a board in the partition for which `is_meant` holds; no writer uses them
+    /// any more. The keys are listed once, as that takes long if there are many.
     pub(crate) async fn drop_keys(
         self,
         board: &Board,
@@ -37,7 +37,7 @@ impl Partition<'_> {
         self.drop_listed(board.no, &keys).await
     }
 
-    /// Drops the listed keys of a board in a partition.
+    /// Drops the listed keys of a board in the partition.
     pub(crate) async fn drop_listed(self, no: BoardNo, keys: &[String]) -> Result<()> {
         for keys in keys.chunks(KEYS_MAX) {
             let mut dropping = Dropping { no, keys };
@@ -52,6 +52,12 @@ impl Partition<'_> {
         let mut passing = Dropping { no, keys: &[] };
         self.commit_change(&mut passing).await?;
         Ok(())
+    }
+
+    /// The mark of a board in the partition, and a proposal that changes nothing.
+    pub(crate) async fn read_mark(self, no: BoardNo) -> Result<(BoardMark, Proposal<()>)> {
+        let tail = self.head(no, &[]).await?;
+        Ok((tail.board, Proposal::nothing(tail.head, ())))
     }
 }
 
@@ -101,13 +107,5 @@ impl Change for Dropping<'_> {
             writes.drop_key(key);
         }
         Ok(proposal.writing(writes, partition.clock.now_ms()))
-    }
-}
-
-impl Partition<'_> {
-    /// The mark of a board in a partition, and a proposal that changes nothing.
-    pub(crate) async fn read_mark(self, no: BoardNo) -> Result<(BoardMark, Proposal<()>)> {
-        let tail = self.head(no, &[]).await?;
-        Ok((tail.board, Proposal::nothing(tail.head, ())))
     }
 }

@@ -7,12 +7,10 @@ use ranking::commit::{Commit, Head};
 use ranking::error::Error as RankingError;
 use ranking::store::log::Tail;
 use ranking::store::write::{Outcome, Writes};
-use sea_orm::EntityTrait;
 use tokio::time::{Instant, sleep};
 
 use crate::partition::Partition;
 use entity::error::{Error, Result};
-use entity::history::commit;
 
 /// The time limit of a commit of a job.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -94,7 +92,7 @@ enum Tried<T> {
 }
 
 impl Partition<'_> {
-    /// Commits a change of a job, as [`commit_with_retry`], and tries for 20 s.
+    /// Commits a change of a job, as [`Self::commit_with_retry`], and tries for 20 s.
     pub(crate) async fn commit_change<C: Change + Send>(
         self,
         change: &mut C,
@@ -209,9 +207,7 @@ impl Partition<'_> {
         if let Some(commit) = log.commits.first().filter(|commit| commit.seq == sent.seq) {
             return Ok(commit.id == sent.id);
         }
-        let row =
-            commit::Entity::find_by_id((self.no.0.into(), sent.seq as i64)).one(&self.db).await?;
-        let row = row.ok_or_else(|| {
+        let row = self.commit(sent.seq as i64).await?.ok_or_else(|| {
             RankingError::Unavailable(format!(
                 "commit {} of partition {self} has left the log and is not yet in SQL",
                 sent.seq

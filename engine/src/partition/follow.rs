@@ -6,13 +6,12 @@ use std::ops::ControlFlow;
 use ranking::id::BoardNo;
 use ranking::seal::SealName;
 use ranking::store::log::Tail;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
-use crate::deployment::Deployment;
 use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::partition::persist::descends;
 use entity::error::Result;
-use entity::history::{commit, log_cursor, score_event};
+use entity::history::log_cursor;
 
 /// The most commits of the log to read at once. If the log has more, SQL gets them first.
 const TAIL_MAX: usize = 500;
@@ -40,7 +39,7 @@ pub(crate) trait Follower: Send {
     fn cursor(&self) -> Option<log_cursor::Model>;
 
     /// The marks to read with the end of the log.
-    fn marks(&self, deployment: &Deployment) -> Marks;
+    fn marks(&self, partition: Partition<'_>) -> Marks;
 
     /// Reads the history that SQL has: all of it, or the part since the cursor.
     fn read_sql(
@@ -58,8 +57,17 @@ pub(crate) trait Follower: Send {
     ) -> impl Future<Output = Result<ControlFlow<Self::Outcome>>> + Send;
 }
 
+/// A follower that makes a proposal at the head is a change.
+impl<F: Follower<Outcome = Proposal<T>>, T: Send> Change for F {
+    type Outcome = T;
+
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<T>> {
+        partition.read_to_head(self).await
+    }
+}
+
 impl Partition<'_> {
-    /// Reads a partition's history up to the head: SQL first, then the log, and again if the
+    /// Reads the partition's history up to the head: SQL first, then the log, and again if the
     /// persister moved on in between.
     ///
     /// # Errors
@@ -72,7 +80,7 @@ impl Partition<'_> {
                 return Ok(outcome);
             }
             let Some(cursor) = follower.cursor() else { continue };
-            let marks = follower.marks(self.deployment);
+            let marks = follower.marks(self);
             let flow = match self.tail_to_head(&cursor, &marks).await? {
                 Some(tail) => follower.take_tail(self, tail, read).await?,
                 // The persister has moved on, or the log is too long: SQL has more now.
@@ -89,14 +97,14 @@ impl Partition<'_> {
         .into())
     }
 
-    /// SQL's cursor of a partition, after the log was persisted.
+    /// SQL's cursor of the partition, after the log was persisted.
     pub(crate) async fn settled_cursor(self) -> Result<log_cursor::Model> {
         self.settle().await?;
         Ok(self.cursor().await?.ok_or(ranking::Error::NotLevel(self.no.0))?)
     }
 
-    /// The commits of a partition from a cursor to the head, with the marks. `None` if one read of
-    /// the log does not lead from the cursor to the head.
+    /// The commits of the partition from a cursor to the head, with the marks. `None` if one read
+    /// of the log does not lead from the cursor to the head.
     async fn tail_to_head(self, cursor: &log_cursor::Model, marks: &Marks) -> Result<Option<Tail>> {
         let (from, store) = (cursor.seq as u64, &self.store);
         let seen = marks.seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
@@ -107,25 +115,6 @@ impl Partition<'_> {
             .map_or((from, &cursor.commit_id), |commit| (commit.seq, &commit.id));
         let reaches = descends(cursor, &tail.commits) && end == (tail.head.seq, &tail.head.commit);
         Ok(reaches.then_some(tail))
-    }
-
-    /// The selected events that SQL got since a cursor, in the order of the selection, and the
-    /// cursor now. `None` if the history does not lead on from the old cursor.
-    pub(crate) async fn events_since(
-        self,
-        cursor: &log_cursor::Model,
-        events: Select<score_event::Entity>,
-    ) -> Result<Option<(log_cursor::Model, Vec<score_event::Model>)>> {
-        let Some(now) = self.advance_cursor(cursor).await? else {
-            return Ok(None);
-        };
-        let rows = events
-            .filter(score_event::Column::Partition.eq(cursor.partition))
-            .filter(score_event::Column::Seq.gt(cursor.seq))
-            .filter(score_event::Column::Seq.lte(now.seq))
-            .all(&self.db)
-            .await?;
-        Ok(Some((now, rows)))
     }
 
     /// SQL's cursor now, after the log was persisted. `None` if the history does not lead on from
@@ -139,8 +128,7 @@ impl Partition<'_> {
             return Ok(None);
         }
         if cursor.seq > 0 {
-            let key = (cursor.partition, cursor.seq);
-            let row = commit::Entity::find_by_id(key).one(&self.db).await?;
+            let row = self.commit(cursor.seq).await?;
             if row.is_none_or(|row| row.id != cursor.commit_id) {
                 return Ok(None);
             }

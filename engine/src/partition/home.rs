@@ -20,7 +20,7 @@ use entity::history::{commit, score_event};
 const ROWS_MAX: u64 = 10_000;
 
 impl Partition<'_> {
-    /// Visits the events of a partition's members on a board, each member's in order. It reads
+    /// Visits the events of the partition's members on a board, each member's in order. It reads
     /// every layout and home that has some of them, up to the seq that `through` returns.
     pub(crate) async fn each_event(
         self,
@@ -78,7 +78,7 @@ pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq:
 }
 
 impl Partition<'_> {
-    /// Visits the all-time rows of a partition's members on a board that moved, each as segment,
+    /// Visits the all-time rows of the partition's members on a board that moved, each as segment,
     /// member and rank key. The rows may still name the former partition.
     pub(crate) async fn each_standing(
         self,

@@ -1,6 +1,5 @@
 //! A partition of Redis loaded from SQL: all its standings, marks and event ids.
 
-use crate::deployment::Deployment;
 use crate::partition::Partition;
 use crate::partition::home::SeenPages;
 use crate::partition::persist::one_transaction;
@@ -8,7 +7,7 @@ use entity::blocks::Columns;
 use entity::board;
 use entity::board::reshard::Step;
 use entity::error::Result;
-use entity::history::{commit, log_cursor, score_event};
+use entity::history::{commit, score_event};
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
@@ -32,6 +31,9 @@ const ROWS_MAX: u64 = 10_000;
 
 /// The number of standings that one step puts in place.
 const STEP_STANDINGS: usize = 500;
+
+/// Fields and values of seen hashes, by bucket.
+type Buckets = BTreeMap<i64, Vec<(String, String)>>;
 
 impl Partition<'_> {
     /// Loads the whole partition from SQL.
@@ -58,7 +60,9 @@ impl Partition<'_> {
         self.load_marks(recovery, &rows, cursor.seq as u64).await?;
         let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
         let boards = board::rules_of(living.collect())?;
-        let now_ms = last_known_ms(self.deployment, &cursor).await?;
+        // Not before the partition's last commit: another process' clock may have been ahead.
+        let last_ms = self.commit(cursor.seq).await?.map_or(0, |commit| commit.accepted_at_ms);
+        let now_ms = self.clock.now_ms().max(last_ms);
         let standings = self.load_standings(&boards, now_ms).await?;
         let rolled: BTreeSet<_> = standings
             .iter()
@@ -118,20 +122,9 @@ impl Partition<'_> {
         staged.iter().for_each(|stage| stages.forget(stage));
         Ok(())
     }
-}
 
-/// The present by this clock, but not before the partition's last commit: another process' clock
-/// may have been ahead.
-async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> Result<i64> {
-    let key = (cursor.partition, cursor.seq);
-    let last = commit::Entity::find_by_id(key).one(&deployment.db).await?;
-    let last_ms = last.map_or(0, |commit| commit.accepted_at_ms);
-    Ok(deployment.clock.now_ms().max(last_ms))
-}
-
-impl Partition<'_> {
-    /// Restores the marks of a partition: deleted boards, generations after the first, layouts and
-    /// seals.
+    /// Restores the marks of the partition: deleted boards, generations after the first, layouts
+    /// and seals.
     async fn load_marks(self, recovery: &Recovery, rows: &[board::Model], seq: u64) -> Result<()> {
         let keys = self.store.keys();
         let mut writes = Writes::default();
@@ -235,37 +228,7 @@ impl Partition<'_> {
         }
         Ok(standings)
     }
-}
 
-/// Adds a row of `standing` to the entries.
-fn add_entry(
-    all_time: &mut BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>>,
-    board: &Board,
-    segment: &str,
-    member: &str,
-    key: Option<i64>,
-) -> ranking::Result<()> {
-    let key = RankKey::from_i64(key.unwrap_or(-1))?;
-    let entry = (MemberId::new(member)?, Some(key));
-    let id = StandingsId::all_time(board, segment.to_owned());
-    all_time.entry(id).or_default().push(entry);
-    Ok(())
-}
-
-/// The instants before which events do not make periods of a window: sealed periods are in SQL.
-/// `all` comes from `standing`, as some of its events may be in files.
-fn sealed_before_ms(
-    boards: &HashMap<BoardNo, Board>,
-) -> impl Iterator<Item = ((BoardNo, Window), i64)> {
-    boards.values().flat_map(|board| {
-        let windows = board.added.iter();
-        windows
-            .map(|(&window, added)| ((board.no, window), added.sealed.sealed_before_ms))
-            .chain([((board.no, Window::All), i64::MAX)])
-    })
-}
-
-impl Partition<'_> {
     /// Restores the event ids, within the dedup window, of a board that moved to another number of
     /// shards.
     async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<()> {
@@ -274,16 +237,11 @@ impl Partition<'_> {
         for home in self.store.partitions().homes(board, self.no) {
             let mut pages = SeenPages::new(self.deployment, board, home, &voided, since_ms);
             while let Some(seen) = pages.next().await? {
-                let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
+                let mut buckets = Buckets::new();
                 for seen in seen.into_iter().filter(|seen| seen.there == self.no) {
                     buckets.entry(seen.bucket).or_default().push(seen.entry);
                 }
-                for (bucket, seen) in buckets {
-                    let mut writes = Writes::default();
-                    let key = self.store.keys().seen(self.no, bucket);
-                    writes.set_seen(&key, &seen, self.dedup);
-                    recovery.apply(&writes).await?;
-                }
+                self.put_seen(recovery, buckets).await?;
             }
         }
         Ok(())
@@ -318,27 +276,57 @@ impl Partition<'_> {
                 .filter(score_event::Column::EventId.is_not_null())
                 .all(&self.db)
                 .await?;
-            let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
+            let mut buckets = Buckets::new();
             for row in rows {
                 let board = boards.get(&BoardNo(row.board_no));
                 if voided.contains(&row.place()?) || board.is_some_and(Board::has_moved) {
                     continue;
                 }
-                let accepted_at_ms = commits
-                    .iter()
-                    .find(|commit| commit.seq == row.seq)
-                    .map(|commit| commit.accepted_at_ms);
-                let Some(accepted_at_ms) = accepted_at_ms else {
+                let Some(commit) = commits.iter().find(|commit| commit.seq == row.seq) else {
                     continue;
                 };
+                let accepted_at_ms = commit.accepted_at_ms;
                 let seen = seen_entry(&row.to_ranking()?, accepted_at_ms, row.seq as u64);
                 buckets.entry(self.dedup.bucket(accepted_at_ms)).or_default().extend(seen);
             }
-            for (bucket, seen) in buckets {
-                let mut writes = Writes::default();
-                writes.set_seen(&self.store.keys().seen(self.no, bucket), &seen, self.dedup);
-                recovery.apply(&writes).await?;
-            }
+            self.put_seen(recovery, buckets).await?;
         }
     }
+
+    async fn put_seen(self, recovery: &Recovery, buckets: Buckets) -> Result<()> {
+        for (bucket, seen) in buckets {
+            let mut writes = Writes::default();
+            writes.set_seen(&self.store.keys().seen(self.no, bucket), &seen, self.dedup);
+            recovery.apply(&writes).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds a row of `standing` to the entries.
+fn add_entry(
+    all_time: &mut BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>>,
+    board: &Board,
+    segment: &str,
+    member: &str,
+    key: Option<i64>,
+) -> ranking::Result<()> {
+    let key = RankKey::from_i64(key.unwrap_or(-1))?;
+    let entry = (MemberId::new(member)?, Some(key));
+    let id = StandingsId::all_time(board, segment.to_owned());
+    all_time.entry(id).or_default().push(entry);
+    Ok(())
+}
+
+/// The instants before which events do not make periods of a window: sealed periods are in SQL.
+/// `all` comes from `standing`, as some of its events may be in files.
+fn sealed_before_ms(
+    boards: &HashMap<BoardNo, Board>,
+) -> impl Iterator<Item = ((BoardNo, Window), i64)> {
+    boards.values().flat_map(|board| {
+        let windows = board.added.iter();
+        windows
+            .map(|(&window, added)| ((board.no, window), added.sealed.sealed_before_ms))
+            .chain([((board.no, Window::All), i64::MAX)])
+    })
 }

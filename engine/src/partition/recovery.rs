@@ -18,7 +18,7 @@ use entity::history::log_cursor;
 const RENEWAL: Duration = Duration::from_secs(2);
 
 impl Partition<'_> {
-    /// Makes a partition level with SQL; does nothing if it is level. If another process is
+    /// Makes the partition level with SQL; does nothing if it is level. If another process is
     /// recovering it, waits 20 ms and returns: call it again.
     ///
     /// # Errors

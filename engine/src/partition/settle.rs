@@ -5,7 +5,7 @@ use crate::partition::persist::Progress;
 use entity::error::{Error, Result};
 
 impl Partition<'_> {
-    /// Persists a partition's log until SQL has all that the log had at the start. Recovers the
+    /// Persists the partition's log until SQL has all that the log had at the start. Recovers the
     /// partition if it is not level. Returns the seq up to which SQL has it. It ends no matter how
     /// fast others write.
     pub async fn settle(self) -> Result<u64> {
@@ -26,10 +26,10 @@ impl Partition<'_> {
         }
     }
 
-    /// As [`settle`], and checks that SQL then has a seq of the partition.
+    /// As [`Self::settle`], and checks that SQL then has a seq of the partition.
     ///
     /// # Errors
-    /// As [`settle`]; `Overtaken` if Redis lost that seq.
+    /// As [`Self::settle`]; `Overtaken` if Redis lost that seq.
     pub async fn settle_to(self, seq: u64) -> Result<()> {
         if self.settle().await? < seq {
             return Err(Error::Overtaken(format!(

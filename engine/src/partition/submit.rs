@@ -44,9 +44,7 @@ impl Prepared {
 
     /// Reads the snapshot. If the read fails, the fold reads again.
     async fn read(&mut self, partition: Partition<'_>) {
-        let Deployment { store, dedup, .. } = partition.deployment;
-        let wanted = self.batch.wanted();
-        let snapshot = store.snapshot(partition.no, wanted, *dedup, self.batch.now_ms()).await;
+        let snapshot = partition.snapshot(self.batch.wanted(), self.batch.now_ms()).await;
         self.snapshot = snapshot.ok();
     }
 }
@@ -123,10 +121,7 @@ impl Change for Submitting<'_> {
         let (snapshot, folded) = loop {
             let snapshot = match snapshot.take() {
                 Some(snapshot) => snapshot,
-                None => {
-                    let wanted = batch.wanted();
-                    store.snapshot(partition.no, wanted, *dedup, now_ms).await?
-                }
+                None => partition.snapshot(batch.wanted(), now_ms).await?,
             };
             let id = entity::random_id();
             match batch.fold(&snapshot, dedup.window_ms, &id)? {

@@ -4,13 +4,11 @@ use futures::FutureExt;
 use ranking::board::mark::BoardMark;
 use ranking::roll::Rolls;
 use ranking::store::write::Writes;
-use sea_orm::EntityTrait;
 
 use super::{Moving, at_once, taken_over};
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
 use entity::error::{Error, Result};
-use entity::history::commit;
 
 /// The number of attempts to mark a partition whose commits Redis keeps losing.
 const MARKS_MAX: usize = 5;
@@ -100,8 +98,7 @@ impl Moving<'_> {
     /// True if SQL has a commit, after the log was persisted.
     async fn is_in_sql(&self, partition: Partition<'_>, (seq, id): (u64, String)) -> Result<bool> {
         partition.settle().await?;
-        let key = (i32::from(partition.no.0), seq as i64);
-        let row = commit::Entity::find_by_id(key).one(&self.deployment.db).await?;
+        let row = partition.commit(seq as i64).await?;
         Ok(row.is_some_and(|row| row.id == id))
     }
 

@@ -121,11 +121,7 @@ impl Change for Carrying<'_> {
         let mut parts: BTreeMap<i64, (Period, Vec<MemberId>)> = BTreeMap::new();
         loop {
             let wanted = self.wanted(&parts);
-            let snapshot = partition
-                .deployment
-                .store
-                .snapshot(partition.no, &wanted, partition.dedup, self.now_ms)
-                .await?;
+            let snapshot = partition.snapshot(&wanted, self.now_ms).await?;
             let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
             if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
                 return Err(ranking::Error::BoardHeld.into());

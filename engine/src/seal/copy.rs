@@ -84,7 +84,7 @@ impl WindowSeal<'_> {
                 }
                 copied += page.entries.len();
                 let is_last = page.count < ENTRIES_MAX;
-                self.copy_page(partition.no, id, period, page, is_last).await?;
+                self.copy_page(partition, id, period, page, is_last).await?;
                 if is_last {
                     break;
                 }
@@ -106,16 +106,16 @@ impl WindowSeal<'_> {
     /// Copies a page, and checks that SQL then has exactly its entries.
     async fn copy_page(
         &self,
-        partition: PartitionNo,
+        partition: Partition<'_>,
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
         is_last: bool,
     ) -> Result<()> {
-        let transaction = self.deployment.db.begin().await?;
+        let transaction = partition.db.begin().await?;
         // The locks keep out persisters, changes of the windows, and the deletion of the board.
         let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
-        let locked = lock_cursor(partition).exec(&transaction).await?;
+        let locked = lock_cursor(partition.no).exec(&transaction).await?;
         if held.rows_affected != 1 || locked.rows_affected != 1 {
             transaction.rollback().await?;
             return Err(changed(&self.row.slug));
@@ -127,7 +127,7 @@ impl WindowSeal<'_> {
     async fn copy_into(
         &self,
         transaction: &DatabaseTransaction,
-        partition: PartitionNo,
+        partition: Partition<'_>,
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
@@ -135,15 +135,15 @@ impl WindowSeal<'_> {
     ) -> Result<()> {
         let of_one = BTreeMap::from([(id.clone(), period.clone())]);
         if !page.entries.is_empty() {
-            sealed_period::number(transaction, &of_one, self.deployment.clock.now_ms()).await?;
+            sealed_period::number(transaction, &of_one, partition.clock.now_ms()).await?;
         }
         let Some(no) = sealed_period::numbers(transaction, &of_one).await?.remove(id) else {
             return Ok(());
         };
         let members: Vec<&str> = page.entries.iter().map(|entry| entry.member.as_str()).collect();
-        let refused = self.refused(transaction, partition, period, &members).await?;
+        let refused = self.refused(transaction, partition.no, period, &members).await?;
         let mut late =
-            late(transaction, self.board.no, partition, period, page.mark.seq, &members).await?;
+            late(transaction, self.board.no, partition.no, period, page.mark.seq, &members).await?;
         late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
         late.sort_unstable();
         let is_late = |entry: &RankedEntry| {
@@ -157,7 +157,7 @@ impl WindowSeal<'_> {
             member: entry.member.to_string(),
             score: rules.state(id.window, period, entry.key).score,
             rank_key: entry.key.to_i64(),
-            partition: partition.0.into(),
+            partition: partition.no.0.into(),
             seq: 0,
         };
         let rows = in_time.iter().map(|entry| row(entry).into_active_model());
@@ -170,13 +170,12 @@ impl WindowSeal<'_> {
         if !refused.is_empty() {
             let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
             let boards = HashMap::from([(self.board.no, self.board.clone())]);
-            let source = Source::DeadLetters;
-            let now_ms = self.deployment.clock.now_ms();
-            correction::correct(transaction, partition, &refused, source, &boards, now_ms).await?;
+            let within = partition.within(transaction, &boards);
+            correction::correct(within, &refused, Source::DeadLetters).await?;
         }
         check_stored(transaction, id, no, &in_time).await?;
         if is_last {
-            check_count(transaction, partition, id, no, page.size).await?;
+            check_count(transaction, partition.no, id, no, page.size).await?;
         }
         Ok(())
     }

@@ -14,7 +14,6 @@ use sea_orm::{ColumnTrait, QueryFilter};
 
 use super::{CHANGED_MAX, Staged};
 use crate::amend::replayed;
-use crate::deployment::Deployment;
 use crate::partition::Partition;
 use crate::partition::follow::{Follower, Marks, READS_MAX};
 use crate::partition::home;
@@ -343,7 +342,7 @@ impl Follower for Staged<'_> {
         is_whole.then(|| self.cursor.clone())
     }
 
-    fn marks(&self, _: &Deployment) -> Marks {
+    fn marks(&self, _: Partition<'_>) -> Marks {
         Marks { board: self.board.no, seals: self.seals.clone(), seen: None }
     }
 
