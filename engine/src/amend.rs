@@ -70,7 +70,7 @@ pub async fn amend(
     amendment: Amendment,
     deadline: Instant,
 ) -> Result<Amended> {
-    let partition = deployment.store.partitions().of_member(board, member);
+    let partition = deployment.partition(deployment.store.partitions().of_member(board, member));
     let mut amending = Amending {
         board: board.clone(),
         member: member.clone(),
@@ -79,9 +79,9 @@ pub async fn amend(
         sealing_before_ms: vec![],
         archived_before_ms: None,
     };
-    let done = deployment.partition(partition).commit_with_retry(&mut amending, deadline).await?;
+    let done = partition.commit_with_retry(&mut amending, deadline).await?;
     if done.commit.is_some()
-        && let Err(error) = deployment.partition(partition).settle().await
+        && let Err(error) = partition.settle().await
     {
         // The amendment stands; readers of the history may just not see it yet.
         tracing::debug!(%partition, %error, "an amendment waits for the database");
@@ -234,7 +234,7 @@ impl Amending {
         let keys = partition.store.keys();
         for change in changes(before, after) {
             writes.change(keys, partition.no, &change);
-            mark_new(&mut writes, keys, partition.no, &self.board, &change.id, &rolls)?;
+            mark_new(&mut writes, partition, &self.board, &change.id, &rolls)?;
         }
         if let Some((bucket, field)) = forget {
             writes.forget_seen(&keys.seen(partition.no, *bucket), field);

@@ -85,7 +85,7 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     use archive_mark::Column::{BoardNo as No, ClosingSeq, Partition as In};
     let marks = plan.spans.iter().map(|span| archive_mark::ActiveModel {
         board_no: Set(plan.row.no),
-        partition: Set(span.partition.0.into()),
+        partition: Set(span.partition.into()),
         archived_seq: Set(span.after_seq),
         closing_seq: Set(span.through_seq),
         archived_before_ms: Set(None),
@@ -94,8 +94,9 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     insert_chunked::<archive_mark::Entity, _>(&transaction, marks.collect(), Some(closing)).await?;
     transaction.commit().await?;
     for span in &plan.spans {
-        deployment.partition(span.partition).commit_barrier(BoardNo(plan.row.no)).await?;
-        deployment.partition(span.partition).settle().await?;
+        let partition = deployment.partition(span.partition);
+        partition.commit_barrier(BoardNo(plan.row.no)).await?;
+        partition.settle().await?;
     }
     Ok(true)
 }
@@ -124,7 +125,7 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
             ArchivedBeforeMs, ArchivedSeq, BoardNo as No, ClosingSeq, Partition as In,
         };
         lock_cursor(span.partition).exec(transaction).await?;
-        let partition = i32::from(span.partition.0);
+        let partition = i32::from(span.partition);
         let moved = archive_mark::Entity::update_many()
             .col_expr(ArchivedSeq, Expr::value(span.through_seq))
             .col_expr(ArchivedBeforeMs, Expr::value(plan.archived_before_ms()))
@@ -162,7 +163,7 @@ async fn has_files(
 ) -> Result<bool, DbErr> {
     let files = archive_file::Entity::find()
         .filter(archive_file::Column::BoardNo.eq(board_no))
-        .filter(archive_file::Column::Partition.eq(i32::from(span.partition.0)))
+        .filter(archive_file::Column::Partition.eq(i32::from(span.partition)))
         .filter(archive_file::Column::State.eq(State::Writing))
         .order_by_asc(archive_file::Column::FirstSeq)
         .all(transaction)

@@ -30,7 +30,8 @@ use entity::archive::archive_mark;
 use entity::error::Result;
 use entity::history::{commit, log_cursor};
 
-/// A partition of a deployment, with all that works on it. It derefs to the deployment.
+/// A partition of an open deployment. It derefs to the deployment, so `partition.store` and
+/// `partition.db` are the deployment's stores.
 #[derive(Debug, Clone, Copy)]
 pub struct Partition<'a> {
     /// The deployment.
@@ -70,20 +71,20 @@ impl Partition<'_> {
         Ok(self.store.rolls(self.no, board).await?.1)
     }
 
-    /// The snapshot of what a fold wants.
+    /// A snapshot of all that a fold wants.
     pub async fn snapshot(self, wanted: &Wanted, now_ms: i64) -> ranking::Result<Snapshot> {
         self.store.snapshot(self.no, wanted, self.dedup, now_ms).await
     }
 
     /// SQL's cursor; `None` if SQL has never accepted a run of Redis.
     pub(crate) async fn cursor(self) -> Result<Option<log_cursor::Model>> {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(self.no.0));
+        let cursor = log_cursor::Entity::find_by_id(i32::from(self.no));
         Ok(cursor.one(&self.db).await?)
     }
 
-    /// A commit that SQL has.
+    /// A commit; `None` if SQL does not have it.
     pub async fn commit(self, seq: i64) -> Result<Option<commit::Model>> {
-        let commit = commit::Entity::find_by_id((self.no.0.into(), seq));
+        let commit = commit::Entity::find_by_id((self.no.into(), seq));
         Ok(commit.one(&self.db).await?)
     }
 

@@ -12,10 +12,8 @@ use self::series::Series;
 use std::collections::{BTreeSet, HashMap};
 
 use ranking::board::Board;
-use ranking::id::PartitionNo;
 use ranking::roll::{RollMark, Rolls};
 use ranking::standings_id::StandingsId;
-use ranking::store::key::KeySpace;
 use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 
@@ -115,8 +113,7 @@ fn deadline() -> Instant {
 /// Marks the series of a rolling window as complete up to the period after the present one.
 pub fn mark_rolled(
     writes: &mut Writes,
-    keys: &KeySpace,
-    partition: PartitionNo,
+    partition: Partition<'_>,
     board: &Board,
     id: &StandingsId,
     rolls: &Rolls,
@@ -124,7 +121,7 @@ pub fn mark_rolled(
     if id.window.rolling().is_some() {
         let begun = id.window.period_at(rolls.begun_ms(id), &board.rules.zone)?;
         let mark = RollMark { begun_ms: begun.present_from_ms, is_ready: true };
-        writes.mark_roll(keys, partition, board.no, &id.series(), mark);
+        writes.mark_roll(partition.store.keys(), partition.no, board.no, &id.series(), mark);
     }
     Ok(())
 }
@@ -132,8 +129,7 @@ pub fn mark_rolled(
 /// As [`mark_rolled`], unless the series already has a mark.
 pub(crate) fn mark_new(
     writes: &mut Writes,
-    keys: &KeySpace,
-    partition: PartitionNo,
+    partition: Partition<'_>,
     board: &Board,
     id: &StandingsId,
     rolls: &Rolls,
@@ -141,5 +137,5 @@ pub(crate) fn mark_new(
     if rolls.marks.contains_key(&id.series()) {
         return Ok(());
     }
-    mark_rolled(writes, keys, partition, board, id, rolls)
+    mark_rolled(writes, partition, board, id, rolls)
 }

@@ -50,7 +50,7 @@ pub fn lock_cursor(
     use crate::history::log_cursor::{Column, Entity};
     Entity::update_many()
         .col_expr(Column::Seq, Expr::col(Column::Seq))
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
 }
 
 /// Sets the windows of a board's row by compare-and-set.

@@ -63,6 +63,12 @@ impl fmt::Display for BoardNo {
     }
 }
 
+impl From<PartitionNo> for i32 {
+    fn from(no: PartitionNo) -> Self {
+        no.0.into()
+    }
+}
+
 impl fmt::Display for PartitionNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -101,7 +101,7 @@ impl Proving {
         {
             let proof = integrity_proof::Model {
                 board_no: board.no.0,
-                partition: partition.no.0.into(),
+                partition: partition.no.into(),
                 seq: sums.cursor.seq,
                 commit_id: sums.cursor.commit_id.clone(),
                 layout: self.layouts[&partition.no].clone(),
@@ -125,7 +125,7 @@ impl Proving {
     /// The number of entries that the stored proof counted, if it still holds; `None` otherwise.
     async fn prove(&self, part: &PartitionDiff<'_>, files: &str) -> Result<Option<u64>> {
         let (board, partition) = (part.board, part.partition);
-        let key = (board.no.0, i32::from(partition.no.0));
+        let key = (board.no.0, i32::from(partition.no));
         let proof = integrity_proof::Entity::find_by_id(key).one(&part.partition.db).await?;
         let (Some(proof), Some(sums)) = (proof, self.sums.get(&partition.no)) else {
             return Ok(None);
@@ -164,7 +164,7 @@ async fn is_unchanged(part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
     use score_event::Column::{BoardNo, Partition as In, Seq};
     part.partition.settle().await?;
     let later = score_event::Entity::find()
-        .filter(In.eq(i32::from(part.partition.no.0)))
+        .filter(In.eq(i32::from(part.partition.no)))
         .filter(Seq.gt(seq))
         .filter(BoardNo.eq(part.board.no.0))
         .one(&part.partition.db);

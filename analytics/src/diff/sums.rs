@@ -139,7 +139,7 @@ pub(crate) async fn sums(
     }
     let mut all = BTreeMap::new();
     for &partition in partitions {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(&view).await?;
+        let cursor = log_cursor::Entity::find_by_id(i32::from(partition)).one(&view).await?;
         let Some(cursor) = cursor else { continue };
         let mark = archive_mark::of(&view, no, partition).await?.archived_seq;
         let later =
@@ -156,7 +156,7 @@ pub(crate) async fn sums(
 }
 
 fn line(of: &BTreeMap<i32, String>, partition: PartitionNo) -> String {
-    of.get(&i32::from(partition.0)).cloned().unwrap_or_default()
+    of.get(&i32::from(partition)).cloned().unwrap_or_default()
 }
 
 /// A table whose rows SQL counts and sums.

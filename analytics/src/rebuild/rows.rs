@@ -60,7 +60,7 @@ impl Rows<'_> {
     fn is_ours(&self) -> Condition {
         Condition::all()
             .add(standing::Column::BoardNo.eq(self.board.no.0))
-            .add(standing::Column::Partition.eq(i32::from(self.partition.no.0)))
+            .add(standing::Column::Partition.eq(i32::from(self.partition.no)))
     }
 
     async fn mend(&self, wrong: &BTreeSet<String>) -> Result<()> {
@@ -92,7 +92,7 @@ impl Rows<'_> {
         members: &[&String],
         known: &HashMap<&str, Vec<(&str, usize)>>,
     ) -> Result<()> {
-        let partition = i32::from(self.partition.no.0);
+        let partition = i32::from(self.partition.no);
         // A write that changes nothing, for its lock: no persister moves the cursor until the
         // commit. It comes first, since SQLite has one write lock.
         log_cursor::Entity::update_many()
@@ -150,7 +150,7 @@ impl Rows<'_> {
             member: self.all.member(row).to_owned(),
             score: self.all.score(row),
             rank_key: self.all.key(row).to_i64(),
-            partition: self.partition.no.0.into(),
+            partition: self.partition.no.into(),
             seq: self.all.seq(row),
         }
     }

@@ -69,7 +69,7 @@ impl Amending {
             && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)
             && let Some(event_id) = &event.event_id
         {
-            let of_target = (i32::from(target.partition.0), target.seq as i64);
+            let of_target = (i32::from(target.partition), target.seq as i64);
             let row = commit::Entity::find_by_id(of_target).one(db).await?;
             let field = seen_field(self.board.no, &self.member, event_id);
             seen = row.map(|row| (row.accepted_at_ms, field));

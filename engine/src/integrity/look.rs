@@ -293,7 +293,7 @@ pub async fn look_at_standings(
         // Read after the rows: a member that played after the head may have a newer row.
         use score_event::Column::{BoardNo, Member, Partition as In, Seq};
         let later = score_event::Entity::find()
-            .filter(In.eq(i32::from(partition.no.0)))
+            .filter(In.eq(i32::from(partition.no)))
             .filter(Seq.gt(probe.head.seq as i64))
             .filter(BoardNo.eq(board.no.0))
             .filter(Member.is_in(named))
@@ -303,7 +303,7 @@ pub async fn look_at_standings(
         let later: BTreeSet<Vec<u8>> =
             later.into_iter().map(|row| row.member.into_bytes()).collect();
         let held = |row: standing::Model| {
-            let held = match row.partition == i32::from(partition.no.0) {
+            let held = match row.partition == i32::from(partition.no) {
                 true => StoredValues::of_row(board, row.score, row.rank_key),
                 false => StoredValues::Foreign,
             };

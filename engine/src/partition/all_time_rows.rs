@@ -46,7 +46,7 @@ pub(crate) async fn fold_onto(
             continue;
         };
         let known = rows.remove(&(no, member.to_owned())).unwrap_or_default();
-        let has_moved = known.iter().any(|row| row.partition != i32::from(within.partition.0));
+        let has_moved = known.iter().any(|row| row.partition != i32::from(within.partition));
         let states = fold_member(within, board, member, known, &events).await?;
         for (segment, state) in states {
             let Some((state, seq)) = state else {
@@ -220,7 +220,7 @@ fn row_of(
         member: member.to_owned(),
         score: state.score,
         rank_key: board.rules.key(Window::All, &Period::all(), state)?.to_i64(),
-        partition: partition.0.into(),
+        partition: partition.into(),
         seq: seq as i64,
     })
 }

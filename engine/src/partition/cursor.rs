@@ -15,7 +15,7 @@ impl Partition<'_> {
         loop {
             let Some(cursor) = self.cursor().await? else {
                 let first = log_cursor::ActiveModel {
-                    partition: Set(self.no.0.into()),
+                    partition: Set(self.no.into()),
                     run_id: Set(run_id.to_owned()),
                     seq: Set(0),
                     commit_id: Set(ROOT_COMMIT.to_owned()),

@@ -67,7 +67,7 @@ fn of_layout(board: &Board, layout: usize) -> Condition {
 /// former layouts are.
 pub(crate) fn up_to(board: &Board, partition: PartitionNo, seq: i64) -> Condition {
     use score_event::Column::{Generation, Partition as In, Seq};
-    let present = Condition::all().add(In.eq(i32::from(partition.0))).add(Seq.lte(seq));
+    let present = Condition::all().add(In.eq(i32::from(partition))).add(Seq.lte(seq));
     let since = board.has_moved().then(|| board.layout_since());
     Condition::any().add(present).add_option(since.map(|since| Generation.lt(since)))
 }
@@ -194,7 +194,7 @@ pub(crate) async fn first_seq_since(
     let first: Option<Option<i64>> = commit::Entity::find()
         .select_only()
         .column_as(commit::Column::Seq.min(), "seq")
-        .filter(commit::Column::Partition.eq(i32::from(partition.0)))
+        .filter(commit::Column::Partition.eq(i32::from(partition)))
         .filter(commit::Column::AcceptedAtMs.gt(since_ms))
         .into_tuple()
         .one(db)

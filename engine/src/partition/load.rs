@@ -255,7 +255,7 @@ impl Partition<'_> {
         loop {
             use commit::Column::{AcceptedAtMs, Partition as In, Seq};
             let of_time = Condition::all()
-                .add(In.eq(i32::from(self.no.0)))
+                .add(In.eq(i32::from(self.no)))
                 .add(AcceptedAtMs.gt(since_ms))
                 .add(Seq.gt(last));
             let commits = commit::Entity::find()
@@ -269,7 +269,7 @@ impl Partition<'_> {
             };
             last = end.seq;
             let in_them = Condition::all()
-                .add(score_event::Column::Partition.eq(i32::from(self.no.0)))
+                .add(score_event::Column::Partition.eq(i32::from(self.no)))
                 .add(score_event::Column::Seq.between(first.seq, end.seq));
             let rows = score_event::Entity::find()
                 .filter(in_them)

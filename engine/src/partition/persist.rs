@@ -238,7 +238,7 @@ async fn write_into(
         .iter()
         .map(|commit| {
             commit::Model {
-                partition: within.partition.0.into(),
+                partition: within.partition.into(),
                 seq: commit.seq as i64,
                 id: commit.id.clone(),
                 parent: commit.parent.clone(),
@@ -317,7 +317,7 @@ fn dead_letter(
 ) -> dead_letter::ActiveModel {
     let alone = Commit { events: vec![commit.events[index].clone()], ..commit.clone() };
     dead_letter::ActiveModel {
-        partition: Set(within.partition.0.into()),
+        partition: Set(within.partition.into()),
         seq: Set(commit.seq as i64),
         event_index: Set(index as i32),
         payload: Set(alone.to_log()),

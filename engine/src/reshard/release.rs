@@ -181,7 +181,7 @@ impl Releasing<'_> {
                 let mut series = std::collections::HashSet::new();
                 for id in standings {
                     if id.window.rolling().is_some() && series.insert(id.series()) {
-                        mark_rolled(&mut writes, keys, partition.no, target, id, self.rolls)?;
+                        mark_rolled(&mut writes, partition, target, id, self.rolls)?;
                     }
                 }
                 for (&window, added) in target.added.iter() {

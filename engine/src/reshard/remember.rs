@@ -123,7 +123,7 @@ impl Moving<'_> {
         let homes: BTreeSet<PartitionNo> = self.homes().into_iter().map(|(_, home)| home).collect();
         for home in homes {
             let first = first_seq_since(&deployment.db, home, since_ms).await?;
-            first_seqs.insert(home.0.into(), first.unwrap_or(i64::MAX));
+            first_seqs.insert(home.into(), first.unwrap_or(i64::MAX));
         }
         let mut ids: BTreeMap<PartitionNo, Ids> = BTreeMap::new();
         for members in members.chunks(MEMBERS_MAX) {

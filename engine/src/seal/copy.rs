@@ -83,8 +83,8 @@ impl WindowSeal<'_> {
                     tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds an invalid entry; that entry is not sealed");
                 }
                 copied += page.entries.len();
-                let is_last = page.count < ENTRIES_MAX;
-                self.copy_page(partition, id, period, page, is_last).await?;
+                let is_last = is_last(&page);
+                self.copy_page(partition, id, period, page).await?;
                 if is_last {
                     break;
                 }
@@ -110,7 +110,6 @@ impl WindowSeal<'_> {
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
-        is_last: bool,
     ) -> Result<()> {
         let transaction = partition.db.begin().await?;
         // The locks keep out persisters, changes of the windows, and the deletion of the board.
@@ -120,7 +119,7 @@ impl WindowSeal<'_> {
             transaction.rollback().await?;
             return Err(changed(&self.row.slug));
         }
-        self.copy_into(&transaction, partition, id, period, page, is_last).await?;
+        self.copy_into(&transaction, partition, id, period, page).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -131,7 +130,6 @@ impl WindowSeal<'_> {
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
-        is_last: bool,
     ) -> Result<()> {
         let of_one = BTreeMap::from([(id.clone(), period.clone())]);
         if !page.entries.is_empty() {
@@ -157,7 +155,7 @@ impl WindowSeal<'_> {
             member: entry.member.to_string(),
             score: rules.state(id.window, period, entry.key).score,
             rank_key: entry.key.to_i64(),
-            partition: partition.no.0.into(),
+            partition: partition.no.into(),
             seq: 0,
         };
         let rows = in_time.iter().map(|entry| row(entry).into_active_model());
@@ -174,7 +172,7 @@ impl WindowSeal<'_> {
             correction::correct(within, &refused, Source::DeadLetters).await?;
         }
         check_stored(transaction, id, no, &in_time).await?;
-        if is_last {
+        if is_last(&page) {
             check_count(transaction, partition.no, id, no, page.size).await?;
         }
         Ok(())
@@ -202,6 +200,11 @@ impl WindowSeal<'_> {
         });
         Ok(refused)
     }
+}
+
+/// True if no page follows.
+fn is_last(page: &FinalPage) -> bool {
+    page.count < ENTRIES_MAX
 }
 
 /// Checks that SQL has these entries of sealed standings, or corrections of them.
@@ -246,7 +249,7 @@ async fn check_count(
 ) -> Result<()> {
     let of_partition = Condition::all()
         .add(sealed_entry::Column::StandingsNo.eq(no))
-        .add(sealed_entry::Column::Partition.eq(i32::from(partition.0)))
+        .add(sealed_entry::Column::Partition.eq(i32::from(partition)))
         .add(sealed_entry::Column::Seq.eq(0));
     if sealed_entry::Entity::find().filter(of_partition).count(transaction).await? > size {
         return Err(ranking::Error::Corrupt(format!(
@@ -268,7 +271,7 @@ async fn late(
     members: &[&str],
 ) -> Result<Vec<String>> {
     use score_event::Column::{AtMs, BoardNo as No, Kind, Member, Partition as In, Seq};
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(transaction).await?;
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition)).one(transaction).await?;
     if cursor.is_some_and(|cursor| cursor.seq as u64 <= seq) {
         return Ok(vec![]);
     }
@@ -278,7 +281,7 @@ async fn late(
     let after = Condition::all()
         .add(No.eq(board.0))
         .add(Member.is_in(members.iter().copied()))
-        .add(In.eq(i32::from(partition.0)))
+        .add(In.eq(i32::from(partition)))
         .add(Seq.gt(seq as i64))
         .add(Condition::any().add(Kind.ne(score_event::Kind::Score)).add(in_period));
     let late = score_event::Entity::find()

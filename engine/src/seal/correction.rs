@@ -164,7 +164,7 @@ async fn correct_member(
             member: member.to_string(),
             score: state.score,
             rank_key: board.rules.nearest_key(id.window, &touched[id], state).to_i64(),
-            partition: within.partition.0.into(),
+            partition: within.partition.into(),
             seq: concerned.seq as i64,
         };
         upserts.push(row.into_active_model());

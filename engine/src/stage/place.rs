@@ -227,7 +227,7 @@ impl Staged<'_> {
             // The last of its standings completes the series.
             if is_last {
                 let (board, rolls) = (self.board, &self.rolls);
-                mark_rolled(&mut writes, keys, self.partition.no, board, id, rolls)?;
+                mark_rolled(&mut writes, self.partition, board, id, rolls)?;
             }
         }
         Ok((writes, end))

@@ -67,7 +67,7 @@ pub async fn of_partition(
 ) -> Result<Vec<Model>, DbErr> {
     Entity::find()
         .filter(Column::BoardNo.eq(board.0))
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         .filter(Column::State.is_in([State::Archived, State::Dropped]))
         .order_by_asc(Column::FirstSeq)
         .all(db)
@@ -83,7 +83,7 @@ pub async fn has(
     let found: Option<String> = Entity::find()
         .select_only()
         .column(Column::Path)
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         .filter(Column::FirstSeq.lte(seq as i64))
         .filter(Column::LastSeq.gte(seq as i64))
         .filter(Column::State.is_in([State::Archived, State::Dropped]))

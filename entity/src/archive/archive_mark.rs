@@ -35,7 +35,7 @@ pub async fn of(
     board: BoardNo,
     partition: PartitionNo,
 ) -> Result<Model, DbErr> {
-    let key = (board.0, i32::from(partition.0));
+    let key = (board.0, i32::from(partition));
     let row = Entity::find_by_id(key).one(db).await?;
     Ok(row.unwrap_or(Model {
         board_no: key.0,

@@ -43,7 +43,7 @@ pub async fn accepted_at_ms(
     let rows: Vec<(i64, i64)> = Entity::find()
         .select_only()
         .columns([Seq, AcceptedAtMs])
-        .filter(In.eq(i32::from(partition.0)))
+        .filter(In.eq(i32::from(partition)))
         .filter(Seq.between(first_seq, last_seq))
         .into_tuple()
         .all(db)
@@ -57,7 +57,7 @@ pub async fn find(
     partition: PartitionNo,
     seq: u64,
 ) -> Result<Option<Model>, DbErr> {
-    Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await
+    Entity::find_by_id((i32::from(partition), seq as i64)).one(db).await
 }
 
 /// The commits of a partition that have one of these seqs.

@@ -71,7 +71,7 @@ pub async fn pending(
 ) -> Result<Vec<Model>, DbErr> {
     let mut pending = Entity::find().filter(Column::State.eq(State::Pending));
     if let Some(partition) = partition {
-        pending = pending.filter(Column::Partition.eq(i32::from(partition.0)));
+        pending = pending.filter(Column::Partition.eq(i32::from(partition)));
     }
     pending.all(db).await
 }
@@ -83,7 +83,7 @@ pub async fn of_commit(
     seq: u64,
 ) -> Result<Vec<Model>, DbErr> {
     Entity::find()
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         .filter(Column::Seq.eq(seq as i64))
         .all(db)
         .await
@@ -96,7 +96,7 @@ pub async fn of_board(
     partition: PartitionNo,
     board: BoardNo,
 ) -> crate::error::Result<Vec<(EventPlace, Event)>> {
-    let of_partition = Entity::find().filter(Column::Partition.eq(i32::from(partition.0)));
+    let of_partition = Entity::find().filter(Column::Partition.eq(i32::from(partition)));
     let mut events = vec![];
     for letter in of_partition.all(db).await? {
         let (place, event) = letter.event()?;
@@ -111,7 +111,7 @@ pub async fn of_board(
 pub async fn void(db: &impl ConnectionTrait, place: EventPlace) -> Result<bool, DbErr> {
     let voided = Entity::update_many()
         .col_expr(Column::State, Expr::value(State::Voided))
-        .filter(Column::Partition.eq(i32::from(place.partition.0)))
+        .filter(Column::Partition.eq(i32::from(place.partition)))
         .filter(Column::Seq.eq(place.seq as i64))
         .filter(Column::EventIndex.eq(place.index as i32))
         .exec(db)

@@ -141,7 +141,7 @@ impl Model {
             EventKind::Void { target } => (Kind::Void, None, None, false, Some(target)),
         };
         Self {
-            partition: partition.0.into(),
+            partition: partition.into(),
             seq: seq as i64,
             event_index: event_index as i32,
             board_no: event.board.0,
@@ -153,7 +153,7 @@ impl Model {
             at_sent,
             event_id: event.event_id.as_ref().map(ToString::to_string),
             segments: segments_text(&event.segments),
-            void_partition: target.map(|target| target.partition.0.into()),
+            void_partition: target.map(|target| target.partition.into()),
             void_seq: target.map(|target| target.seq as i64),
             void_index: target.map(|target| target.index as i32),
         }
@@ -181,7 +181,7 @@ pub async fn voided(
     seq: u64,
 ) -> Result<HashSet<EventPlace>, DbErr> {
     let voids = Entity::find()
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         // The partial index of voids has this condition.
         .filter(Column::VoidSeq.is_not_null())
         .filter(Column::Seq.lte(seq as i64))
@@ -253,7 +253,7 @@ pub fn page_after(partition: PartitionNo, (seq, index): (i64, i32), limit: u64) 
         .add(Seq.gt(seq))
         .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
     let of_partition = Entity::find()
-        .filter(In.eq(i32::from(partition.0)))
+        .filter(In.eq(i32::from(partition)))
         // Redundant, but an index serves this condition.
         .filter(Seq.gte(seq))
         .filter(later);
@@ -262,7 +262,7 @@ pub fn page_after(partition: PartitionNo, (seq, index): (i64, i32), limit: u64) 
 
 /// The event at a place in the history.
 pub async fn find(db: &impl ConnectionTrait, place: EventPlace) -> Result<Option<Model>, DbErr> {
-    let key = (place.partition.0.into(), place.seq as i64, place.index as i32);
+    let key = (place.partition.into(), place.seq as i64, place.index as i32);
     Entity::find_by_id(key).one(db).await
 }
 

@@ -126,7 +126,7 @@ impl PartitionDiff<'_> {
         let sql = r#"SELECT * FROM "sealed_entry" WHERE "partition" = $1 AND "standings_no" IN (SELECT "no" FROM "sealed_period"
             WHERE "board_no" = $2 AND "generation" = $3 AND "window" = $4 AND "start_ms" < $5) ORDER BY "standings_no", "rank_key", "member""#;
         let values: [Value; 5] = [
-            i32::from(self.partition.no.0).into(),
+            i32::from(self.partition.no).into(),
             board.no.0.into(),
             (generation as i32).into(),
             window.to_string().into(),

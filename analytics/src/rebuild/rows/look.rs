@@ -27,7 +27,7 @@ impl Rows<'_> {
             .select_only()
             .column(score_event::Column::Member)
             .distinct()
-            .filter(score_event::Column::Partition.eq(i32::from(self.partition.no.0)))
+            .filter(score_event::Column::Partition.eq(i32::from(self.partition.no)))
             .filter(score_event::Column::Seq.gt(self.seq))
             .filter(score_event::Column::BoardNo.eq(self.board.no.0))
             .into_tuple::<String>()

@@ -174,7 +174,7 @@ impl InSql {
                 (row.partition, archived(row.state(), row.events))
             }
         };
-        match of_partition == i32::from(self.partition.0) {
+        match of_partition == i32::from(self.partition) {
             true => held,
             // If the member belongs to this partition, its row is wrong; otherwise the row belongs
             // elsewhere.

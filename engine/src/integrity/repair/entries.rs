@@ -186,7 +186,7 @@ impl Mending<'_> {
             if !set.is_empty() {
                 writes.set_entries(&asked.key, &set);
                 writes.note_period(keys, partition.no, id, period.present_from_ms);
-                mark_new(&mut writes, keys, partition.no, board, id, &rolls)?;
+                mark_new(&mut writes, partition, board, id, &rolls)?;
             }
         }
         Ok(proposal(partition, tail, writes, mended))

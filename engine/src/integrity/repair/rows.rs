@@ -48,7 +48,7 @@ pub(super) async fn mend_in(
             mended += 1;
             let place = RowPlace {
                 member,
-                partition: partition.no.0.into(),
+                partition: partition.no.into(),
                 last_seq: seq,
                 row_seq: in_sql.row_seq(member, spot),
             };
@@ -177,7 +177,7 @@ impl Rows {
             };
             let of_place = Condition::all()
                 .add(No.eq(no.0))
-                .add(In.eq(i32::from(partition.0)))
+                .add(In.eq(i32::from(partition)))
                 .add(Member.eq(member))
                 .add(Segment.eq(segment))
                 .add(ThroughSeq.lte(archived_seq));

@@ -81,7 +81,7 @@ pub(super) async fn fold_onto(
             member: member.to_string(),
             score: state.score,
             rank_key: board.rules.nearest_key(id.window, period, state).to_i64(),
-            partition: within.partition.0.into(),
+            partition: within.partition.into(),
             seq: concerned.seq as i64,
         };
         rows.push(row.into_active_model());
