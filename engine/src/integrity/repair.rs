@@ -58,8 +58,7 @@ pub struct ForeignKey {
 /// differed.
 ///
 /// # Errors
-/// `BoardGone` if the board has changed; otherwise as [`Partition::submit`]. Needs
-/// SQL.
+/// `BoardGone` if the board has changed; otherwise as [`Partition::submit`]. Needs SQL.
 pub async fn mend_redis(
     partition: Partition<'_>,
     board: &Board,
