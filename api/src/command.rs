@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use engine::settings::stores::Missing;
 use engine::settings::{
     CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, Settings, SqlSettings,
+    SubmissionSettings,
 };
 
 use crate::graphql;
@@ -53,6 +54,8 @@ enum Command {
 struct ServeArguments {
     #[command(flatten)]
     http: HttpSettings,
+    #[command(flatten)]
+    submissions: SubmissionSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

@@ -7,6 +7,7 @@
 pub mod log;
 pub mod server;
 pub mod stores;
+pub mod submissions;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ use clap::{Arg, ArgMatches, Args, Command, Parser};
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use stores::{Settings, SqlSettings};
+pub use submissions::SubmissionSettings;
 
 /// Every setting of every command. The ones without a help heading come first: clap would give them
 /// the heading of those before them.
@@ -27,6 +29,8 @@ struct All {
     http: HttpSettings,
     #[command(flatten)]
     stores: Settings,
+    #[command(flatten)]
+    submissions: SubmissionSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]
