@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ranking::board::Board;
 use ranking::id::{EventId, MemberId};
 use ranking::submission::Submission;
+use ranking::text::is_presentable;
 use sha2::{Digest, Sha256};
 
 use super::Arguments;
@@ -194,17 +195,19 @@ impl RowChecker<'_> {
         let event_id = event_id.unwrap_or_else(|| format!("import-{}-{line}", self.hash));
         let submission = Submission {
             board: board.clone(),
-            member: MemberId::new(fields.member)?,
+            member: MemberId::for_new(fields.member)?,
             score: ranking::score::parse(fields.score.trim(), board.rules.decimals)?,
             at_ms: Some(at_ms),
-            event_id: Some(EventId::new(&event_id)?),
+            event_id: Some(EventId::for_new(&event_id)?),
             segments: vec![],
         };
         let region = filled(fields.region);
         if let Some(region) = &region
-            && (region.chars().count() > REGION_CHARS_MAX || region.chars().any(char::is_control))
+            && (region.chars().count() > REGION_CHARS_MAX || !is_presentable(region))
         {
-            bail!("its region has more than {REGION_CHARS_MAX} characters or a control character");
+            bail!(
+                "invalid region: expected up to {REGION_CHARS_MAX} characters that are not blank, without control characters, invisible ones or ones that change its direction"
+            );
         }
         Ok(Row { line, submission, region })
     }
