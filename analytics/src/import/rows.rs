@@ -3,6 +3,7 @@
 
 mod csv_rows;
 mod ndjson_rows;
+mod parquet_bounds;
 mod parquet_rows;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use ranking::text::is_presentable;
 use sha2::{Digest, Sha256};
 
 use super::Arguments;
+use super::input_file::{check_regular, check_rows, rows_max};
 use crate::display_path;
 use crate::file::format::FileFormat;
 
@@ -89,6 +91,7 @@ pub(crate) fn read_rows(
     {
         bail!("there is no board {slug:?}");
     }
+    check_regular(&arguments.file)?;
     let mut checker = RowChecker {
         arguments,
         boards,
@@ -168,12 +171,22 @@ impl RowChecker<'_> {
         Ok(())
     }
 
+    /// The command's arguments.
+    pub(crate) fn arguments(&self) -> &Arguments {
+        self.arguments
+    }
+
     /// Checks and adds the next row, or the reason why it could not be read.
-    pub(crate) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) {
+    ///
+    /// # Errors
+    /// If the file has more rows than it may have.
+    pub(crate) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) -> Result<()> {
         match fields.and_then(|fields| self.check(line, &fields)) {
             Ok(row) => self.rows.good.push(row),
             Err(error) => self.rows.bad.push(BadRow { line, reason: format!("{error:#}") }),
         }
+        let rows = self.rows.good.len() + self.rows.bad.len();
+        check_rows(&self.arguments.file, rows as u64, rows_max(self.arguments))
     }
 
     fn check(&self, line: u64, fields: &Fields<'_>) -> Result<Row> {
