@@ -54,8 +54,9 @@ pub fn check_key(what: &str, text: &str) -> Result<()> {
 }
 
 /// True if a text for people, such as a title or a region, can be shown as it is: it is not blank
-/// and has no control characters, invisible ones or ones that change its direction. A joiner (U+200C
-/// or U+200D) may stand between two characters beyond ASCII, as in Persian words and many emoji.
+/// and has no control characters, invisible ones or ones that change its direction. A joiner
+/// (U+200C or U+200D) may stand between two characters beyond ASCII, as in Persian words and many
+/// emoji.
 #[must_use]
 pub fn is_presentable(text: &str) -> bool {
     let characters: Vec<char> = text.chars().collect();

@@ -68,12 +68,13 @@ mod tests {
     fn a_file_that_is_not_regular_is_refused_in_words() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("socket");
+        let none = directory.path().join("none");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         for (path, says) in [
             (directory.path(), "is a directory: expected a regular file"),
             (socket.as_path(), "is a socket"),
             (Path::new("/dev/zero"), "is a device"),
-            (&directory.path().join("none"), "cannot be read"),
+            (none.as_path(), "cannot be read"),
         ] {
             let refused = check_regular(path).unwrap_err().to_string();
             assert!(refused.contains(says), "{refused}");
