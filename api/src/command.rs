@@ -13,7 +13,7 @@ use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
     CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, RateSettings,
-    RequestLimits, SqlSettings, StoreArguments,
+    RequestLimits, SqlSettings, StoreArguments, SubmissionSettings,
 };
 use sea_orm::DatabaseConnection;
 
@@ -60,6 +60,8 @@ struct ServeArguments {
     limits: RequestLimits,
     #[command(flatten)]
     rates: RateSettings,
+    #[command(flatten)]
+    submissions: SubmissionSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

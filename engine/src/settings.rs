@@ -8,6 +8,7 @@ pub mod limits;
 pub mod log;
 pub mod server;
 pub mod stores;
+pub mod submissions;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use stores::{Settings, SqlSettings};
+pub use submissions::SubmissionSettings;
 
 /// The arguments of a command that opens all stores.
 #[derive(Debug, Args)]
@@ -43,6 +45,8 @@ struct All {
     limits: RequestLimits,
     #[command(flatten)]
     rates: RateSettings,
+    #[command(flatten)]
+    submissions: SubmissionSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

@@ -30,7 +30,8 @@ const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments { http: settings, limits, rates, caches, daily_diff, stores } = arguments;
+    let ServeArguments { http: settings, limits, rates, submissions, caches, daily_diff, stores } =
+        arguments;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     let daily = match settings.no_workers {
@@ -45,7 +46,9 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
-    let app = Arc::new(App::new(deployment.clone(), committers, settings.public_reads, &caches));
+    let public_reads = settings.public_reads;
+    let app = App::new(deployment.clone(), committers, public_reads, &submissions, &caches);
+    let app = Arc::new(app);
     announce(&deployment.db, listener.local_addr()?, deployment.clock.now_ms()).await?;
     let router = http::router(app.clone(), graphql::schema(app.clone()), &caches, &limits, &rates);
     let (stopping, mut stopped) = watch::channel(false);
