@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use entity::board;
-use ranking::board::State;
+use ranking::board::{State, TieBreak};
 use ranking::id::MemberId;
 use ranking::shard::shard_of;
 use ranking::standings_id::StandingsId;
@@ -45,17 +45,16 @@ pub fn key(number: usize) -> String {
 pub async fn build(api: &Api) {
     create(api).await;
     befriend(api.deployment()).await;
-    for slug in ["big", "big16"] {
-        fill(api.deployment(), slug, |place| 900_000 - place as i64).await;
+    for slug in ["big", "big16", "tie"] {
+        fill(api.deployment(), slug).await;
     }
-    fill(api.deployment(), "tie", |_| 7).await;
     let hours = (0..HOURS).map(|hour| (key(hour % 100), START_MS + hour as i64 * HOUR_MS));
     score(api, "hour", hours).await;
     let events = (0..EVENTS).map(|event| (key(0), START_MS + event as i64 * 1000));
     score(api, "events", events).await;
 }
 
-/// Creates the boards, empty: those of echoes and late events need no more.
+/// Creates the boards, empty: echoes need no more.
 pub async fn create(api: &Api) {
     let daily = json!([{ "name": "daily" }]);
     for input in [
@@ -69,18 +68,21 @@ pub async fn create(api: &Api) {
     }
 }
 
-/// Puts an entry of each member into the all-time standings of a board.
-async fn fill(deployment: &Deployment, slug: &str, score: impl Fn(usize) -> i64) {
+/// Puts an entry of each member into the all-time standings of a board: with one score for all of
+/// them on a board whose ties go by member, else with a score for each.
+pub async fn fill(deployment: &Deployment, slug: &str) {
     let stores = deployment.open_stores().await;
     let row = board::of_slug(&stores.db, slug).await.unwrap().unwrap();
     let board = row.to_ranking().unwrap();
+    let is_tie = board.rules.tie_break == TieBreak::Member;
     let id = StandingsId::all_time(&board, String::new());
     let mut shards: BTreeMap<u16, Vec<(String, String)>> = BTreeMap::new();
     for place in 0..MEMBERS {
         // Members come in an order that is not that of their keys.
         let member = key(place * 7919 % MEMBERS);
         let tick = board.rules.tick(START_MS + place as i64);
-        let state = State { score: score(place), tick };
+        let score = if is_tie { 7 } else { 900_000 - place as i64 };
+        let state = State { score, tick };
         let rank_key = board.rules.key(Window::All, &Period::all(), state).unwrap();
         let shard = shard_of(&MemberId::new(&member).unwrap(), board.rules.shards);
         shards.entry(shard).or_default().push((rank_key.to_redis(), member));
@@ -102,7 +104,7 @@ async fn fill(deployment: &Deployment, slug: &str, score: impl Fn(usize) -> i64)
 }
 
 /// Makes the members, and friends of the first ones.
-async fn befriend(deployment: &Deployment) {
+pub async fn befriend(deployment: &Deployment) {
     let numbers = format!(
         "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {MEMBERS})"
     );

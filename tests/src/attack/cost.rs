@@ -209,11 +209,20 @@ pub fn bombs() -> Vec<Attack> {
     ]
 }
 
-/// The query for which a server works as long as it may: a test sees it stop.
-pub fn long() -> Attack {
-    let fields = aliases(4, "entryAt(rank:9#){rank}");
-    let entries = format!("top(first:250){{nodes{{standings{{{fields}}}}}}}");
-    Attack::query("1,000 × entryAt among equals", &standings("tie", &entries)).answered()
+/// A query of several hundred different look-ups, all of them costly. Queries of different numbers
+/// share none of them.
+pub fn long(number: usize) -> Attack {
+    let sets = (0..2).map(|set| {
+        let entries = aliases(75, &format!("entryAt(rank:1{number}{set}#){{rank}}"));
+        let scores = aliases(75, &format!("scoreFor(percentile:1{number}.{set}#)"));
+        let buckets = aliases(25, &format!("distribution(buckets:{}#){{count}}", number + 10));
+        format!(
+            "e{set}:standings{{{entries}}} s{set}:standings{{{scores}}} d{set}:standings{{{buckets}}}"
+        )
+    });
+    let sets: String = sets.collect();
+    let query = format!("{{board(slug:\"tie\"){{{sets}}}}}");
+    Attack::query("several hundred look-ups among equals", &query).answered()
 }
 
 fn keys(count: usize) -> String {

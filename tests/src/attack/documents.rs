@@ -72,7 +72,7 @@ pub fn fragments_under_arguments(schema: &Schema) -> Vec<Attack> {
     for place in schema.composite_places() {
         let chain = chain(&place.type_name, LEVELS, 2);
         for multiplier in &place.multipliers {
-            for value in multiplier.nothings() {
+            for &value in multiplier.nothings() {
                 let text = place.document(&[(multiplier.name.as_str(), value)], "...f0");
                 let what = format!("fragments below {}({}:{value})", place.field, multiplier.name);
                 attacks.push(Attack::query(&what, &(text + &chain)));

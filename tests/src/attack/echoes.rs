@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::attack::request::Attack;
-use crate::model::schema::Schema;
-
-/// Lengths of texts: beyond a body, within a body, and within a string.
-const LENGTHS: [usize; 3] = [1_000_000, 400_000, 2000];
+use crate::model::schema::{Hole, Schema};
 
 /// A text of one letter this long must not come back from an argument: errors show its beginning.
 pub const SHOWN_MAX: usize = 200;
@@ -16,42 +13,51 @@ fn aliases(count: usize, field: &str) -> String {
     (0..count).map(|number| format!("a{number}:{field} ")).collect()
 }
 
-/// Each scalar in an argument of the schema, given a long text, a list, and a long number.
-pub fn arguments(schema: &Schema) -> Vec<Attack> {
-    let mut attacks = vec![];
-    let holes = schema.holes();
-    assert!(holes.len() > 80, "only {} holes: has the schema shrunk?", holes.len());
-    for hole in holes {
-        for length in LENGTHS {
-            attacks.push(given(&hole.what, &hole.document, json!("x".repeat(length))));
-        }
-        for value in [
-            json!("\u{7f}".repeat(2000)),
-            json!(vec![0; 1000]),
-            json!({ ("x".repeat(2000)): "x".repeat(2000) }),
-        ] {
-            attacks.push(given(&hole.what, &hole.document, value));
-        }
-        let digits = format!("{{\"v\":{}}}", "9".repeat(2000));
-        let query = json!(hole.document);
-        let body = format!("{{\"query\":{query},\"variables\":{digits}}}");
-        attacks.push(Attack::raw(&format!("{}: 2000 digits", hole.what), body).bounded());
-        // A long text that stands in the document itself.
-        let (_, fields) = hole.document.split_once("){").unwrap();
-        let operation = if hole.document.starts_with("mutation") { "mutation{" } else { "query{" };
-        let text = format!("\"{}\"", "x".repeat(2000));
-        let query = format!("{operation}{}", fields.replace("$v", &text));
-        attacks
-            .push(Attack::query(&format!("{}: 2000 B in the query", hole.what), &query).bounded());
-    }
-    attacks.into_iter().map(Attack::as_admin).collect()
+/// Each scalar in an argument of the schema, given a text of this length.
+pub fn texts(schema: &Schema, length: usize) -> Vec<Attack> {
+    let text = json!("x".repeat(length));
+    let given = |hole: &Hole| given(hole, &format!("{length} B"), &text);
+    holes(schema).iter().map(given).collect()
 }
 
-fn given(what: &str, document: &str, value: Value) -> Attack {
-    let shown: String = value.to_string().chars().take(12).collect();
-    let attack = Attack::new(&format!("{what}: {shown}…"), document, json!({ "v": value }));
-    // Beyond all limits it must be refused; a shorter text may be an odd title.
-    if attack.is_long() { attack } else { attack.bounded() }
+/// Each scalar in an argument of the schema, given what is long in other ways.
+pub fn oddities(schema: &Schema) -> Vec<Attack> {
+    let long = "x".repeat(2000);
+    let mut attacks = vec![];
+    for hole in holes(schema) {
+        for (what, value) in [
+            ("text that grows", json!("\u{7f}".repeat(2000))),
+            ("a list", json!(vec![0; 1000])),
+            ("an object", json!({ (long.clone()): long })),
+        ] {
+            attacks.push(given(&hole, what, &value));
+        }
+        // No value of JSON's has so many digits.
+        let body = format!(
+            "{{\"query\":{},\"variables\":{{\"v\":{}}}}}",
+            json!(hole.document),
+            "9".repeat(2000)
+        );
+        attacks
+            .push(Attack::raw(&format!("{}: 2,000 digits", hole.what), body).bounded().as_admin());
+        let (_, fields) = hole.document.split_once("){").unwrap();
+        let operation = if hole.document.starts_with("mutation") { "mutation{" } else { "query{" };
+        let query = format!("{operation}{}", fields.replace("$v", &format!("\"{long}\"")));
+        let what = format!("{}: 2,000 B in the query", hole.what);
+        attacks.push(Attack::query(&what, &query).bounded().as_admin());
+    }
+    attacks
+}
+
+fn holes(schema: &Schema) -> Vec<Hole> {
+    let holes = schema.holes();
+    assert!(holes.len() > 80, "only {} holes: has the schema shrunk?", holes.len());
+    holes
+}
+
+fn given(hole: &Hole, what: &str, value: &Value) -> Attack {
+    let what = format!("{}: {what}", hole.what);
+    Attack::new(&what, &hole.document, json!({ "v": value })).bounded().as_admin()
 }
 
 /// The rows of the report, on the board `big`, whose windows are "all" and "daily".

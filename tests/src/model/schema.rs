@@ -112,7 +112,7 @@ impl Schema {
 
     /// The fields of a type.
     pub fn fields(&self, type_name: &str) -> &[Field] {
-        self.0.get(type_name).map_or(&[], |found| &found.fields)
+        self.0.get(type_name).map_or(&[][..], |found| &found.fields[..])
     }
 
     /// True if fields of this type need selections.
@@ -159,7 +159,8 @@ impl Schema {
             let leaf = if self.is_composite(&place.type_name) { "__typename" } else { "" };
             for argument in &field.arguments {
                 for (path, literal, type_name) in self.holes_of(argument, INPUT_LEVELS) {
-                    let document = place.document(&[(&argument.name, &literal)], leaf);
+                    let document =
+                        place.document(&[(argument.name.as_str(), literal.as_str())], leaf);
                     let begin = format!("($v:{type_name}!){{");
                     let document = match document.strip_prefix("mutation{") {
                         Some(rest) => format!("mutation{begin}{rest}"),
@@ -174,12 +175,12 @@ impl Schema {
 
     /// The names of all values of an enum; empty for other types.
     pub fn values(&self, type_name: &str) -> &[String] {
-        self.0.get(type_name).map_or(&[], |found| &found.values)
+        self.0.get(type_name).map_or(&[][..], |found| &found.values[..])
     }
 
     /// The fields of an input object; empty for other types.
     pub fn inputs(&self, type_name: &str) -> &[Input] {
-        self.0.get(type_name).map_or(&[], |found| &found.inputs)
+        self.0.get(type_name).map_or(&[][..], |found| &found.inputs[..])
     }
 
     /// A value for an argument that the boards of the attacks have.
