@@ -79,7 +79,8 @@ async fn read(url: &Arc<str>, lasts: Duration) -> (Vec<f64>, usize) {
 async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f64>, usize) {
     let (mut ms, mut failed) = (vec![], 0);
     // The readers do not come all at once.
-    tokio::time::sleep(PAUSE.mul_f64(rand::rng().random_range(0.0..1.0))).await;
+    let wait = PAUSE.mul_f64(rand::rng().random_range(0.0..1.0));
+    tokio::time::sleep(wait).await;
     while Instant::now() < deadline {
         let member = key(rand::rng().random_range(0..MEMBERS));
         let query = format!(

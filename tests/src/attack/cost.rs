@@ -1,10 +1,161 @@
-//! Queries whose price and cost may differ: each asks as much as the report did of boards a fifth as
-//! large.
+//! Queries whose price and cost may differ, as those of the report.
 
 use serde_json::{Map, Value, json};
 
-use crate::attack::boards::{HOURS, key};
+use crate::attack::boards::key;
 use crate::attack::request::Attack;
+
+/// Fields, each under so many aliases: what it is, where it stands, their number, and the field,
+/// with `#` for the number of an alias.
+type Row = (&'static str, Place, usize, &'static str);
+
+/// The selections that the fields of a row stand in.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Those of a query.
+    Query,
+    /// Those of a board.
+    Board(&'static str),
+    /// Those of a board's standings of all time.
+    Standings(&'static str),
+    /// Those of each of its first 1,000 entries.
+    Entries(&'static str),
+}
+
+use Place::{Board, Entries, Query, Standings};
+
+/// The rows of §1.3 of the report but for those with variables, smaller where they took long.
+const ROWS: [Row; 20] = [
+    ("top 1,000 under 98 aliases", Standings("big"), 98, "top(first:1000){nodes{rank}}"),
+    ("top 1,000 of 16 shards", Standings("big16"), 1, "top(first:1000){nodes{rank score value}}"),
+    (
+        "1,000 neighbors on either side",
+        Standings("big"),
+        1,
+        "neighbors(member:\"m00077\",above:1000,below:1000){rank score}",
+    ),
+    ("the names of 1,000", Entries("big"), 1, "member{name}"),
+    ("5 fields of 1,000", Entries("big"), 1, "rank score value percentile reachedAt"),
+    (
+        "friends of 5,000, 10 times",
+        Standings("big"),
+        10,
+        "friends(member:\"m00000\",first:#){totalCount}",
+    ),
+    (
+        "friends of 50 members",
+        Query,
+        50,
+        "member(key:\"m0001#\"){friends(first:100){totalCount nodes{key}}}",
+    ),
+    ("a distribution in 1,000, 10 times", Standings("big"), 10, "distribution(buckets:99#){count}"),
+    (
+        "a distribution of 16 shards, 100 times",
+        Standings("big16"),
+        100,
+        "distribution(buckets:1#){count}",
+    ),
+    (
+        "5,000 events counted 100 times",
+        Query,
+        100,
+        "member(key:\"m00000\"){events(board:\"events\",first:#){totalCount}}",
+    ),
+    ("the size below 1,000 entries, 12 times", Entries("big"), 12, "standings{size}"),
+    (
+        "neighbors of 1,000 on 16 shards",
+        Entries("big16"),
+        1,
+        "standings{neighbors(member:\"m00077\",above:0,below:0){rank}}",
+    ),
+    ("offsets on 16 shards", Standings("big16"), 100, "top(first:1,offset:19#){nodes{rank}}"),
+    ("a dense rank at place 9,000", Standings("big"), 1, "entryAt(rank:9000){rank(method:DENSE)}"),
+    ("scoreFor on 16 shards", Standings("big16"), 100, "scoreFor(percentile:0.#)"),
+    ("entryAt on 16 shards", Standings("big16"), 100, "entryAt(rank:9#){rank}"),
+    ("entryAt among equals", Standings("tie"), 100, "entryAt(rank:9#){rank}"),
+    (
+        "a count of 2,000 periods",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:1){totalCount}",
+    ),
+    (
+        "2,000 periods in pages of 20",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:20){nodes{label sealed}}",
+    ),
+    (
+        "a search that matches all",
+        Query,
+        1,
+        "searchMembers(prefix:\"m\",first:1000){totalCount nodes{key name}}",
+    ),
+];
+
+/// Products of what is costly.
+const BOMBS: [Row; 15] = [
+    ("49,000 × scoreFor", Entries("big16"), 49, "standings{scoreFor(percentile:50.#)}"),
+    ("99,000 × size", Entries("big"), 99, "standings{size}"),
+    (
+        "48,000 × standings from an offset",
+        Standings("big"),
+        48,
+        "top(first:1000,offset:#){nodes{standings{size}}}",
+    ),
+    ("4,000 × entryAt among equals", Entries("tie"), 4, "standings{entryAt(rank:9#){rank}}"),
+    ("100,000 × entryAt", Entries("big16"), 100, "standings{entryAt(rank:#){rank}}"),
+    ("1,000 × distribution", Entries("big16"), 1, "standings{distribution(buckets:1000){count}}"),
+    (
+        "1,000 × a dense rank",
+        Standings("big"),
+        1,
+        "top(first:1000,offset:8000){nodes{rank(method:DENSE)}}",
+    ),
+    ("1,000 × an offset", Entries("big16"), 1, "standings{top(first:1,offset:18000){nodes{rank}}}"),
+    (
+        "1,000 × friends",
+        Entries("big"),
+        1,
+        "standings{friends(member:\"m00000\",first:1){totalCount}}",
+    ),
+    (
+        "totalCount below pages of none",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:0){totalCount a:totalCount b:totalCount c:totalCount}",
+    ),
+    (
+        "100 × 1,000 periods",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:1000){totalCount nodes{sealed}}",
+    ),
+    (
+        "50 × 1,000 events",
+        Query,
+        50,
+        "member(key:\"m00000\"){events(board:\"events\",first:1000){nodes{id score}}}",
+    ),
+    (
+        "50 searches",
+        Query,
+        50,
+        "searchMembers(prefix:\"m\",first:1000){totalCount nodes{name friends{totalCount}}}",
+    ),
+    (
+        "an answer of 20 MB",
+        Standings("big"),
+        90,
+        "top(first:1000){nodes{id member{id name key} score rank percentile}}",
+    ),
+    (
+        "100 × all standings of a board",
+        Board("big16"),
+        100,
+        "standings{top(first:1000){nodes{id}}}",
+    ),
+];
 
 /// A field under so many aliases; `#` in it is the number.
 fn aliases(count: usize, field: &str) -> String {
@@ -13,200 +164,44 @@ fn aliases(count: usize, field: &str) -> String {
     fields.collect::<Vec<_>>().join(" ")
 }
 
-/// The standings of all time of a board.
-fn standings(slug: &str, fields: &str) -> String {
-    format!("{{board(slug:\"{slug}\"){{standings{{{fields}}}}}}}")
+/// A query with fields in a place.
+fn query(place: Place, fields: &str) -> String {
+    match place {
+        Query => format!("{{{fields}}}"),
+        Board(slug) => format!("{{board(slug:\"{slug}\"){{{fields}}}}}"),
+        Standings(slug) => query(Board(slug), &format!("standings{{{fields}}}")),
+        Entries(slug) => query(Standings(slug), &format!("top(first:1000){{nodes{{{fields}}}}}")),
+    }
 }
 
-/// One query for each row of §1.3 of the report, small enough to be answered or refused at once;
-/// the benchmark prints the microseconds of a point.
+fn attack((what, place, count, field): Row) -> Attack {
+    // Plain fields of an entry stand for themselves.
+    let fields = if count == 1 { field.to_owned() } else { aliases(count, field) };
+    Attack::query(what, &query(place, &fields)).answered()
+}
+
+/// Ranks of the first members, in parts of 1,000.
+fn ranks(slug: &'static str, parts: usize) -> Attack {
+    let fields = (0..parts).map(|part| format!("a{part}:ranks(members:$k{part}){{rank}} "));
+    let text = query(Standings(slug), &fields.collect::<String>());
+    let declared: String = (0..parts).map(|part| format!("$k{part}:[String!]!")).collect();
+    let keys = |part: usize| (part * 1000..(part + 1) * 1000).map(key).collect::<Vec<_>>();
+    let variables: Map<String, Value> =
+        (0..parts).map(|part| (format!("k{part}"), json!(keys(part)))).collect();
+    let what = format!("{parts},000 ranks of {slug}");
+    Attack::new(&what, &format!("query({declared}){text}"), variables.into()).answered()
+}
+
+/// Queries that are answered or refused at once; the benchmark prints the microseconds of a point.
 pub fn rows() -> Vec<Attack> {
-    let query = |what: &str, text: String| Attack::query(what, &text).answered();
-    let ranks = |slug: &str| {
-        let keys: Vec<String> = (0..1000).map(key).collect();
-        let text =
-            "query($s:String!$k:[String!]!){board(slug:$s){standings{ranks(members:$k){rank}}}}";
-        let variables = json!({ "s": slug, "k": keys });
-        Attack::new(&format!("1,000 ranks of {slug}"), text, variables).answered()
-    };
-    let top = |slug: &str, fields: &str| {
-        standings(slug, &format!("top(first:1000){{nodes{{{fields}}}}}"))
-    };
-    vec![
-        query(
-            "top 1,000 under 98 aliases",
-            standings("big", &aliases(98, "top(first:1000){nodes{rank}}")),
-        ),
-        query("top 1,000 with 5 fields", top("big", "rank score value percentile reachedAt")),
-        query("top 1,000 of 16 shards", top("big16", "rank score value")),
-        query(
-            "1,000 neighbors on either side",
-            standings("big", "neighbors(member:\"m00077\",above:1000,below:1000){rank score}"),
-        ),
-        query("the names of 1,000", top("big", "member{name}")),
-        ranks("big"),
-        ranks("big16"),
-        ranks("tie"),
-        query(
-            "friends of 5,000, 10 times",
-            standings("big", &aliases(10, "friends(member:\"m00000\",first:#){totalCount}")),
-        ),
-        query(
-            "friends of 50 members",
-            "{members(keys:[KEYS]){friends(first:100){totalCount nodes{key}}}}"
-                .replace("KEYS", &keys(50)),
-        ),
-        query(
-            "a distribution in 1,000, 10 times",
-            standings("big", &aliases(10, "distribution(buckets:99#){count}")),
-        ),
-        query(
-            "a distribution of 16 shards, 100 times",
-            standings("big16", &aliases(100, "distribution(buckets:1#){count}")),
-        ),
-        query(
-            "events counted 100 times",
-            format!(
-                "{{{}}}",
-                aliases(
-                    100,
-                    "member(key:\"m00000\"){events(board:\"events\",first:#){totalCount}}"
-                )
-            ),
-        ),
-        query(
-            "the size below 1,000 entries, 12 times",
-            top("big", &aliases(12, "standings{size}")),
-        ),
-        query(
-            "neighbors of 1,000 on 16 shards",
-            top("big16", "standings{neighbors(member:\"m00077\",above:0,below:0){rank}}"),
-        ),
-        query(
-            "offsets, 100 times on 16 shards",
-            standings("big16", &aliases(100, "top(first:1,offset:19#){nodes{rank}}")),
-        ),
-        query(
-            "a dense rank at place 9,000",
-            standings("big", "entryAt(rank:9000){rank(method:DENSE)}"),
-        ),
-        query(
-            "scoreFor, 100 times on 16 shards",
-            standings("big16", &aliases(100, "scoreFor(percentile:0.#)")),
-        ),
-        query(
-            "entryAt, 100 times on 16 shards",
-            standings("big16", &aliases(100, "entryAt(rank:9#){rank}")),
-        ),
-        query(
-            "entryAt, 100 times among equals",
-            standings("tie", &aliases(100, "entryAt(rank:9#){rank}")),
-        ),
-        query(
-            &format!("a count of {HOURS} periods, 100 times"),
-            format!(
-                "{{board(slug:\"hour\"){{{}}}}}",
-                aliases(100, "periods(window:\"hourly\",first:1){totalCount}")
-            ),
-        ),
-        query(
-            "totalCount of periods, 100 times",
-            format!(
-                "{{board(slug:\"hour\"){{periods(window:\"hourly\",first:1){{{}}}}}}}",
-                aliases(100, "totalCount")
-            ),
-        ),
-        query(
-            "a search that matches all",
-            "{searchMembers(prefix:\"m\",first:1000){totalCount nodes{key name}}}".to_owned(),
-        ),
-    ]
+    let ranks = ["big", "big16", "tie"].map(|slug| ranks(slug, 1));
+    ROWS.map(attack).into_iter().chain(ranks).collect()
 }
 
-/// Queries that multiply what is costly: most must be refused, and what is begun must stop.
+/// Queries most of which must be refused, and that must stop where they are begun.
 pub fn bombs() -> Vec<Attack> {
-    let query = |what: &str, text: String| Attack::query(what, &text).answered();
-    let below = |slug: &str, fields: &str| {
-        let entries = format!("top(first:1000){{nodes{{standings{{{fields}}}}}}}");
-        standings(slug, &entries)
-    };
-    let all_ranks: Vec<String> = (0..20_000).map(key).collect();
-    let many_ranks = |slug: &str| {
-        let fields = (0..20).map(|part| format!("a{part}:ranks(members:$k{part}){{rank}}"));
-        let fields: Vec<String> = fields.collect();
-        let declared: String = (0..20).map(|part| format!("$k{part}:[String!]!")).collect();
-        let parts = all_ranks.chunks(1000).enumerate();
-        let variables: Map<String, Value> =
-            parts.map(|(part, keys)| (format!("k{part}"), json!(keys))).collect();
-        let text = format!("query({declared}){}", standings(slug, &fields.join(" ")));
-        Attack::new(&format!("20,000 ranks of {slug}"), &text, variables.into()).answered()
-    };
-    vec![
-        query("49,000 × scoreFor", below("big16", &aliases(49, "scoreFor(percentile:50.#)"))),
-        query("99,000 × size", below("big", &aliases(99, "size"))),
-        query(
-            "48,000 × standings",
-            standings(
-                "big",
-                &format!("top(first:1000,offset:7){{nodes{{{}}}}}", aliases(48, "standings{size}")),
-            ),
-        ),
-        query("4,000 × entryAt among equals", below("tie", &aliases(4, "entryAt(rank:9#){rank}"))),
-        query("100,000 × entryAt", below("big16", &aliases(100, "entryAt(rank:#){rank}"))),
-        query("1,000 × distribution", below("big16", "distribution(buckets:1000){count}")),
-        query(
-            "1,000 × a dense rank",
-            standings("big", "top(first:1000,offset:8000){nodes{rank(method:DENSE)}}"),
-        ),
-        query("1,000 × offsets", below("big16", "top(first:1,offset:18000){nodes{rank}}")),
-        query("1,000 × friends", below("big", "friends(member:\"m00000\",first:1){totalCount}")),
-        query(
-            "100 × totalCount of periods below a page of none",
-            format!(
-                "{{board(slug:\"hour\"){{periods(window:\"hourly\",first:0){{{}}}}}}}",
-                aliases(100, "totalCount")
-            ),
-        ),
-        query(
-            "100 × 1,000 periods",
-            format!(
-                "{{board(slug:\"hour\"){{{}}}}}",
-                aliases(100, "periods(window:\"hourly\",first:1000){totalCount nodes{sealed}}")
-            ),
-        ),
-        query(
-            "50 boards of 1,000 events",
-            format!(
-                "{{{}}}",
-                aliases(
-                    50,
-                    "member(key:\"m00000\"){events(board:\"events\",first:1000){nodes{id score}}}"
-                )
-            ),
-        ),
-        query(
-            "50 searches",
-            format!(
-                "{{{}}}",
-                aliases(
-                    50,
-                    "searchMembers(prefix:\"m\",first:1000){totalCount nodes{name friends{totalCount}}}"
-                )
-            ),
-        ),
-        query(
-            "an answer of 50 MB",
-            standings(
-                "big",
-                &aliases(
-                    90,
-                    "top(first:1000){nodes{id member{id name key} score rank percentile}}",
-                ),
-            ),
-        ),
-        many_ranks("tie"),
-        many_ranks("big16"),
-    ]
+    let ranks = ["big16", "tie"].map(|slug| ranks(slug, 20));
+    BOMBS.map(attack).into_iter().chain(ranks).collect()
 }
 
 /// A query of several hundred different look-ups, all of them costly. Queries of different numbers
@@ -221,11 +216,5 @@ pub fn long(number: usize) -> Attack {
         )
     });
     let sets: String = sets.collect();
-    let query = format!("{{board(slug:\"tie\"){{{sets}}}}}");
-    Attack::query("several hundred look-ups among equals", &query).answered()
-}
-
-fn keys(count: usize) -> String {
-    let keys: Vec<String> = (0..count).map(|number| format!("\"{}\"", key(number + 1))).collect();
-    keys.join(",")
+    Attack::query("several hundred look-ups among equals", &query(Board("tie"), &sets)).answered()
 }

@@ -60,64 +60,29 @@ fn given(hole: &Hole, what: &str, value: &Value) -> Attack {
     Attack::new(&what, &hole.document, json!({ "v": value })).bounded().as_admin()
 }
 
+/// Fields of the all-time standings of the board `big`, or of those that arguments select.
+fn standings(arguments: &str, fields: &str) -> String {
+    format!("board(slug:\"big\"){{standings({arguments}){{{fields}}}}}")
+}
+
 /// The rows of the report, on the board `big`, whose windows are "all" and "daily".
 pub fn repeated() -> Vec<Attack> {
     let mut attacks = vec![];
-    let standings = |arguments: &str, field: &str| {
-        format!("board(slug:\"big\"){{standings({arguments}){{{field}}}}}")
-    };
     for length in [1_500_000, 400_000, 2000, 1000] {
-        let text = "x".repeat(length);
-        for (count, letter) in [(1000, "x"), (100, "x"), (20, "\u{7f}")] {
-            let field = standings("window:\"daily\",period:$p", "size");
-            attacks.push(Attack::new(
-                &format!("a period of {length} B, {count} times"),
-                &format!("query($p:String){{{}}}", aliases(count, &field)),
-                json!({ "p": letter.repeat(length) }),
-            ));
-        }
         for count in [10_000, 100] {
-            let field = aliases(count, "rank(method:$m)");
-            let rank = standings("window:\"all\"", &format!("rank(member:\"m00000\"){{{field}}}"));
-            attacks.push(Attack::new(
-                &format!("an enum of {length} B, {count} times"),
-                &format!("query($m:RankMethod){{{rank}}}"),
-                json!({ "m": text }),
-            ));
-            let field = aliases(count, "segment");
-            attacks.push(
-                Attack::new(
-                    &format!("a segment of {length} B, {count} times"),
-                    &format!("query($s:String){{{}}}", standings("segment:$s", &field)),
-                    json!({ "s": format!("region:{text}") }),
-                )
-                .answered(),
-            );
-            let field = aliases(count, "member");
-            attacks.push(
-                Attack::new(
-                    &format!("a rejected member of {length} B, {count} times"),
-                    &format!(
-                        "mutation($i:SubmitScoresInput!){{submitScores(input:$i){{results{{{field}}}}}}}"
-                    ),
-                    json!({ "i": { "board": "big", "scores": [{ "member": text, "score": 1 }] } }),
-                )
-                .bounded()
-                .as_admin(),
-            );
+            attacks.extend(texts_under_aliases(length, count));
         }
+        let grows = "\u{7f}".repeat(length);
+        let field = aliases(20, &standings("window:\"daily\",period:$p", "size"));
+        attacks.push(Attack::new(
+            &format!("a period of {length} signs that grow, 20 times"),
+            &format!("query($p:String){{{field}}}"),
+            json!({ "p": grows }),
+        ));
         attacks.push(Attack::new(
             &format!("a list for a time, {length} B"),
             &format!("query($m:DateTime){{{}}}", aliases(100, &standings("at:$m", "size"))),
             json!({ "m": vec![0; length / 2] }),
-        ));
-        attacks.push(Attack::new(
-            &format!("{length} B for a percentile"),
-            &format!(
-                "query($p:Float!){{{}}}",
-                standings("window:\"all\"", &aliases(100, "scoreFor(percentile:$p)"))
-            ),
-            json!({ "p": text }),
         ));
     }
     for percentile in ["1e300", "-1e300", "1.7976931348623157e308"] {
@@ -125,20 +90,68 @@ pub fn repeated() -> Vec<Attack> {
         let query = format!("{{{}}}", standings("window:\"all\"", &field));
         attacks.push(Attack::query(&format!("the percentile {percentile}"), &query));
     }
-    // Two hundred scores, each of them rejected.
-    let scores = |member: &str, score: &str| {
-        let score = json!({ "member": member, "score": score, "eventId": member });
-        json!({ "i": { "board": "big", "scores": vec![score; 200] } })
-    };
-    let rejected =
-        "mutation($i:SubmitScoresInput!){submitScores(input:$i){results{member error{message}}}}";
-    for (what, variables) in [
-        ("200 members of 1,000 B are rejected", scores(&"x".repeat(1000), "1")),
-        ("200 scores of 1,000 digits are rejected", scores("m00000", &"9".repeat(1000))),
-    ] {
-        attacks.push(Attack::new(what, rejected, variables).answered().as_admin());
-    }
+    attacks.extend(rejected());
     attacks
+}
+
+/// A text in each place that repeats it, under so many aliases.
+fn texts_under_aliases(length: usize, count: usize) -> Vec<Attack> {
+    let text = "x".repeat(length);
+    let of_text = format!("of {length} B, {count} times");
+    let of_all = |field: &str| standings("window:\"all\"", &aliases(count, field));
+    let period = aliases(count, &standings("window:\"daily\",period:$p", "size"));
+    let methods = aliases(count, "rank(method:$m)");
+    let rank = standings("window:\"all\"", &format!("rank(member:\"m00000\"){{{methods}}}"));
+    let segments = standings("segment:$s", &aliases(count, "segment"));
+    let members = aliases(count, "member");
+    let score = json!({ "board": "big", "scores": [{ "member": text, "score": 1 }] });
+    vec![
+        Attack::new(
+            &format!("a period {of_text}"),
+            &format!("query($p:String){{{period}}}"),
+            json!({ "p": text }),
+        ),
+        Attack::new(
+            &format!("an enum {of_text}"),
+            &format!("query($m:RankMethod){{{rank}}}"),
+            json!({ "m": text }),
+        ),
+        Attack::new(
+            &format!("a percentile {of_text}"),
+            &format!("query($p:Float!){{{}}}", of_all("scoreFor(percentile:$p)")),
+            json!({ "p": text }),
+        ),
+        Attack::new(
+            &format!("a segment {of_text}"),
+            &format!("query($s:String){{{segments}}}"),
+            json!({ "s": format!("region:{text}") }),
+        )
+        .answered(),
+        Attack::new(
+            &format!("a rejected member {of_text}"),
+            &format!(
+                "mutation($i:SubmitScoresInput!){{submitScores(input:$i){{results{{{members}}}}}}}"
+            ),
+            json!({ "i": score }),
+        )
+        .bounded()
+        .as_admin(),
+    ]
+}
+
+/// Two hundred scores, each of them rejected.
+fn rejected() -> [Attack; 2] {
+    let text =
+        "mutation($i:SubmitScoresInput!){submitScores(input:$i){results{member error{message}}}}";
+    let attack = |what: &str, member: &str, score: &str| {
+        let score = json!({ "member": member, "score": score, "eventId": member });
+        let input = json!({ "board": "big", "scores": vec![score; 200] });
+        Attack::new(what, text, json!({ "i": input })).answered().as_admin()
+    };
+    [
+        attack("200 members of 1,000 B are rejected", &"x".repeat(1000), "1"),
+        attack("200 scores of 1,000 digits are rejected", "m00000", &"9".repeat(1000)),
+    ]
 }
 
 /// True if a text that was sent came back at a length that no error needs.
