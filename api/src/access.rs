@@ -9,7 +9,7 @@ use moka::future::Cache;
 use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// How long a checked token stays valid without another SELECT. A revoked token works that much
 /// longer.
@@ -46,7 +46,6 @@ pub struct Access {
 
 impl Scope {
     /// The name, on the command line and in SQL.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -56,7 +55,6 @@ impl Scope {
     }
 
     /// The names of this scope and of those it includes.
-    #[must_use]
     pub fn included(self) -> Vec<String> {
         let scopes = [Self::Read, Self::Submit, Self::Admin];
         scopes
@@ -89,7 +87,6 @@ impl From<Scope> for access_token::Scope {
 
 impl Access {
     /// Starts with no results.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             checked: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(CHECK_AGE_MAX).build(),
@@ -107,12 +104,7 @@ impl Access {
         token: &str,
         now_ms: i64,
     ) -> Result<Arc<Principal>> {
-        let refused = || {
-            Error::new(
-                ErrorCode::Unauthenticated,
-                "this access token is unknown, revoked or expired",
-            )
-        };
+        let refused = || Error::unauthenticated("this access token is unknown, revoked or expired");
         let hash = hash_of(token);
         if let Some(principal) = self.checked.get(&hash).await {
             return Ok(principal);

@@ -28,13 +28,11 @@ const DIRECTIVES_MAX: usize = 10;
 pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
 
 /// The schema as text, as `laurel schema` prints it.
-#[must_use]
 pub fn sdl() -> String {
     Schema::build(Query, Mutation, EmptySubscription).finish().sdl()
 }
 
 /// The executable schema.
-#[must_use]
 pub fn schema(app: SharedApp) -> LaurelSchema {
     Schema::build(Query, Mutation, EmptySubscription)
         .data(app)

@@ -142,10 +142,9 @@ async fn query_by_post(
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
     let Ok(body) = body else {
-        let error = Error::new(
-            ErrorCode::LimitExceeded,
-            format!("the body could not be read: expected at most {BODY_BYTES_MAX} bytes"),
-        );
+        let error = Error::limit_exceeded(format!(
+            "the body could not be read: expected at most {BODY_BYTES_MAX} bytes"
+        ));
         return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
     };
     match parameters::of_body(&body) {
@@ -352,7 +351,7 @@ fn document(
 }
 
 fn limit_exceeded(message: impl Into<String>) -> ServerError {
-    server_error(Error::new(ErrorCode::LimitExceeded, message))
+    server_error(Error::limit_exceeded(message))
 }
 
 /// The type of the selected operation; if several match, a mutation if one of them is.
@@ -373,19 +372,13 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
         Some(value) => {
             let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
             let token = token.ok_or_else(|| {
-                Error::new(
-                    ErrorCode::Unauthenticated,
-                    "invalid Authorization: expected \"Bearer <token>\"",
-                )
+                Error::unauthenticated("invalid Authorization: expected \"Bearer <token>\"")
             })?;
             Some(app.access.check(&app.deployment.db, token.trim(), now_ms).await?)
         }
         None if app.public_reads => None,
         None => {
-            return Err(Error::new(
-                ErrorCode::Unauthenticated,
-                "this server needs an access token for reads too",
-            ));
+            return Err(Error::unauthenticated("this server needs an access token for reads too"));
         }
     };
     Ok(RequestState {

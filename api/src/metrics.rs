@@ -18,7 +18,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::ErrorCode;
 use stores::Stores;
@@ -102,19 +102,18 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::with_prefix("laurel");
         let stores = Stores::new(&mut registry);
-        let schedule = Family::default();
-        registry.register(
+        let schedule = registered(
+            &mut registry,
             "integrity_schedule",
             "State of the daily diff in this process: 1 for the present state",
-            schedule.clone(),
         );
-        let submissions = counters(&mut registry, "submissions", "Submitted scores, by outcome");
+        let submissions: Family<Label, Counter> =
+            registered(&mut registry, "submissions", "Submitted scores, by outcome");
         let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
-        let lookups = Family::<[(&'static str, &'static str); 2], Counter>::default();
-        registry.register(
+        let lookups: Family<[(&'static str, &'static str); 2], Counter> = registered(
+            &mut registry,
             "cache_lookups",
             "Look-ups in the caches of whole answers and of first pages",
-            lookups.clone(),
         );
         let of_cache = |cache| {
             let of =
@@ -127,7 +126,8 @@ impl Metrics {
             "Execution time of GraphQL requests, in seconds",
             executions.clone(),
         );
-        let errors = counters(&mut registry, "graphql_errors", "Errors in answers, by code");
+        let errors: Family<Label, Counter> =
+            registered(&mut registry, "graphql_errors", "Errors in answers, by code");
         let (commit_seconds, commit_scores) =
             (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
         registry.register(
@@ -190,10 +190,11 @@ pub async fn text(deployment: &Deployment) -> String {
     text
 }
 
-fn counters(registry: &mut Registry, name: &str, help: &str) -> Family<Label, Counter> {
-    let family = Family::default();
-    registry.register(name, help, family.clone());
-    family
+/// A metric that begins empty.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 /// A histogram from a quarter of a millisecond to eight seconds, in powers of two.

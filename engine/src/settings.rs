@@ -19,6 +19,16 @@ pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use stores::{Settings, SqlSettings};
 
+/// The arguments of a command that opens all stores.
+#[derive(Debug, Args)]
+#[allow(missing_docs, reason = "a doc comment of a field would replace the help of the command")]
+pub struct StoreArguments {
+    #[command(flatten)]
+    pub settings: Settings,
+    #[command(flatten)]
+    pub log: LogSettings,
+}
+
 /// Every setting of every command. The ones without a help heading come first: clap would give them
 /// the heading of those before them.
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! Scores: exact decimals, held as raw `i64`s at a board's number of decimals. Nothing here rounds.
 
 use crate::error::{Error, Result};
+use crate::window::Window;
 
 /// The most decimals a board may have.
 pub const DECIMALS_MAX: u8 = 9;
@@ -94,6 +95,15 @@ pub fn format_decayed(value: f64, decimals: u8) -> String {
     let text = format!("{:.places$}", value / 10_f64.powi(decimals.into()));
     let zero = text.strip_prefix('-').filter(|text| text.bytes().all(|byte| b"0.".contains(&byte)));
     zero.unwrap_or(&text).to_owned()
+}
+
+/// Writes a score of a window; if it decays, its worth at an instant, as [`format_decayed`] does.
+#[must_use]
+pub fn format_in(window: Window, raw: i64, decimals: u8, now_ms: i64) -> String {
+    match window.half_life() {
+        Some(half_life) => format_decayed(half_life.value(raw, now_ms), decimals),
+        None => format(raw, decimals),
+    }
 }
 
 #[cfg(test)]

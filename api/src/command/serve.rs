@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::ServeArguments;
 use super::worker::Working;
+use super::{ServeArguments, connect, open};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
@@ -37,11 +37,11 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
         true => None,
         false => Some(Daily::new(&daily_diff, environment)?),
     };
-    let db = stores.connect(Missing::Create).await?;
+    let db = connect(&stores, Missing::Create).await?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("LAUREL_LISTEN: {} cannot be listened on", settings.listen))?;
-    let deployment = stores.settings.open(db).await.context("the stores cannot be opened")?;
+    let deployment = open(&stores, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));

@@ -7,7 +7,7 @@ use async_graphql::Context;
 use crate::access::{Principal, Scope};
 use crate::app::{App, SharedApp};
 use crate::cache::shared::GoodUntil;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::loader::Loaders;
 
 /// The state of one request.
@@ -29,26 +29,20 @@ impl RequestState {
     /// `UNAUTHENTICATED` without a token, `FORBIDDEN` with one of a lesser scope.
     pub fn require(&self, scope: Scope) -> Result<&Principal> {
         let missing = || {
-            Error::new(
-                ErrorCode::Unauthenticated,
-                format!(
-                    "this needs an access token with scope {}: send it as \"Authorization: Bearer …\"",
-                    scope.name()
-                ),
-            )
+            Error::unauthenticated(format!(
+                "this needs an access token with scope {}: send it as \"Authorization: Bearer …\"",
+                scope.name()
+            ))
         };
         let principal = self.principal.as_deref().ok_or_else(missing)?;
         if principal.scope >= scope {
             return Ok(principal);
         }
-        Err(Error::new(
-            ErrorCode::Forbidden,
-            format!(
-                "this needs an access token with scope {}; yours has {}",
-                scope.name(),
-                principal.scope.name()
-            ),
-        ))
+        Err(Error::forbidden(format!(
+            "this needs an access token with scope {}; yours has {}",
+            scope.name(),
+            principal.scope.name()
+        )))
     }
 }
 

@@ -184,13 +184,10 @@ pub(crate) async fn submit(
         )));
     }
     if input.scores.len() > COMMIT_EVENTS_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!(
-                "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
-                input.scores.len()
-            ),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
+            input.scores.len()
+        )));
     }
     let mut board = super::board::find(app, state, &input.board)
         .await?
@@ -276,16 +273,15 @@ fn check_member_token(
         return Ok(());
     };
     if !board.row.self_submit {
-        return Err(Error::new(
-            ErrorCode::Forbidden,
-            format!("board {} does not accept scores from members themselves", board.row.slug),
-        ));
+        return Err(Error::forbidden(format!(
+            "board {} does not accept scores from members themselves",
+            board.row.slug
+        )));
     }
     if scores.iter().any(|score| score.member != *member) {
-        return Err(Error::new(
-            ErrorCode::Forbidden,
-            format!("this access token may submit scores of {member} only"),
-        ));
+        return Err(Error::forbidden(format!(
+            "this access token may submit scores of {member} only"
+        )));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use async_graphql::Variables;
 use async_graphql::parser::types::{ExecutableDocument, Field, Selection, SelectionSet};
 use async_graphql_value::{ConstValue, Name, Value};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::graphql::integrity::FINDINGS_DEFAULT;
 use crate::graphql::job::JOBS_DEFAULT;
 use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
@@ -74,12 +74,9 @@ pub fn check(document: &ExecutableDocument, variables: &Variables) -> Result<()>
         total = total.saturating_add(costs.of(&operation.node.selection_set.node, 0)?);
     }
     if total > COST_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!(
-                "this query can expand to {total} fields: expected at most {COST_MAX}; ask for shorter pages or fewer fields"
-            ),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "this query can expand to {total} fields: expected at most {COST_MAX}; ask for shorter pages or fewer fields"
+        )));
     }
     Ok(())
 }
@@ -96,10 +93,9 @@ struct Costs<'d> {
 impl Costs<'_> {
     fn of(&mut self, selections: &SelectionSet, depth: usize) -> Result<u64> {
         if depth > DEPTH_MAX {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!("this query is nested deeper than {DEPTH_MAX} levels"),
-            ));
+            return Err(Error::limit_exceeded(format!(
+                "this query is nested deeper than {DEPTH_MAX} levels"
+            )));
         }
         let mut total: u64 = 0;
         for selection in &selections.items {
@@ -200,6 +196,7 @@ mod tests {
     use async_graphql::parser::types::{BaseType, FieldDefinition, TypeKind, TypeSystemDefinition};
 
     use super::*;
+    use crate::error::ErrorCode;
 
     fn cost_of(query: &str, variables: serde_json::Value) -> Result<()> {
         let document = async_graphql::parser::parse_query(query).unwrap();

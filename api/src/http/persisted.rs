@@ -83,13 +83,10 @@ impl PersistedQueries {
             return Ok(());
         }
         if request.query.len() > PERSISTED_QUERY_BYTES_MAX {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!(
-                    "the query has {} bytes: expected at most {PERSISTED_QUERY_BYTES_MAX} with persistedQuery",
-                    request.query.len()
-                ),
-            ));
+            return Err(Error::limit_exceeded(format!(
+                "the query has {} bytes: expected at most {PERSISTED_QUERY_BYTES_MAX} with persistedQuery",
+                request.query.len()
+            )));
         }
         if Sha256::digest(&request.query)[..] != hash.0 {
             return Err(Error::bad_input(

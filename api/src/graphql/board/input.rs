@@ -203,10 +203,9 @@ fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
         ))
     })?;
     if count > RETAIN_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("invalid retain {retain}: expected at most {RETAIN_MAX} past periods"),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "invalid retain {retain}: expected at most {RETAIN_MAX} past periods"
+        )));
     }
     Ok(count)
 }

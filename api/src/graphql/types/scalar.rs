@@ -25,14 +25,12 @@ pub struct DateTime(pub i64);
 
 impl Decimal {
     /// The decimal of a raw score.
-    #[must_use]
     pub fn of(raw: i64, decimals: u8) -> Self {
         Self(ranking::score::format(raw, decimals))
     }
 
     /// The worth of a decaying score, in units of the raw score, rounded to six decimals more than
     /// the board's.
-    #[must_use]
     pub fn decayed(value: f64, decimals: u8) -> Self {
         Self(ranking::score::format_decayed(value, decimals))
     }
