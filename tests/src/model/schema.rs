@@ -39,7 +39,7 @@ pub const INTROSPECTION: &str = "
 /// The parts of it that every server has to know.
 const TYPES: &str = "
     { __schema { types {
-        kind name enumValues { name } possibleTypes { name }
+        kind name enumValues { name }
         fields { name args { name type { ...T } } type { ...T } }
         inputFields { name type { ...T } }
     } } }
