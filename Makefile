@@ -82,12 +82,12 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 cargo test --locked --workspace -- $(T)
 
-bench: ## costs measured on this machine; PART=windows, serving, peers, history or giant for one part
+bench: ## costs measured on this machine; PART=windows, serving, peers, history, attacks or giant for one part
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	cargo build --release --locked -p api
 	case "$(PART)" in "" | history | giant) cargo build --release --locked -p analytics ;; esac
-	cargo bench --locked -p tests --bench bench -- $(PART)
+	LAUREL_TEST_BUILT=1 cargo bench --locked -p tests --bench bench -- $(PART)
 
 lint: advisories ## licenses, advisories, unused dependencies, format and lints, as CI checks them
 	@$(call tool,cargo-deny,0.20.2)
