@@ -10,9 +10,11 @@ mod answers;
 pub(crate) mod cost;
 pub(crate) mod field_order;
 pub(crate) mod graphiql;
+mod headers;
 mod parameters;
 mod persisted;
 mod response;
+pub(crate) mod serving;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +22,13 @@ use std::time::Duration;
 use async_graphql::parser::types::{ExecutableDocument, OperationType};
 use async_graphql::{Request, ServerError};
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{Query, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request as HttpRequest, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response as HttpResponse};
+use axum::response::Response as HttpResponse;
 use axum::routing::get;
 use moka::sync::Cache;
 use tokio::time::Instant;
-use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::app::SharedApp;
 use crate::cache::shared::GoodUntil;
@@ -36,13 +36,14 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::LaurelSchema;
 use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
-use crate::metrics;
 use crate::metrics::METRICS;
 use answers::{AnswerCache, AnswerKey};
-use engine::settings::CacheSettings;
+use engine::settings::{CacheSettings, ConnectionSettings};
 use parameters::{Parameters, require_variables};
 use persisted::PersistedQueries;
 use response::{Answer, MediaType, refuse, reject, server_error};
+use serving::body::{BodyLimits, read_body};
+use serving::{Routes, operations};
 
 /// The largest body of a request, in bytes. 1,000 scores take about a tenth of it.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -66,49 +67,36 @@ struct Service {
     schema: LaurelSchema,
     answers: Arc<AnswerCache>,
     persisted_queries: Arc<PersistedQueries>,
+    bodies: BodyLimits,
     /// Parsed documents, by the text of their query.
     documents: Cache<String, Arc<ExecutableDocument>>,
 }
 
-/// The routes of the server.
-pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> Router {
+/// The routes of the server. With an address of their own, those of operations are there alone.
+pub fn routes(
+    app: SharedApp,
+    schema: LaurelSchema,
+    caches: &CacheSettings,
+    connections: &ConnectionSettings,
+) -> Routes {
+    let operations = operations::router(app.deployment.clone());
     let service = Service {
         answers: Arc::new(AnswerCache::new(&app.deployment.store, caches)),
         persisted_queries: Arc::new(PersistedQueries::new(caches.persisted_queries_bytes)),
+        bodies: BodyLimits::new(BODY_BYTES_MAX, connections),
         documents: Cache::new(DOCUMENTS_MAX),
         app,
         schema,
     };
-    Router::new()
-        .route("/", get(async || Html(include_str!("http/index.html"))))
-        .route("/graphql", get(query_by_get).post(query_by_post))
-        .merge(graphiql::router())
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(readiness))
-        .route("/metrics", get(measured))
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
-        .with_state(service)
-}
-
-/// Answers 200 if SQL and Redis answer and every partition is level, else 503.
-async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
-    let deployment = &service.app.deployment;
-    if let Err(error) = deployment.db.ping().await {
-        tracing::debug!(%error, "not ready");
-        return (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n".into());
+    let graphql = Router::new()
+        .route("/", get(headers::front))
+        .route("/graphql", get(query_by_get).post(query_by_post));
+    let mut main = headers::compressed(graphql).merge(graphiql::router());
+    if connections.operations_listen.is_none() {
+        main = main.merge(operations::router(service.app.deployment.clone()));
     }
-    match deployment.store.heads().await {
-        Ok(heads) if heads.iter().all(Result::is_ok) => (StatusCode::OK, "ready\n".into()),
-        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "a partition waits for recovery\n".into()),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Redis does not answer\n".into()),
-    }
-}
-
-/// The metrics, for Prometheus.
-async fn measured(State(service): State<Service>) -> impl IntoResponse {
-    let described =
-        [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")];
-    (described, metrics::text(&service.app.deployment).await)
+    let main = headers::shared(main.with_state(service), connections.cors_origins.as_ref());
+    Routes { main, operations }
 }
 
 async fn query_by_get(
@@ -129,11 +117,8 @@ async fn query_by_get(
     }
 }
 
-async fn query_by_post(
-    State(service): State<Service>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> HttpResponse {
+async fn query_by_post(State(service): State<Service>, mut request: HttpRequest) -> HttpResponse {
+    let headers = std::mem::take(request.headers_mut());
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
@@ -141,12 +126,9 @@ async fn query_by_post(
         let error = Error::bad_input("invalid Content-Type: expected application/json, in UTF-8");
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
-    let Ok(body) = body else {
-        let error = Error::new(
-            ErrorCode::LimitExceeded,
-            format!("the body could not be read: expected at most {BODY_BYTES_MAX} bytes"),
-        );
-        return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
+    let body = match read_body(request, &service.bodies).await {
+        Ok(body) => body,
+        Err(unread) => return unread.answer(media_type),
     };
     match parameters::of_body(&body) {
         Ok(parameters) => execute(service, &headers, media_type, parameters, Method::Post).await,

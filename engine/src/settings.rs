@@ -4,6 +4,7 @@
 //! Each is declared once, here. The names that a program accepts, the name in an error, and the
 //! environment of a child derive from the declarations.
 
+pub mod connections;
 pub mod log;
 pub mod server;
 pub mod stores;
@@ -15,6 +16,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
+pub use connections::ConnectionSettings;
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use stores::{Settings, SqlSettings};
@@ -27,6 +29,8 @@ struct All {
     http: HttpSettings,
     #[command(flatten)]
     stores: Settings,
+    #[command(flatten)]
+    connections: ConnectionSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]
