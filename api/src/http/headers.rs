@@ -114,9 +114,9 @@ mod tests {
     fn only_an_answer_that_was_compressed_on_its_way_has_a_weak_tag() {
         for (answer, tag) in [
             (&[(ETAG, "\"a\"")][..], "\"a\""),
-            (&[(ETAG, "\"a\""), (CONTENT_ENCODING, "gzip")], "W/\"a\""),
-            (&[(ETAG, "W/\"a\""), (CONTENT_ENCODING, "gzip")], "W/\"a\""),
-            (&[(ETAG, "\"a\""), (CONTENT_ENCODING, "gzip"), (CONTENT_LENGTH, "9")], "\"a\""),
+            (&[(ETAG, "\"a\""), (CONTENT_ENCODING, "gzip")][..], "W/\"a\""),
+            (&[(ETAG, "W/\"a\""), (CONTENT_ENCODING, "gzip")][..], "W/\"a\""),
+            (&[(ETAG, "\"a\""), (CONTENT_ENCODING, "gzip"), (CONTENT_LENGTH, "9")][..], "\"a\""),
         ] {
             let mut answer = headers(answer);
             guard(&mut answer);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, HOST, HeaderMap,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, HOST, HeaderMap, HeaderName,
     IF_NONE_MATCH, ORIGIN, REFERRER_POLICY, SERVER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use reqwest::{Client, Method, StatusCode};
@@ -93,7 +93,9 @@ async fn idle_connections_keep_no_one_out() {
         }
     }
     let measured = metrics_of(&api).await;
-    assert!(measured["laurel_connections_closed_total{reason=\"room\"}"] >= 200.0);
+    let closed = ["room", "headers"]
+        .map(|reason| measured[&format!("laurel_connections_closed_total{{reason=\"{reason}\"}}")]);
+    assert!(closed.iter().sum::<f64>() >= 200.0, "{closed:?}");
     assert!(measured["laurel_connections"] <= 896.0);
     assert_eq!(measured["laurel_connections_refused_total{reason=\"system\"}"], 0.0);
 }
@@ -109,7 +111,7 @@ async fn an_address_has_so_many_connections_and_another_has_its_own() {
     assert_eq!(rest_of(&mut fifth).await, "");
     let mut other = connect_from(10, &api).await;
     other.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.unwrap();
-    assert!(rest_of(&mut other).await.starts_with("HTTP/1.0 200 OK"));
+    assert!(rest_of(&mut other).await.contains(" 200 OK"));
     let refused = "laurel_connections_refused_total{reason=\"address\"}";
     until("the fifth is counted", async || (metrics_of(&api).await[refused] >= 1.0).then_some(()))
         .await;
@@ -162,9 +164,9 @@ async fn a_client_that_takes_no_answer_is_closed() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(address(&api)).await.unwrap();
-    let request = "GET /graphql?query=%7B__schema%7Btypes%7Bname%20description%20fields%7Bname%20description%7D%7D%7D%7D \
-        HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    stream.write_all(request.repeat(1000).as_bytes()).await.unwrap();
+    let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let requests = request("/") + &request("/metrics").repeat(1000);
+    stream.write_all(requests.as_bytes()).await.unwrap();
     let closed = "laurel_connections_closed_total{reason=\"write\"}";
     until("the connection is closed", async || {
         (metrics_of(&api).await[closed] >= 1.0).then_some(())
@@ -255,9 +257,11 @@ async fn pages_of_allowed_origins_may_ask() {
     let request = Client::new().post(&url).header(ORIGIN, "http://localhost:3000");
     let answer = request.json(&json!({ "query": "{ __typename }" })).send().await.unwrap();
     assert_eq!(answer.headers()["access-control-allow-origin"], "http://localhost:3000");
-    let varies = answer.headers().get_all(VARY).iter();
-    assert!(varies.clone().any(|vary| vary.to_str().unwrap().contains("origin")));
-    assert!(varies.clone().any(|vary| vary.to_str().unwrap().contains("accept")));
+    let varies = |name: &str| {
+        let mut varies = answer.headers().get_all(VARY).iter();
+        varies.any(|vary| vary.to_str().unwrap().contains(name))
+    };
+    assert!(varies("origin") && varies("authorization"));
     let (_deployment, closed) = race().await;
     let request = Client::new().get(closed.url()).header(ORIGIN, "https://game.example");
     let answer = request.send().await.unwrap();
@@ -267,8 +271,8 @@ async fn pages_of_allowed_origins_may_ask() {
 #[tokio::test]
 async fn a_host_that_is_not_this_server_is_refused() {
     let deployment = deployment().await;
-    let named = ["--allowed-hosts", "scores.example"];
-    for (arguments, own) in [(&[][..], "localhost:1"), (&named[..], "scores.example:443")] {
+    let (none, named): ([&str; 0], _) = ([], ["--allowed-hosts", "scores.example"]);
+    for (arguments, own) in [(&none[..], "localhost:1"), (&named[..], "scores.example:443")] {
         let token = deployment.admin_token().await.to_owned();
         let api = Api::spawn(&deployment, arguments, token).await;
         api.wait_until_ready().await;
@@ -301,11 +305,10 @@ async fn every_answer_is_guarded() {
 #[tokio::test]
 async fn long_answers_are_compressed_and_their_tags_weak() {
     let (_deployment, api) = race().await;
-    let fields = (0..40).map(|number| {
-        format!("a{number}:board(slug:%22race%22)%7BwindowNames:windows%7Bname%7Dtitle%20slug%7D")
-    });
+    let fields =
+        (0..40).map(|number| format!("a{number}:board(slug:%22race%22)%7Bid%20slug%20title%7D"));
     let long = format!("query=%7B{}%7D", fields.collect::<Vec<_>>().join(","));
-    let get = async |query: &str, headers: &[(_, &str)]| {
+    let get = async |query: &str, headers: &[(HeaderName, &str)]| {
         let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
         let headers: HeaderMap = headers.collect();
         let url = format!("{}/graphql?{query}", api.url());
@@ -325,7 +328,7 @@ async fn long_answers_are_compressed_and_their_tags_weak() {
     let tag = packed.headers()[ETAG].to_str().unwrap().to_owned();
     let strong = plain.headers()[ETAG].to_str().unwrap();
     assert_eq!(tag, format!("W/{strong}"));
-    let known = get(&long, &[gzip.clone(), (IF_NONE_MATCH, &tag)]).await;
+    let known = get(&long, &[gzip.clone(), (IF_NONE_MATCH, tag.as_str())]).await;
     assert_eq!(known.status(), StatusCode::NOT_MODIFIED);
     let length = plain.bytes().await.unwrap().len();
     assert!(length > 1024 && packed.bytes().await.unwrap().len() < length / 2, "{length}");
@@ -363,7 +366,7 @@ async fn a_stop_ends_whatever_clients_do() {
     half.write_all(HALF).await.unwrap();
     let mut slow = connect_from(1, &api).await;
     let head = "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-        Content-Length: 1000000\r\n\r\n";
+        Content-Length: 400000\r\n\r\n";
     slow.write_all(head.as_bytes()).await.unwrap();
     slow.write_all(&[b' '; 100_000]).await.unwrap();
     let _idle = connect_from(1, &api).await;
