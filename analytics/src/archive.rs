@@ -34,7 +34,8 @@ use crate::frame::events::Events;
 use crate::frame::history::{self, HELD_MAX, Pages};
 use crate::frame::parquet;
 use crate::job::Job;
-use crate::{display_path, failpoint, find_boards};
+use crate::job::failpoint;
+use crate::{display_path, find_boards};
 use adding_up::SpanTotals;
 
 /// Attempts to archive a board that changes during the work.

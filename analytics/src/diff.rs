@@ -43,7 +43,7 @@ use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 use crate::diff::finding::{Finding, What, name_wrong_windows};
 use crate::find_boards;
 use crate::job::Job;
-use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use findings::Findings;
 pub use found::Found;
 use keys::Keys;

@@ -26,8 +26,8 @@ use ranking::submission::batch::Batch;
 use ranking::submission::{
     FoldOutcome, FoldedBatch, REGION, StandingsChange, Submission, Verdict, segment_of,
 };
+use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 
 use crate::display_path;
@@ -90,9 +90,8 @@ impl fmt::Display for Imported {
 /// If the file cannot be read, a row is bad and `--skip-bad` is not given, or a store does not
 /// answer.
 pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Imported> {
-    let of_slug = |slug| board::living().filter(board::Column::Slug.eq(slug));
-    let board = match arguments.board.as_deref().map(of_slug) {
-        Some(named) => named.one(&deployment.db).await?,
+    let board = match &arguments.board {
+        Some(slug) => board::of_slug(&deployment.db, slug).await?,
         None => None,
     };
     let job = Job::begin(deployment, entity::job::IMPORT, board.map(|row| row.no)).await?;
@@ -174,23 +173,16 @@ async fn set_segments(
     rows: &mut [Row],
     segmented: &HashSet<BoardNo>,
 ) -> Result<()> {
-    let is_segmented = |row: &&mut Row| segmented.contains(&row.submission.board.no);
-    let asked: BTreeSet<String> = rows
-        .iter_mut()
-        .filter(is_segmented)
-        .filter(|row| row.region.is_none())
-        .map(|row| row.submission.member.to_string())
-        .collect();
-    let asked: Vec<String> = asked.into_iter().collect();
+    let is_segmented = |row: &Row| segmented.contains(&row.submission.board.no);
+    let asked = rows.iter().filter(|row| is_segmented(row) && row.region.is_none());
+    let asked: BTreeSet<&str> = asked.map(|row| row.submission.member.as_str()).collect();
+    let asked: Vec<&str> = asked.into_iter().collect();
     let mut regions: HashMap<String, String> = HashMap::new();
     for chunk in asked.chunks(MEMBERS_MAX) {
-        use member::Column::{Key, Region};
-        let select = member::Entity::find().select_only().columns([Key, Region]);
-        let known: Vec<(String, Option<String>)> =
-            select.filter(Key.is_in(chunk)).into_tuple().all(&deployment.db).await?;
+        let known = member::regions(&deployment.db, chunk).await?;
         regions.extend(known.into_iter().filter_map(|(key, region)| Some((key, region?))));
     }
-    for row in rows.iter_mut().filter(is_segmented) {
+    for row in rows.iter_mut().filter(|row| is_segmented(row)) {
         let of_member = || regions.get(row.submission.member.as_str());
         let region = row.region.as_ref().or_else(of_member);
         row.submission.segments =

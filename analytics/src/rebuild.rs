@@ -5,6 +5,8 @@
 //! stage and put in place with it, as [`Staged`] describes. Memory is bounded by the largest
 //! partition's share. One partition is folded while another is loaded.
 
+pub(crate) mod reshard;
+pub(crate) mod restore;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +18,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use engine::deployment::Deployment;
 use engine::partition::settle::settle;
-use engine::reshard;
 use engine::stage::{Staged, Step};
 use entity::board;
 use entity::error::is_refused_content;
@@ -29,12 +30,12 @@ use serde::Serialize;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::failpoint;
 use crate::frame::fold;
 use crate::frame::history::{self, History};
 use crate::frame::sorted::Sorted;
 use crate::job::Job;
-use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use crate::job::failpoint;
+use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
 /// Attempts at a partition: Redis may restart, a rolling window's period may begin, or a store may
 /// be away for a moment.
@@ -143,7 +144,7 @@ async fn present(
     no: i64,
     window: Option<Window>,
 ) -> Result<(Board, BTreeSet<Window>)> {
-    let row = reshard::at_rest(deployment, no).await?.context("the board was deleted")?;
+    let row = engine::reshard::at_rest(deployment, no).await?.context("the board was deleted")?;
     let board = row.to_ranking()?;
     let windows = match window {
         Some(window) if board.rules.is_shown(window) => {

@@ -25,11 +25,12 @@ use crate::partition::barrier;
 use crate::partition::settle::settle;
 use entity::archive::archive_file::State;
 use entity::archive::{archive_file, archive_mark, archived_entry};
+use entity::board;
 use entity::error::Result;
 use entity::history::{dead_letter, score_event};
+use entity::sql::by_member;
 use entity::sql::insert_chunked;
 use entity::sql::{lock_cursor, set_windows};
-use entity::{board, by_member};
 
 pub use plan::plan;
 

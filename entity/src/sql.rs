@@ -1,5 +1,8 @@
 //! Statements that many tables share: chunked inserts, pages, and updates that lock a row.
 
+pub mod blocks;
+pub mod by_member;
+
 use ranking::id::Partition;
 use sea_orm::sea_query::{Expr, OnConflict};
 use sea_orm::{

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use engine::integrity::look::{Location, Locations, StoredValues, look_at_standings};
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use futures::StreamExt;
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;

@@ -174,11 +174,8 @@ async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
 /// a moment ago.
 async fn seal(deployment: &Deployment) -> Result<()> {
     let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
-    if !engine::seal::is_due(deployment, now_ms).await? {
-        return Ok(());
-    }
-    if job::failed_since(db, entity::job::SEAL, None, deployment.clock.now_ms() - SEAL_AGAIN_MS)
-        .await?
+    if !engine::seal::is_due(deployment, now_ms).await?
+        || job::failed_since(db, entity::job::SEAL, None, now_ms - SEAL_AGAIN_MS).await?
     {
         return Ok(());
     }

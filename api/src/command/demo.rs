@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
 use engine::partition::settle::settle;
 use engine::process::StopSignals;
+use engine::settings::StoreArguments;
 use engine::settings::stores::Missing;
 use entity::board;
 use entity::history::score_event;
@@ -26,8 +27,8 @@ use ranking::window::Window;
 use sea_orm::DatabaseConnection;
 use serde::Deserialize;
 
-use super::StoreArguments;
 use super::worker::Working;
+use super::{connect, open};
 use crate::background::daily_diff::Daily;
 use crate::background::worker::Signals;
 use crate::submit::committer::Committers;
@@ -61,12 +62,12 @@ struct Row {
 pub async fn run(arguments: StoreArguments) -> Result<()> {
     let mut stop = StopSignals::catch()?;
     arguments.log.start("info")?;
-    let db = arguments.connect(Missing::Create).await?;
+    let db = connect(&arguments, Missing::Create).await?;
     if is_loaded(&db).await? {
         println!("the demo boards are there");
         return Ok(());
     }
-    let deployment = arguments.settings.open(db).await.context("the stores cannot be opened")?;
+    let deployment = open(&arguments, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = Working::start(&deployment, &signals, Daily::default());

@@ -14,8 +14,8 @@ use sea_orm::DatabaseConnection;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ServeArguments;
 use super::worker::Working;
+use super::{ServeArguments, connect, open};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
@@ -42,7 +42,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments { http: settings, connections, caches, daily_diff, stores } = arguments;
+    let ServeArguments { http: settings, connections, limits, rates, caches, daily_diff, stores } =
+        arguments;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     connections.connections_max()?;
@@ -51,7 +52,7 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
         true => None,
         false => Some(Daily::new(&daily_diff, environment)?),
     };
-    let db = stores.connect(Missing::Create).await?;
+    let db = connect(&stores, Missing::Create).await?;
     let listeners = Listeners {
         main: listen("LAUREL_LISTEN", settings.listen).await?,
         operations: match connections.operations_listen {
@@ -60,13 +61,14 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
         },
     };
     warn_of_clear_text(settings.listen, &connections);
-    let deployment = stores.settings.open(db).await.context("the stores cannot be opened")?;
+    let deployment = open(&stores, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
     let app = Arc::new(App::new(deployment.clone(), committers, settings.public_reads, &caches));
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
-    let routes = http::routes(app.clone(), graphql::schema(app.clone()), &caches, &connections);
+    let schema = graphql::schema(app.clone());
+    let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates);
     let serving = Serving::start(listeners, routes, certificates, &connections)?;
     addresses.announce(&deployment.db, deployment.clock.now_ms()).await?;
     stop.wait().await;

@@ -1,10 +1,11 @@
 //! The metrics of connections: how many are open, and why others were refused or closed.
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::counters;
+use super::{Label, registered};
 
 /// The metrics of connections.
 pub struct Connections {
@@ -26,14 +27,13 @@ pub struct Connections {
 
 impl Connections {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        let open = Gauge::default();
-        registry.register("connections", "Connections that clients hold", open.clone());
-        let refused = counters(
+        let open = registered(registry, "connections", "Connections that clients hold");
+        let refused: Family<Label, Counter> = registered(
             registry,
             "connections_refused",
             "Connections that were refused or could not be accepted, by reason",
         );
-        let closed = counters(
+        let closed: Family<Label, Counter> = registered(
             registry,
             "connections_closed",
             "Connections that the server closed, by reason",

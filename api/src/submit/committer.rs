@@ -47,7 +47,6 @@ pub struct Committers {
 
 impl Committers {
     /// Starts a committer for each partition. Each signals the persister after each commit.
-    #[must_use]
     pub fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
         let (mut queues, mut tasks) = (vec![], vec![]);
         for partition in deployment.store.partitions().each() {

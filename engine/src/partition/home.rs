@@ -11,9 +11,9 @@ use ranking::submission::event_ids::{ELSEWHERE, seen_entry};
 use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use crate::deployment::Deployment;
-use entity::blocks::Columns;
 use entity::error::Result;
 use entity::history::{commit, score_event};
+use entity::sql::blocks::Columns;
 
 /// The rows of one SELECT.
 const ROWS_MAX: u64 = 10_000;

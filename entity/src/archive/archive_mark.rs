@@ -23,11 +23,7 @@ pub struct Model {
     pub archived_before_ms: Option<i64>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The mark of a partition's history of a board; a mark of zeros if nothing is archived.
 pub async fn of(

@@ -26,11 +26,7 @@ pub struct Model {
     pub events: i32,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// Acceptance times, by seq, of a partition's commits from `first_seq` to `last_seq`.
 pub async fn accepted_at_ms(

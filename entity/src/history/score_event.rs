@@ -65,11 +65,7 @@ pub struct Model {
     pub void_index: Option<i32>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl Model {
     /// The event.
@@ -229,20 +225,18 @@ pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
 /// A member's history on a board, in order, across all layouts of the board.
 #[must_use]
 pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
-    let of_member =
-        Entity::find().filter(Column::BoardNo.eq(board.no.0)).filter(Column::Member.eq(member));
-    in_order(of_member, board)
+    in_order(events_of(board.no, member), board)
+}
+
+fn events_of(board: BoardNo, member: &str) -> Select<Entity> {
+    Entity::find().filter(Column::BoardNo.eq(board.0)).filter(Column::Member.eq(member))
 }
 
 /// A member's events on a board, by seq. That is the order of the history only if they all lie in
 /// one partition; see [`history_of`].
 #[must_use]
 pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
-    Entity::find()
-        .filter(Column::BoardNo.eq(board.0))
-        .filter(Column::Member.eq(member))
-        .order_by_asc(Column::Seq)
-        .order_by_asc(Column::EventIndex)
+    events_of(board, member).order_by_asc(Column::Seq).order_by_asc(Column::EventIndex)
 }
 
 /// A page of a partition's history, in order: at most `limit` events after (seq, index).
@@ -303,10 +297,7 @@ async fn page_of_member(
     order: Order,
     limit: usize,
 ) -> Result<(Vec<Model>, bool), DbErr> {
-    let mut select = Entity::find()
-        .filter(Column::BoardNo.eq(board.no.0))
-        .filter(Column::Member.eq(member))
-        .filter(Column::Seq.gt(archived_seq));
+    let mut select = events_of(board.no, member).filter(Column::Seq.gt(archived_seq));
     if let Some(from) = from {
         select = select.filter(beyond(board, from, &order));
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use futures::future::join_all;
+use redis::Pipeline;
 
 use super::scan::rolling::marks_of;
 use super::{Store, decode};
@@ -38,6 +39,40 @@ pub(crate) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Ve
     entries.into_iter().map(entry).collect()
 }
 
+fn commits_of(entries: Vec<(u64, String)>) -> Result<Vec<Commit>> {
+    entries.into_iter().map(|(seq, text)| Commit::from_log(seq, &text)).collect()
+}
+
+/// Asks for at most `count` entries of a log after `seq`: `XRANGE`.
+fn ask_log(pipe: &mut Pipeline, log: &str, seq: u64, count: usize) {
+    let first = format!("{}-0", seq + 1);
+    pipe.cmd("XRANGE").arg(log).arg(first).arg("+").arg("COUNT").arg(count);
+}
+
+/// The answers of all servers, in the order of the partitions that each was asked for.
+///
+/// # Errors
+/// The first server's, if none answered.
+fn by_partition<P: Ord + Copy, T>(
+    groups: Vec<Vec<P>>,
+    asked: Vec<Result<Vec<T>>>,
+) -> Result<Vec<Result<T>>> {
+    if let Some(Err(error)) = asked.first()
+        && asked.iter().all(Result::is_err)
+    {
+        return Err(error.clone());
+    }
+    let mut all: Vec<(P, Result<T>)> = vec![];
+    for (group, asked) in groups.into_iter().zip(asked) {
+        match asked {
+            Ok(asked) => all.extend(group.into_iter().zip(asked.into_iter().map(Ok))),
+            Err(error) => all.extend(group.into_iter().map(|one| (one, Err(error.clone())))),
+        }
+    }
+    all.sort_unstable_by_key(|(partition, _)| *partition);
+    Ok(all.into_iter().map(|(_, answer)| answer).collect())
+}
+
 impl Store {
     /// The commits after `seq`, at most `count`, and the head at that moment. One round trip:
     /// `GET`, `XRANGE` in a transaction.
@@ -47,11 +82,7 @@ impl Store {
     pub async fn log_after(&self, partition: Partition, seq: u64, count: usize) -> Result<LogRead> {
         let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let commits = commits
-            .into_iter()
-            .map(|(seq, text)| Commit::from_log(seq, &text))
-            .collect::<Result<_>>()?;
-        Ok(LogRead { head, commits })
+        Ok(LogRead { head, commits: commits_of(commits)? })
     }
 
     /// The text of the head and the raw log after `seq`, level or not, and the run id of the server
@@ -65,12 +96,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(self.keys().head(partition));
-        pipe.cmd("XRANGE")
-            .arg(self.keys().log(partition))
-            .arg(format!("{}-0", seq + 1))
-            .arg("+")
-            .arg("COUNT")
-            .arg(count);
+        ask_log(&mut pipe, &self.keys().log(partition), seq, count);
         let ((head, entries), run_id): ((Option<String>, LogEntries), _) = self.read(&pipe).await?;
         Ok((head, entries_of(partition, entries)?, run_id))
     }
@@ -83,20 +109,7 @@ impl Store {
     pub async fn heads(&self) -> Result<Vec<Result<Head>>> {
         let groups = self.inner.cluster.map().await?.by_server();
         let asked = join_all(groups.iter().map(|group| self.heads_of(group))).await;
-        if let Some(Err(error)) = asked.first()
-            && asked.iter().all(Result::is_err)
-        {
-            return Err(error.clone());
-        }
-        let mut heads: Vec<(Partition, Result<Head>)> = vec![];
-        for (group, asked) in groups.into_iter().zip(asked) {
-            match asked {
-                Ok(asked) => heads.extend(group.into_iter().zip(asked)),
-                Err(error) => heads.extend(group.into_iter().map(|one| (one, Err(error.clone())))),
-            }
-        }
-        heads.sort_unstable_by_key(|(partition, _)| *partition);
-        Ok(heads.into_iter().map(|(_, head)| head).collect())
+        Ok(by_partition(groups, asked)?.into_iter().map(Result::flatten).collect())
     }
 
     async fn heads_of(&self, partitions: &[Partition]) -> Result<Vec<Result<Head>>> {
@@ -159,20 +172,7 @@ impl Store {
     pub async fn log_lengths(&self) -> Result<Vec<Option<LogLength>>> {
         let groups = self.inner.cluster.map().await?.by_server();
         let asked = join_all(groups.iter().map(|group| self.log_lengths_of(group))).await;
-        if let Some(Err(error)) = asked.first()
-            && asked.iter().all(Result::is_err)
-        {
-            return Err(error.clone());
-        }
-        let mut lengths: Vec<(Partition, Option<LogLength>)> = vec![];
-        for (group, asked) in groups.into_iter().zip(asked) {
-            match asked {
-                Ok(asked) => lengths.extend(group.into_iter().zip(asked.into_iter().map(Some))),
-                Err(_) => lengths.extend(group.into_iter().map(|one| (one, None))),
-            }
-        }
-        lengths.sort_unstable_by_key(|(partition, _)| *partition);
-        Ok(lengths.into_iter().map(|(_, length)| length).collect())
+        Ok(by_partition(groups, asked)?.into_iter().map(Result::ok).collect())
     }
 
     async fn log_lengths_of(&self, partitions: &[Partition]) -> Result<Vec<LogLength>> {
@@ -222,12 +222,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(keys.head(partition));
-        pipe.cmd("XRANGE")
-            .arg(keys.log(partition))
-            .arg(format!("{}-0", seq + 1))
-            .arg("+")
-            .arg("COUNT")
-            .arg(count);
+        ask_log(&mut pipe, &keys.log(partition), seq, count);
         let marks = pipe.cmd("HMGET").arg(keys.board_marks(partition)).arg(board.0);
         for seal in seals {
             marks.arg(seal.field());
@@ -240,10 +235,7 @@ impl Store {
         let mut answers = answers.into_iter();
         let head: Option<String> = decode(answers.next())?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let commits = entries_of(partition, decode(answers.next())?)?
-            .into_iter()
-            .map(|(seq, text)| Commit::from_log(seq, &text))
-            .collect::<Result<_>>()?;
+        let commits = commits_of(entries_of(partition, decode(answers.next())?)?)?;
         let marks: Vec<Option<String>> = decode(answers.next())?;
         let mut marks = marks.into_iter();
         let board = BoardMark::parse(marks.next().flatten().as_deref())?;

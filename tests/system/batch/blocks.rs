@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use ranking::id::{BoardNo, Partition};
 use sea_orm::{ConnectionTrait, DatabaseConnection, Statement};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use engine::integrity::look::{Location, StoredValues};
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use entity::standings::{sealed_entry, sealed_period};
 use futures::StreamExt;
 use ranking::standings_id::StandingsId;

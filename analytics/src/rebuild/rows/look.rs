@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
-use entity::blocks::Columns;
 use entity::history::score_event;
+use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use ranking::board::State;
 use ranking::commit::EventKind;

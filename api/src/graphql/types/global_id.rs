@@ -39,7 +39,6 @@ pub struct StandingsName {
 
 impl GlobalId {
     /// The text of the id.
-    #[must_use]
     pub fn to_text(&self) -> String {
         match self {
             Self::Board(slug) => format!("board:{slug}"),
@@ -55,7 +54,6 @@ impl GlobalId {
     }
 
     /// Parses an id; `None` if the text is not one.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once(':')?;
         match kind {

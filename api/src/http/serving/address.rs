@@ -1,9 +1,11 @@
 //! The address of a client, also behind proxies.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::HeaderMap;
 use engine::settings::connections::Networks;
+
+use crate::http::rates::network;
 
 /// The header in which proxies name the addresses that they were asked by.
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -16,13 +18,7 @@ pub struct ClientAddress(pub IpAddr);
 impl ClientAddress {
     /// The client behind an address.
     pub fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let network = address.to_bits() & (u128::MAX << 64);
-                Self(IpAddr::V6(Ipv6Addr::from_bits(network)))
-            }
-            address => Self(address),
-        }
+        Self(network(address))
     }
 
     /// The client of a request that came from `peer`. If that is a trusted proxy, it is the last
@@ -47,7 +43,7 @@ impl ClientAddress {
 
 /// An address as proxies write it: some with a port, and then IPv6 in brackets.
 fn parse(text: &str) -> Option<IpAddr> {
-    let with_port = || text.parse::<std::net::SocketAddr>().map(|address| address.ip()).ok();
+    let with_port = || text.parse::<SocketAddr>().map(|address| address.ip()).ok();
     text.parse().ok().or_else(with_port)
 }
 

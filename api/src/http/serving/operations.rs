@@ -17,7 +17,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::metrics;
+use crate::http::admission::Admission;
+use crate::metrics::{self, METRICS};
 
 /// The addresses of operations.
 const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
@@ -34,14 +35,17 @@ type Readiness = (StatusCode, &'static str);
 /// The state of the routes.
 struct Operations {
     deployment: Deployment,
+    /// The requests under way, for the metrics.
+    admission: Arc<Admission>,
     /// The runtime that owns the connections to the stores.
     main: Handle,
     ready: Mutex<Option<(Instant, Readiness)>>,
 }
 
 /// The routes. The stores are asked on the runtime of the caller.
-pub fn router<S>(deployment: Deployment) -> Router<S> {
-    let operations = Operations { deployment, main: Handle::current(), ready: Mutex::default() };
+pub fn router<S>(deployment: Deployment, admission: Arc<Admission>) -> Router<S> {
+    let (main, ready) = (Handle::current(), Mutex::default());
+    let operations = Operations { deployment, admission, main, ready };
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readiness))
@@ -87,6 +91,9 @@ async fn ask(deployment: &Deployment) -> Readiness {
 /// The metrics, for Prometheus. Where the stores cannot be asked in time, those of the process are
 /// true and those of the stores are the last known ones.
 async fn measured(State(operations): State<Arc<Operations>>) -> impl IntoResponse {
+    let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    METRICS.points_under_way.set(gauge(operations.admission.under_way()));
+    METRICS.requests_waiting.set(gauge(operations.admission.waiting() as u64));
     let deployment = operations.deployment.clone();
     let asked = operations.main.spawn(async move { metrics::text(&deployment).await });
     let text = match timeout(STORES_TIMEOUT, asked).await {

@@ -12,9 +12,9 @@ use entity::board;
 use futures::StreamExt;
 use serde::Serialize;
 
+use super::{Rebuilt, rebuild_as};
 use crate::job::Job;
-use crate::rebuild;
-use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
 /// The outcome of a restore.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -39,12 +39,9 @@ pub async fn restore(deployment: &Deployment) -> Result<Restored> {
 /// Makes every partition of a board level, then rebuilds all its standings from its history.
 ///
 /// # Errors
-/// As [`rebuild::rebuild`].
-pub async fn restore_board(
-    deployment: &Deployment,
-    row: &board::Model,
-) -> Result<rebuild::Rebuilt> {
-    rebuild::rebuild_as(deployment, entity::job::RESTORE, row, None).await
+/// As [`super::rebuild`].
+pub async fn restore_board(deployment: &Deployment, row: &board::Model) -> Result<Rebuilt> {
+    rebuild_as(deployment, entity::job::RESTORE, row, None).await
 }
 
 async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
