@@ -305,7 +305,7 @@ impl Writing<'_> {
         let row = archive_file::Model {
             path: path.clone(),
             board_no: no.0,
-            partition: partition.0.into(),
+            partition: partition.into(),
             month: self.month.clone(),
             first_seq,
             last_seq,

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
 use entity::board;
 use futures::StreamExt;
 use serde::Serialize;
@@ -51,7 +50,7 @@ async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
     job.stage("restoring", count);
     let settled = |partition| {
         let deployment = deployment.clone();
-        async move { settle(&deployment, partition).await }
+        async move { deployment.partition(partition).settle().await }
     };
     let mut each = pin!(side_by_side(partitions, PARTITIONS_AT_ONCE, settled));
     while let Some(settled) = each.next().await {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
-use engine::partition::settle::settle;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -197,12 +196,12 @@ async fn seal(deployment: &Deployment) -> Result<()> {
 async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
     let heads = deployment.store.heads().await?;
     let mut failed = None;
-    for (partition, head) in deployment.store.partitions().each().zip(heads) {
-        let seq = &mut seqs[usize::from(partition.0)];
+    for (partition, head) in deployment.partitions().zip(heads) {
+        let seq = &mut seqs[usize::from(partition.no.0)];
         if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
             continue;
         }
-        match settle(deployment, partition).await {
+        match partition.settle().await {
             Ok(settled) => *seq = Some(settled),
             // A partition that fails must not stop the others.
             Err(error) => failed = Some(error),

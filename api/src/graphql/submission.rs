@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_graphql::{Context, Enum, InputObject, Object, Result, SimpleObject};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{EventId, ID_BYTES_MAX, MemberId, Partition};
+use ranking::id::{EventId, ID_BYTES_MAX, MemberId, PartitionNo};
 use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
@@ -295,7 +295,7 @@ async fn submit_by_partition(
     input: &SubmitScoresInput,
     indices: impl IntoIterator<Item = usize>,
 ) -> Vec<(usize, Outcome)> {
-    let mut by_partition: BTreeMap<Partition, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
+    let mut by_partition: BTreeMap<PartitionNo, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
     let mut outcomes: Vec<(usize, Outcome)> = vec![];
     let segments = Segments::of(app, board, &input.scores).await;
     for index in indices {
@@ -346,7 +346,7 @@ fn read(
 /// Submits to one partition. Returns the outcomes in the order of the submissions.
 async fn submit_to(
     app: &App,
-    partition: Partition,
+    partition: PartitionNo,
     submissions: Vec<Submission>,
     ack: Ack,
 ) -> Vec<crate::error::Result<Verdict>> {

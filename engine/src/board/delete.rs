@@ -14,8 +14,6 @@ use sea_orm::{
 };
 
 use crate::deployment::Deployment;
-use crate::partition::barrier;
-use crate::partition::settle::settle;
 use crate::{reshard, seal};
 use entity::archive::archive_file;
 use entity::board;
@@ -60,15 +58,15 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
     let partitions = reshard::partitions(deployment, row)?;
     for &partition in &partitions {
-        barrier::mark(deployment, partition, board.no, BoardMark::Deleted).await?;
-        settle(deployment, partition).await?;
+        partition.mark(board.no, BoardMark::Deleted).await?;
+        partition.settle().await?;
     }
     purge_sql(deployment, board.no).await?;
     seal::purge(deployment, board.no, None).await?;
     // Last: writers that knew the board have been refused since the mark, so no new keys can
     // appear.
     for &partition in &partitions {
-        barrier::drop_keys(deployment, partition, &board, |_| true).await?;
+        partition.drop_keys(&board, |_| true).await?;
     }
     let purged = board::ActiveModel {
         no: Set(row.no),

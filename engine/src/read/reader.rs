@@ -10,7 +10,7 @@ use std::time::Duration;
 use entity::error::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::read::merge::Start;
@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::sealed::{self, SealedStandings};
 use crate::deployment::Deployment;
-use crate::partition::recovery::recover;
 use crate::roll::roll_board;
 
 /// The pause before a read is tried again while another process does what it waits for.
@@ -285,7 +284,7 @@ impl Reader {
                     continue;
                 }
                 ranking::Error::NotLevel(partition) => {
-                    recover(&self.deployment, Partition(partition)).await
+                    self.deployment.partition(PartitionNo(partition)).recover().await
                 }
                 ranking::Error::NotRolled(no) => {
                     let rolling = timeout_at(deadline, self.roll(BoardNo(no))).await;

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::{Commit, Head, ROOT_COMMIT};
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::shard::Partitions;
 use ranking::standings_id::StandingsId;
@@ -17,7 +17,7 @@ use ranking::store::key::KeySpace;
 use ranking::store::read::Standings;
 use ranking::window::Window;
 
-pub(crate) const ALL: Partition = Partition(0);
+pub(crate) const ALL: PartitionNo = PartitionNo(0);
 
 /// A private server with every partition level, and a raw connection to it.
 pub(crate) struct Server {

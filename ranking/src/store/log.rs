@@ -10,7 +10,7 @@ use super::{Store, decode};
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
 
@@ -27,7 +27,10 @@ pub struct LogRead {
 pub(crate) type LogEntries = Vec<(String, HashMap<String, String>)>;
 
 /// The seqs and texts of log entries.
-pub(crate) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Vec<(u64, String)>> {
+pub(crate) fn entries_of(
+    partition: PartitionNo,
+    entries: LogEntries,
+) -> Result<Vec<(u64, String)>> {
     let entry = |(id, mut fields): (String, HashMap<String, String>)| {
         let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
         seq.zip(fields.remove("c")).ok_or_else(|| {
@@ -79,7 +82,12 @@ impl Store {
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
-    pub async fn log_after(&self, partition: Partition, seq: u64, count: usize) -> Result<LogRead> {
+    pub async fn log_after(
+        &self,
+        partition: PartitionNo,
+        seq: u64,
+        count: usize,
+    ) -> Result<LogRead> {
         let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         Ok(LogRead { head, commits: commits_of(commits)? })
@@ -89,7 +97,7 @@ impl Store {
     /// that answered.
     pub(crate) async fn head_and_log(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         seq: u64,
         count: usize,
     ) -> Result<(Option<String>, Vec<(u64, String)>, std::sync::Arc<str>)> {
@@ -112,7 +120,7 @@ impl Store {
         Ok(by_partition(groups, asked)?.into_iter().map(Result::flatten).collect())
     }
 
-    async fn heads_of(&self, partitions: &[Partition]) -> Result<Vec<Result<Head>>> {
+    async fn heads_of(&self, partitions: &[PartitionNo]) -> Result<Vec<Result<Head>>> {
         let mut pipe = redis::pipe();
         for &partition in partitions {
             pipe.cmd("GET").arg(self.keys().head(partition));
@@ -128,7 +136,7 @@ impl Store {
 
     /// Drops the commits that SQL has from the log: everything up to `seq`, if the run with that id
     /// accepted it. One round trip: `XTRIM` in a script.
-    pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
+    pub async fn trim(&self, partition: PartitionNo, run_id: &str, seq: u64) -> Result<u64> {
         let keys = [self.keys().head(partition), self.keys().log(partition)];
         let keep = format!("{}-0", seq + 1);
         Ok(self
@@ -175,7 +183,7 @@ impl Store {
         Ok(by_partition(groups, asked)?.into_iter().map(Result::ok).collect())
     }
 
-    async fn log_lengths_of(&self, partitions: &[Partition]) -> Result<Vec<LogLength>> {
+    async fn log_lengths_of(&self, partitions: &[PartitionNo]) -> Result<Vec<LogLength>> {
         let mut pipe = redis::pipe();
         for &partition in partitions {
             pipe.cmd("XLEN").arg(self.keys().log(partition));
@@ -195,7 +203,7 @@ impl Store {
     /// As [`Store::tail`], without commits.
     pub async fn head_and_marks(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         board: BoardNo,
         seals: &[SealName],
         seen: Option<(i64, &str)>,
@@ -211,7 +219,7 @@ impl Store {
     /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
     pub async fn tail(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         seq: u64,
         count: usize,
         board: BoardNo,

@@ -15,7 +15,7 @@ use super::Store;
 use super::snapshot::keys_of;
 use super::write::{PAIRS_MAX, Writes};
 use crate::error::Result;
-use crate::id::{MemberId, Partition};
+use crate::id::{MemberId, PartitionNo};
 use crate::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 
@@ -37,7 +37,7 @@ const KEYS_MAX: usize = 1000;
 #[derive(Debug)]
 pub struct Stages {
     store: Store,
-    partition: Partition,
+    partition: PartitionNo,
     id: String,
     mark: String,
     keys: Arc<Mutex<BTreeSet<String>>>,
@@ -58,7 +58,7 @@ pub struct StageChange {
 impl Store {
     /// Opens a stage for standings of a partition, under an id of its own. One round trip: `SET
     /// PX`.
-    pub async fn stages(&self, partition: Partition, id: String) -> Result<Stages> {
+    pub async fn stages(&self, partition: PartitionNo, id: String) -> Result<Stages> {
         let mark = self.keys().stage_mark(partition, &id);
         let mut pipe = redis::pipe();
         pipe.cmd("SET").arg(&mark).arg(1);

@@ -40,7 +40,7 @@ impl ArchivedTotals {
         part: &PartitionDiff<'_>,
         history: &Arc<History>,
     ) -> Result<Option<Self>> {
-        let through_seq = history.marks[&part.partition].archived_seq;
+        let through_seq = history.marks[&part.partition.no].archived_seq;
         if through_seq == 0 {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl ArchivedTotals {
 
     /// The columns of `archived_entry`, of the rows that these totals are for.
     fn columns(&self, part: &PartitionDiff<'_>) -> Columns {
-        Columns::of_archived(part.partition, part.board.no, self.through_seq)
+        Columns::of_archived(part.partition.no, part.board.no, self.through_seq)
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn compare(
     for row in 0..meant.count() {
         balance.add(meant.segment(row), meant.member(row), &meant.numbers(row));
     }
-    let mut there = archived.columns(part).read(&part.deployment.db);
+    let mut there = archived.columns(part).read(&part.partition.db);
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
@@ -119,7 +119,7 @@ async fn compare_each(
     // that through_seq, and whether the row is right.
     let mut known = vec![(i64::MIN, false); meant.count()];
     let mut others: HashMap<(String, String), (i64, bool)> = HashMap::new();
-    let mut there = archived.columns(part).read(&part.deployment.db);
+    let mut there = archived.columns(part).read(&part.partition.db);
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
