@@ -1,10 +1,10 @@
 //! Serving: connections are accepted, held to their limits, and ended.
 //!
-//! A thread of its own accepts connections, and answers `/healthz`, `/readyz` and `/metrics` itself:
-//! it reads the first bytes of each connection, and gives the others to the main runtime. So health
-//! is known however busy that is, and requests of a connection that lives on cross no thread. A
-//! connection that speaks TLS goes to the main runtime at once; for its like there is the address of
-//! operations.
+//! A thread of its own accepts connections, and answers `/healthz`, `/readyz` and `/metrics`. It
+//! reads the first bytes of each connection, and gives the others to the main runtime. So health is
+//! known however busy that is, and requests of a connection that lives on cross no thread. A
+//! connection that speaks TLS goes to the main runtime at once; for probes of such a server there
+//! is the address of operations.
 //!
 //! | module | has |
 //! |---|---|
@@ -161,7 +161,8 @@ impl Serving {
         Ok(Self { stage, thread, running })
     }
 
-    /// Accepts no more connections, waits for requests under way, and cuts them off after the grace.
+    /// Accepts no more connections, waits for requests under way, and cuts them off after the
+    /// grace.
     pub async fn stop(self, grace: Duration) {
         self.stage.send_replace(Stage::Ending);
         if timeout(grace, self.stage.closed()).await.is_err() {

@@ -10,8 +10,8 @@ use crate::http::rates::network;
 /// The header in which proxies name the addresses that they were asked by.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The address that limits of one client go by: an address of IPv4, or a network of 64 bits of IPv6,
-/// as a household has one. Every request has it as an extension.
+/// The address that limits of one client go by: an address of IPv4, or a network of 64 bits of
+/// IPv6, as a household has one. Every request has it as an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 

@@ -79,8 +79,8 @@ impl Places {
     }
 
     /// Asks one connection that waits for its client to close: of the addresses with such
-    /// connections, the one that holds the most places loses the connection that has waited longest.
-    /// So a crowd from few addresses makes room for everyone else.
+    /// connections, the one that holds the most places loses the connection that has waited
+    /// longest. So a crowd from few addresses makes room for everyone else.
     pub fn make_room(&self) {
         let taken = self.lock();
         let waiting = taken.by_number.values().filter_map(|holder| {
