@@ -73,6 +73,8 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 		$(call install,chromium,chromium,chromium)
 	fi
 	$(call install,sqlite3,sqlite3,sqlite)
+	$(call install,openssl,openssl,openssl)
+	$(call install,curl,curl,curl)
 	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
 		(cd tests/web && npm ci --no-audit --no-fund)
 	fi

@@ -4,6 +4,7 @@
 //! Each is declared once, here. The names that a program accepts, the name in an error, and the
 //! environment of a child derive from the declarations.
 
+pub mod connections;
 pub mod limits;
 pub mod log;
 pub mod server;
@@ -17,6 +18,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
+pub use connections::ConnectionSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
@@ -41,6 +43,8 @@ struct All {
     http: HttpSettings,
     #[command(flatten)]
     stores: Settings,
+    #[command(flatten)]
+    connections: ConnectionSettings,
     #[command(flatten)]
     limits: RequestLimits,
     #[command(flatten)]

@@ -115,6 +115,8 @@ impl Api {
         let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
         let child = command
             .env("LAUREL_LISTEN", "127.0.0.1:0")
+            // All clients of a test have one address.
+            .env("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000")
             .stdout(File::create(&printed).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn()
