@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use entity::clock::Clock;
 use entity::error::Result;
+use entity::sql::{begin, begin_with};
 use ranking::store::Store;
 use ranking::store::write::Dedup;
-use sea_orm::{
-    AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel,
-    TransactionTrait,
-};
+use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
 use self::private_redis::PrivateRedis;
 
@@ -43,9 +41,9 @@ impl Deployment {
             DbBackend::Postgres => {
                 let level = Some(IsolationLevel::RepeatableRead);
                 let reading = Some(AccessMode::ReadOnly);
-                self.db.begin_with_config(level, reading).await?
+                begin_with(&self.db, level, reading).await?
             }
-            _ => self.db.begin().await?,
+            _ => begin(&self.db).await?,
         };
         Ok(view)
     }

@@ -16,14 +16,14 @@ use engine::deployment::Deployment;
 use engine::partition::all_time_rows;
 use entity::board;
 use entity::history::{log_cursor, score_event};
-use entity::sql::insert_chunked;
+use entity::sql::{begin, insert_chunked};
 use entity::standings::standing;
 use ranking::board::Board;
 use ranking::id::Partition;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
-    QuerySelect, TransactionTrait,
+    QuerySelect,
 };
 
 use crate::frame::sorted::{Run, Sorted};
@@ -83,7 +83,7 @@ impl Rows<'_> {
         }
         let wrong: Vec<&String> = wrong.iter().collect();
         for members in wrong.chunks(MENDED_MAX) {
-            let transaction = self.deployment.db.begin().await?;
+            let transaction = begin(&self.deployment.db).await?;
             self.mend_in(&transaction, members, &known).await?;
             transaction.commit().await?;
         }

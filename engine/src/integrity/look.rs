@@ -14,7 +14,7 @@ use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
 use ranking::store::scan::integrity::Asked;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 
 use crate::deployment::Deployment;
 use crate::partition::settle::{settle, settle_to};
@@ -22,6 +22,7 @@ use entity::archive::archive_mark;
 use entity::board;
 use entity::error::{Error, Result};
 use entity::history::score_event;
+use entity::sql::begin;
 use entity::standings::standing;
 pub(crate) use in_sql::{InSql, fold};
 
@@ -288,7 +289,7 @@ pub async fn look_at_standings(
         let probe = deployment.store.probe(partition, board.no, &sets).await?;
         settle(deployment, partition).await?;
         let named: Vec<&str> = left.keys().filter_map(|bytes| text_of(bytes)).collect();
-        let view = deployment.db.begin().await?;
+        let view = begin(&deployment.db).await?;
         let rows = standing::Entity::find()
             .filter(standing::Column::BoardNo.eq(board.no.0))
             .filter(standing::Column::Member.is_in(named.iter().copied()))

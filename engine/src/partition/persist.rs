@@ -15,7 +15,7 @@ use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
-    IntoActiveModel, QueryFilter, TransactionTrait,
+    IntoActiveModel, QueryFilter,
 };
 
 use crate::deployment::Deployment;
@@ -24,7 +24,7 @@ use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result, is_refused_content};
 use entity::history::{commit, dead_letter, log_cursor, score_event};
-use entity::sql::insert_chunked;
+use entity::sql::{begin, insert_chunked};
 use entity::{board, member};
 
 /// The most commits in one transaction.
@@ -160,7 +160,7 @@ async fn find_refused(
 ) -> Result<()> {
     for (index, event) in commit.events.iter().enumerate() {
         let alone = Commit { events: vec![event.clone()], ..commit.clone() };
-        let transaction = deployment.db.begin().await?;
+        let transaction = begin(&deployment.db).await?;
         let tried = write_into(
             &transaction,
             partition,
@@ -192,7 +192,7 @@ async fn write(
     boards: &HashMap<BoardNo, Board>,
     refused: &Refused,
 ) -> Result<bool, DbErr> {
-    let transaction = deployment.db.begin().await?;
+    let transaction = begin(&deployment.db).await?;
     let now_ms = deployment.clock.now_ms();
     if write_into(&transaction, partition, cursor, commits, boards, refused, now_ms).await? {
         transaction.commit().await?;
