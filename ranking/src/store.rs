@@ -28,7 +28,7 @@ use std::time::Duration;
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
 
 use self::server::cluster::Cluster;
-use self::server::node::Greeting;
+use self::server::node::{Greeting, Lane};
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -40,6 +40,8 @@ use crate::store::key::KeySpace;
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
+    /// The connections that reads use. Writes always use those of [`Lane::Work`].
+    lane: Lane,
 }
 
 #[derive(Debug)]
@@ -117,7 +119,14 @@ impl Store {
             own_writes: AtomicU64::new(0),
             loading: Loading::new(url),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
+    }
+
+    /// The same store, for reads that answer requests: they have connections of their own, so that
+    /// no commit waits for them.
+    #[must_use]
+    pub fn for_reads(&self) -> Self {
+        Self { inner: self.inner.clone(), lane: Lane::Reads }
     }
 
     /// The names of its keys.
@@ -153,7 +162,7 @@ impl Store {
     pub async fn run_id(&self, partition: Partition) -> Result<Arc<str>> {
         let map = self.inner.cluster.map().await?;
         let node = map.node(Some(partition));
-        Ok(self.inner.cluster.link(&map, node).await?.run_id)
+        Ok(self.inner.cluster.link(&map, node, self.lane).await?.run_id)
     }
 
     /// Checks that all servers answer and evict nothing: `CONFIG GET maxmemory-policy`, if the
@@ -167,7 +176,7 @@ impl Store {
         for node in &map.nodes {
             let mut pipe = redis::pipe();
             pipe.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
-            let mut link = self.inner.cluster.link(&map, node).await?;
+            let mut link = self.inner.cluster.link(&map, node, self.lane).await?;
             let answer: redis::RedisResult<(Vec<String>,)> = link.query(&pipe).await;
             if let Ok((answer,)) = &answer
                 && let [_, policy] = &answer[..]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redis::{ConnectionAddr, ConnectionInfo, Pipeline, Value};
 
-use super::node::{Greeting, Link, Node};
+use super::node::{Greeting, Lane, Link, Node};
 use crate::error::{Error, Result};
 use crate::id::Partition;
 use crate::shard::Partitions;
@@ -115,9 +115,9 @@ impl Cluster {
         self.ask_again(&map, None).await
     }
 
-    /// A connection to a server. If it cannot be made, the map is doubted.
-    pub(crate) async fn link(&self, map: &Map, node: &Node) -> Result<Link> {
-        let link = node.link(&self.greeting).await;
+    /// A connection of a lane to a server. If it cannot be made, the map is doubted.
+    pub(crate) async fn link(&self, map: &Map, node: &Node, lane: Lane) -> Result<Link> {
+        let link = node.link(&self.greeting, lane).await;
         if link.is_err() {
             self.doubt(map);
         }
@@ -200,7 +200,7 @@ impl Cluster {
     /// Asks a server for the map. One round trip: `CLUSTER INFO`, `CLUSTER SLOTS` and a `CLUSTER
     /// KEYSLOT` for each partition.
     async fn ask(&self, node: &Arc<Node>) -> Result<Map> {
-        let mut link = node.link(&self.greeting).await?;
+        let mut link = node.link(&self.greeting, Lane::Work).await?;
         let answers = link.query::<Vec<Value>>(&self.question).await;
         if answers.is_err() {
             node.unlink(&link).await;
