@@ -11,7 +11,8 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use engine::settings::stores::Missing;
 use engine::settings::{
-    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, Settings, SqlSettings,
+    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, PoolSettings, Settings,
+    SqlSettings,
 };
 
 use crate::graphql;
@@ -53,6 +54,8 @@ enum Command {
 struct ServeArguments {
     #[command(flatten)]
     http: HttpSettings,
+    #[command(flatten)]
+    pools: PoolSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

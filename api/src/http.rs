@@ -378,7 +378,7 @@ async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestSt
                     "invalid Authorization: expected \"Bearer <token>\"",
                 )
             })?;
-            Some(app.access.check(&app.deployment.db, token.trim(), now_ms).await?)
+            Some(app.access.check(&app.deployment.lookups, token.trim(), now_ms).await?)
         }
         None if app.public_reads => None,
         None => {

@@ -38,6 +38,7 @@ use std::process::ExitCode;
 const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
+    engine::deployment::files::hide_new_files();
     let parsed = engine::settings::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,5 +1,6 @@
 //! An open deployment: SQL, Redis and the clock.
 
+pub mod files;
 pub mod private_redis;
 
 use std::path::PathBuf;
@@ -17,9 +18,15 @@ use self::private_redis::PrivateRedis;
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Deployment {
-    /// SQL.
+    /// SQL, for writes, the persister and jobs.
     pub db: DatabaseConnection,
-    /// Redis.
+    /// SQL, for reads that answer requests: no write waits for them. In a server, connections of
+    /// their own, which cannot write on SQLite, and on PostgreSQL end each statement in time.
+    pub reads: DatabaseConnection,
+    /// SQL, for what every request looks up first, by key: its token and its boards. In a server,
+    /// connections of their own.
+    pub lookups: DatabaseConnection,
+    /// Redis; reads that answer requests go through [`Store::for_reads`].
     pub store: Store,
     /// The time for which event ids are remembered.
     pub dedup: Dedup,
@@ -60,7 +67,9 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let _ = self.db.clone().close().await;
+        for pool in [self.reads, self.lookups, self.db] {
+            let _ = pool.close().await;
+        }
         drop(self.store);
         if let Some(redis) = self.private_redis.and_then(Arc::into_inner) {
             redis.stop().await;

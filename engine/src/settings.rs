@@ -5,7 +5,9 @@
 //! environment of a child derive from the declarations.
 
 pub mod log;
+mod redacted;
 pub mod server;
+pub mod sql;
 pub mod stores;
 
 use std::collections::BTreeSet;
@@ -17,7 +19,8 @@ use clap::{Arg, ArgMatches, Args, Command, Parser};
 
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
-pub use stores::{Settings, SqlSettings};
+pub use sql::{PoolSettings, SqlSettings};
+pub use stores::Settings;
 
 /// Every setting of every command. The ones without a help heading come first: clap would give them
 /// the heading of those before them.
@@ -27,6 +30,8 @@ struct All {
     http: HttpSettings,
     #[command(flatten)]
     stores: Settings,
+    #[command(flatten)]
+    pools: PoolSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

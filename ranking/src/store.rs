@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
 
+use self::server::address::Address;
 use self::server::cluster::Cluster;
 use self::server::node::{Greeting, Lane};
 use self::stage::Loading;
@@ -97,13 +98,14 @@ impl Scripts {
 }
 
 impl Store {
-    /// A store at a Redis URL (`redis://`, `redis+unix://`; for a cluster
+    /// A store at an address (`redis://`, `rediss://`, `redis+unix://`; for a cluster
     /// `redis://a,b?cluster=true`, with some of its servers). It connects on first use.
     ///
     /// # Errors
-    /// `Invalid` for any other URL.
+    /// `Invalid` for any other URL, and for one that leads to another machine in clear text where
+    /// the address does not allow that.
     pub fn new(
-        url: &str,
+        address: &Address,
         keys: KeySpace,
         partitions: Partitions,
         response_timeout: Duration,
@@ -112,12 +114,12 @@ impl Store {
         let greeting =
             |is_cluster| Greeting { response_timeout, is_cluster, scripts: scripts.load() };
         let inner = Inner {
-            cluster: Cluster::new(url, &keys, partitions, greeting)?,
+            cluster: Cluster::new(address, &keys, partitions, greeting)?,
             keys,
             partitions,
             scripts,
             own_writes: AtomicU64::new(0),
-            loading: Loading::new(url),
+            loading: Loading::new(address),
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
     }

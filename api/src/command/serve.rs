@@ -1,15 +1,17 @@
 //! `laurel serve`: what starts in which order, and stops in the other.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use engine::deployment::{Deployment, files};
 use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use entity::access_token;
-use sea_orm::DatabaseConnection;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -26,11 +28,14 @@ use crate::{graphql, http};
 /// The time that requests may take to end when the process stops.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The file with the first admin token, in the data directory; its operator removes it.
+const TOKEN_FILE: &str = "admin-token";
+
 /// Serves until a signal comes, then drains requests, commits and the log. With `--no-workers` it
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments { http: settings, caches, daily_diff, stores } = arguments;
+    let ServeArguments { http: settings, pools, caches, daily_diff, stores } = arguments;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     let daily = match settings.no_workers {
@@ -41,12 +46,14 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("LAUREL_LISTEN: {} cannot be listened on", settings.listen))?;
-    let deployment = stores.settings.open(db).await.context("the stores cannot be opened")?;
+    let deployment =
+        stores.settings.open_to_serve(db, &pools).await.context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
     let app = Arc::new(App::new(deployment.clone(), committers, settings.public_reads, &caches));
-    announce(&deployment.db, listener.local_addr()?, deployment.clock.now_ms()).await?;
+    let data_dir = &stores.settings.sql.data_dir;
+    announce(&deployment, listener.local_addr()?, data_dir).await?;
     let router = http::router(app.clone(), graphql::schema(app.clone()), &caches);
     let (stopping, mut stopped) = watch::channel(false);
     let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
@@ -83,20 +90,28 @@ async fn drain(app: SharedApp) {
     }
 }
 
-/// Prints the addresses, and an admin token if there is no token yet.
-async fn announce(db: &DatabaseConnection, address: SocketAddr, now_ms: i64) -> Result<()> {
+/// Prints the addresses. If there is no token yet, makes an admin token; and prints it on a
+/// terminal, but else writes it to a file of this user alone, as the output may go to a journal.
+async fn announce(deployment: &Deployment, address: SocketAddr, data_dir: &Path) -> Result<()> {
     println!("Laurel is on http://{address}");
     println!("  GraphQL   http://{address}/graphql");
     println!("  GraphiQL  http://{address}/graphiql");
     println!("  health    http://{address}/healthz  http://{address}/readyz");
     println!("  metrics   http://{address}/metrics");
-    if access_token::count(db).await? == 0 {
-        println!(
-            "  admin token, shown this once: {}",
-            access::create(db, Scope::Admin, None, None, now_ms).await?
-        );
-    } else {
+    let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
+    if access_token::count(db).await? > 0 {
         println!("  for an access token: laurel token create --scope admin");
+        return Ok(());
     }
+    let token = access::create(db, Scope::Admin, None, None, now_ms).await?;
+    if std::io::stdout().is_terminal() {
+        println!("  admin token, shown this once: {token}");
+        return Ok(());
+    }
+    let file = data_dir.join(TOKEN_FILE);
+    files::write_private(&file, &format!("{token}\n")).with_context(|| {
+        format!("{} cannot be written: expected a place for the admin token", file.display())
+    })?;
+    println!("  admin token, in a file: {}", file.display());
     Ok(())
 }

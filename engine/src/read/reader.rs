@@ -32,6 +32,7 @@ const MOVE_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct Reader {
     pub(super) deployment: Deployment,
+    store: Store,
     timeout: Duration,
 }
 
@@ -40,7 +41,8 @@ impl Reader {
     /// or a board to have moved.
     #[must_use]
     pub fn new(deployment: &Deployment, timeout: Duration) -> Self {
-        Self { deployment: deployment.clone(), timeout }
+        let (deployment, store) = (deployment.clone(), deployment.store.for_reads());
+        Self { deployment, store, timeout }
     }
 
     /// The number of entries.
@@ -254,7 +256,7 @@ impl Reader {
 
     /// The standings in SQL; `None` if they never had an entry.
     async fn sealed<'a>(&'a self, standings: &Standings) -> Result<Option<SealedStandings<'a>>> {
-        sealed::find(&self.deployment.db, standings).await
+        sealed::find(&self.deployment.reads, standings).await
     }
 
     /// Reads from Redis; `None` if the standings are in SQL.
@@ -281,7 +283,7 @@ impl Reader {
         let deadline = Instant::now() + self.timeout;
         let mut now = Cow::Borrowed(standings);
         loop {
-            let error = match read(&self.deployment.store, now.clone()).await {
+            let error = match read(&self.store, now.clone()).await {
                 Ok(value) => return Ok(Ok(value)),
                 Err(ranking::Error::Sealed(before_ms)) => return Ok(Err(before_ms)),
                 Err(error) => error,
@@ -317,7 +319,7 @@ impl Reader {
     /// The standings by the board's row of now; `None` while the board moves.
     async fn read_again(&self, standings: &Standings) -> Result<Option<Standings>> {
         let no = standings.id.board;
-        let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
+        let boards = entity::board::some(&self.deployment.reads, [no].into()).await?;
         let board = boards.get(&no).ok_or(ranking::Error::BoardGone)?;
         if board.layouts.is_coming {
             return Ok(None);

@@ -16,9 +16,9 @@ use redis::{Pipeline, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::Store;
 use super::snapshot::keys_of;
 use super::write::{PAIRS_MAX, Writes};
+use super::{Address, Store};
 use crate::error::{Error, Result};
 use crate::id::{MemberId, Partition};
 use crate::rank_key::RankKey;
@@ -58,7 +58,7 @@ const ENTRY_BYTES: usize = 40;
 /// The loading side of a store.
 #[derive(Debug)]
 pub(crate) struct Loading {
-    url: String,
+    address: Address,
     connections: OnceLock<Store>,
     under_way: Arc<Semaphore>,
     is_exclusive: AtomicBool,
@@ -87,9 +87,9 @@ pub struct StageChange {
 }
 
 impl Loading {
-    pub(crate) fn new(url: &str) -> Self {
+    pub(crate) fn new(address: &Address) -> Self {
         Self {
-            url: url.to_owned(),
+            address: address.clone(),
             connections: OnceLock::new(),
             under_way: Arc::new(Semaphore::new(UNDER_WAY_KIB_MAX as usize)),
             is_exclusive: AtomicBool::new(false),
@@ -125,7 +125,7 @@ impl Store {
             return Ok(store);
         }
         let (keys, partitions) = (self.inner.keys.clone(), self.inner.partitions);
-        let store = Self::new(&loading.url, keys, partitions, RESPONSE_TIMEOUT)?;
+        let store = Self::new(&loading.address, keys, partitions, RESPONSE_TIMEOUT)?;
         Ok(loading.connections.get_or_init(|| store))
     }
 }

@@ -214,7 +214,10 @@ impl Store {
             None if !part.is_asked => part.link.query_in_turn(pipe).await,
             _ => {
                 let own = part.pipe(pipe);
-                part.link.query_in_turn(&own).await
+                match part.is_asked {
+                    true => part.link.query(&own).await,
+                    false => part.link.query_in_turn(&own).await,
+                }
             }
         };
         if let Err(error) = &answer {
