@@ -16,5 +16,6 @@ mod integrity;
 mod members;
 mod page;
 mod read;
+mod stores;
 mod submit;
 mod windows;

@@ -8,6 +8,7 @@ use entity::error::{Error, Result, is_locked, is_missing_table};
 use ranking::store::server::address::is_loopback;
 use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, EntityTrait};
+use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use tokio::time::{Instant, sleep};
 
@@ -40,6 +41,12 @@ const CONNECTIONS_DEFAULT: u32 = 16;
 
 /// The time to wait for a connection of a pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The accepted form of a URL of PostgreSQL.
+const POSTGRES_EXPECTED: &str = "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
+
+/// The accepted ways to PostgreSQL on another machine.
+const ENCRYPTION_EXPECTED: &str = "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
 
 /// The address of SQL.
 #[derive(Debug, Clone, clap::Args)]
@@ -104,7 +111,7 @@ impl SqlSettings {
             Err(error) => return Err(error.into()),
         }
         let _ = db.close().await;
-        connect(self.options()?, Schema::UpToDate).await
+        connect(self.options(self.sql_connections, None)?, Schema::UpToDate).await
     }
 
     /// Connects to an existing database, and leaves its schema unchanged.
@@ -112,7 +119,7 @@ impl SqlSettings {
     /// # Errors
     /// As [`Self::connect`]; an empty database of PostgreSQL is taken.
     pub async fn connect_without_upgrade(&self) -> Result<DatabaseConnection> {
-        let options = self.options()?;
+        let options = self.options(self.sql_connections, None)?;
         if self.data_dir.exists() {
             keep_private(&self.data_dir)?;
         }
@@ -128,7 +135,7 @@ impl SqlSettings {
     /// are missing.
     pub async fn create(&self) -> Result<DatabaseConnection> {
         keep_private(&self.data_dir)?;
-        connect(self.options()?, Schema::UpToDate).await
+        connect(self.options(self.sql_connections, None)?, Schema::UpToDate).await
     }
 
     /// Connects for reads that answer requests, and for look-ups: pools beside one that
@@ -145,13 +152,12 @@ impl SqlSettings {
         let timeout = Duration::from_millis(pools.sql_read_timeout_ms);
         let mut connected = [db.clone(), db.clone()];
         for (pool, count) in connected.iter_mut().zip(counts) {
-            let mut options = self.options()?;
+            let mut options = self.options(count, Some(timeout))?;
             let is_sqlite = options.get_url().starts_with("sqlite:");
             if is_sqlite && sqlite_file(options.get_url()).is_none() {
                 // Another pool would have another database in memory.
                 continue;
             }
-            options.max_connections(count).statement_timeout(timeout);
             options
                 .map_sqlx_sqlite_opts(|sqlite| sqlite_options(sqlite).pragma("query_only", "ON"));
             *pool = connect(options, Schema::AsItIs).await?;
@@ -159,43 +165,50 @@ impl SqlSettings {
         Ok(connected)
     }
 
-    fn options(&self) -> Result<ConnectOptions> {
+    /// The options of a pool of `count` connections, whose statements PostgreSQL ends after
+    /// `timeout`.
+    fn options(&self, count: u32, timeout: Option<Duration>) -> Result<ConnectOptions> {
         let embedded =
             || format!("sqlite://{}?mode=rwc", self.data_dir.join(SQLITE_FILE).display());
         let url = self.database_url.clone().unwrap_or_else(embedded);
-        self.check(&url)?;
-        let mut options = ConnectOptions::new(url);
-        options
-            .sqlx_logging(false)
-            .max_connections(self.sql_connections)
-            .acquire_timeout(ACQUIRE_TIMEOUT);
+        let mut options = match self.check(&url)? {
+            None => ConnectOptions::new(url),
+            Some(mut server) => {
+                if let Some(timeout) = timeout {
+                    server = server.options([("statement_timeout", timeout.as_millis())]);
+                }
+                let server = server.disable_statement_logging();
+                // SeaORM's spans show the URL that it gets, with the password.
+                let mut options = ConnectOptions::new("postgres://localhost");
+                options.map_sqlx_postgres_opts(move |_| server.clone());
+                options
+            }
+        };
+        options.sqlx_logging(false).max_connections(count).acquire_timeout(ACQUIRE_TIMEOUT);
         options.map_sqlx_sqlite_opts(sqlite_options);
         Ok(options)
     }
 
     /// Checks that a URL names a database, and that the way there is encrypted or does not leave
-    /// this machine.
-    fn check(&self, url: &str) -> Result<()> {
-        let refused = |expected: &str| -> Result<()> {
+    /// this machine. Returns how to reach PostgreSQL; `None` for SQLite.
+    fn check(&self, url: &str) -> Result<Option<PgConnectOptions>> {
+        let refused = |expected: &str| {
             let url = Redacted(url);
-            Err(ranking::Error::Invalid(format!(
+            ranking::Error::Invalid(format!(
                 "invalid LAUREL_DATABASE_URL {url}: expected {expected}"
             ))
-            .into())
         };
         if url.starts_with("sqlite:") {
             return match url.parse::<SqliteConnectOptions>() {
-                Ok(_) => Ok(()),
-                Err(_) => refused("sqlite://path"),
+                Ok(_) => Ok(None),
+                Err(_) => Err(refused("sqlite://path").into()),
             };
         }
         if !["postgres:", "postgresql:"].iter().any(|kind| url.starts_with(kind)) {
-            return refused("sqlite:// or postgres://");
+            return Err(refused("sqlite:// or postgres://").into());
         }
         let Ok(server) = url.parse::<PgConnectOptions>() else {
-            return refused(
-                "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40",
-            );
+            return Err(refused(POSTGRES_EXPECTED).into());
         };
         let is_encrypted = matches!(
             server.get_ssl_mode(),
@@ -204,11 +217,9 @@ impl SqlSettings {
         let host = server.get_host();
         let is_here = server.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
         if is_encrypted || is_here || self.allow_cleartext {
-            return Ok(());
+            return Ok(Some(server));
         }
-        refused(
-            "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text",
-        )
+        Err(refused(ENCRYPTION_EXPECTED).into())
     }
 
     pub(super) fn no_deployment(&self) -> Error {
@@ -318,7 +329,7 @@ mod tests {
             "u:cret@h/x",
             "cret",
         ] {
-            let refused = settings(url, false).options().unwrap_err().to_string();
+            let refused = settings(url, false).options(1, None).unwrap_err().to_string();
             assert!(!refused.contains("cret"), "{url}: {refused}");
             assert!(refused.contains("expected"), "{refused}");
         }
@@ -337,10 +348,11 @@ mod tests {
             ("postgres://u@10.0.0.5/x?sslmode=prefer", false),
             ("postgres://u@10.0.0.5/x?sslmode=disable", false),
         ] {
-            assert_eq!(settings(url, false).options().is_ok(), is_taken, "{url}");
-            assert!(settings(url, true).options().is_ok(), "{url}");
+            assert_eq!(settings(url, false).options(1, None).is_ok(), is_taken, "{url}");
+            assert!(settings(url, true).options(1, None).is_ok(), "{url}");
         }
-        let refused = settings("postgres://u:cret@db.example/x", false).options().unwrap_err();
+        let refused =
+            settings("postgres://u:cret@db.example/x", false).options(1, None).unwrap_err();
         let refused = refused.to_string();
         assert!(refused.contains("sslmode=verify-full"), "{refused}");
         assert!(refused.contains("LAUREL_ALLOW_CLEARTEXT") && !refused.contains("cret"));
