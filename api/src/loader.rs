@@ -8,6 +8,9 @@
 mod boards;
 
 use std::collections::HashMap;
+use std::collections::hash_map::IntoValues;
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -36,14 +39,21 @@ const YIELD_COUNT: usize = 2;
 /// The most rows that one SELECT asks for, as SQLite has 32,766 parameters.
 const ROWS_MAX: usize = 10_000;
 
-/// A member in standings, as the key of a loader. Two are equal if they name the same.
+/// Something in standings, as the key of a loader. Two are equal if they name the same.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct In<K> {
     /// The standings.
     pub standings: Arc<Standings>,
-    /// The member.
-    pub member: MemberId,
+    /// The key in them.
+    pub key: K,
 }
+
+/// A member in standings.
+pub type Place = In<MemberId>;
+
+/// A rank key in standings, for a loader that counts the entries with smaller keys. `None` counts
+/// all.
+pub type Bound = In<Option<RankKey>>;
 
 /// An entry in standings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,15 +62,6 @@ pub struct Found {
     pub key: RankKey,
     /// The number of entries before it.
     pub position: u64,
-}
-
-/// A rank key in standings, or their end, as the key of a loader that counts the entries before it.
-#[derive(Debug, Clone)]
-pub struct Bound {
-    /// The standings.
-    pub standings: Arc<Standings>,
-    /// The key; entries with smaller keys are counted. `None` counts all.
-    pub key: Option<RankKey>,
 }
 
 /// The look-ups of one request.
@@ -94,28 +95,18 @@ impl Drop for Reading {
 
 impl Loaders {
     /// Look-ups for a new request.
-    #[must_use]
     pub fn new(app: &SharedApp) -> Self {
         Self {
-            entries: Loader::new(EntryBatch(app.clone()))
-                .with_max_batch_size(BATCH_MAX)
-                .with_yield_count(YIELD_COUNT),
-            counts: Loader::new(CountBatch(app.clone()))
-                .with_max_batch_size(BATCH_MAX)
-                .with_yield_count(YIELD_COUNT),
-            better_scores: Loader::new(BetterScoresBatch(app.clone()))
-                .with_max_batch_size(BATCH_MAX)
-                .with_yield_count(YIELD_COUNT),
-            members: Loader::new(MemberBatch(app.clone()))
-                .with_max_batch_size(BATCH_MAX)
-                .with_yield_count(YIELD_COUNT),
+            entries: loader(EntryBatch(app.clone())),
+            counts: loader(CountBatch(app.clone())),
+            better_scores: loader(BetterScoresBatch(app.clone())),
+            members: loader(MemberBatch(app.clone())),
             boards: Loader::new(BoardBatch(app.clone())).with_yield_count(YIELD_COUNT),
             reads: Arc::default(),
         }
     }
 
     /// Announces a read that may lead to look-ups.
-    #[must_use]
     pub fn reading(&self) -> Reading {
         self.reads.count.fetch_add(1, Ordering::AcqRel);
         Reading(self.reads.clone())
@@ -136,7 +127,7 @@ impl Loaders {
         self.wait_for_reads().await;
         let places: Vec<Place> = members
             .iter()
-            .map(|member| Place { standings: standings.clone(), member: member.clone() })
+            .map(|member| Place { standings: standings.clone(), key: member.clone() })
             .collect();
         let found =
             self.entries.try_load_many(places.clone()).await.map_err(|error| no_answer(&error))?;
@@ -210,17 +201,32 @@ impl Loaders {
     }
 }
 
+/// A loader whose batches are as large as a request may make them.
+fn loader<K, V, F>(batch: F) -> Loader<K, V, F>
+where
+    K: Eq + Hash + Clone + Debug,
+    V: Clone,
+    F: BatchFn<K, V>,
+{
+    Loader::new(batch).with_max_batch_size(BATCH_MAX).with_yield_count(YIELD_COUNT)
+}
+
+/// The keys of a batch, by standings.
+fn by_standings<K>(keys: &[In<K>]) -> IntoValues<&StandingsId, Vec<&In<K>>> {
+    let mut by_standings: HashMap<&StandingsId, Vec<&In<K>>> = HashMap::new();
+    for key in keys {
+        by_standings.entry(&key.standings.id).or_default().push(key);
+    }
+    by_standings.into_values()
+}
+
 struct EntryBatch(SharedApp);
 
 impl BatchFn<Place, Result<Option<Found>>> for EntryBatch {
     async fn load(&mut self, places: &[Place]) -> HashMap<Place, Result<Option<Found>>> {
         let app = &self.0;
-        let mut by_standings: HashMap<&StandingsId, Vec<&Place>> = HashMap::new();
-        for place in places {
-            by_standings.entry(&place.standings.id).or_default().push(place);
-        }
-        let batches = by_standings.into_values().map(|places| async move {
-            let members: Vec<MemberId> = places.iter().map(|place| place.member.clone()).collect();
+        let batches = by_standings(places).map(|places| async move {
+            let members: Vec<MemberId> = places.iter().map(|place| place.key.clone()).collect();
             let found = find(app, &places[0].standings, &members).await;
             let each = |(index, place): (usize, &&Place)| {
                 ((*place).clone(), found.as_ref().map(|found| found[index]).map_err(Clone::clone))
@@ -250,11 +256,7 @@ struct CountBatch(SharedApp);
 impl BatchFn<Bound, Result<u64>> for CountBatch {
     async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
         let app = &self.0;
-        let mut by_standings: HashMap<&StandingsId, Vec<&Bound>> = HashMap::new();
-        for bound in bounds {
-            by_standings.entry(&bound.standings.id).or_default().push(bound);
-        }
-        let batches = by_standings.into_values().map(|bounds| async move {
+        let batches = by_standings(bounds).map(|bounds| async move {
             let standings = &bounds[0].standings;
             let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
             let counts = app.reader.counts_below(standings, &keys).await.map_err(Error::from);
@@ -281,11 +283,7 @@ struct BetterScoresBatch(SharedApp);
 impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
     async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
         let app = &self.0;
-        let mut by_standings: HashMap<&StandingsId, Vec<&Bound>> = HashMap::new();
-        for bound in bounds {
-            by_standings.entry(&bound.standings.id).or_default().push(bound);
-        }
-        let batches = by_standings.into_values().map(|bounds| async move {
+        let batches = by_standings(bounds).map(|bounds| async move {
             let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
             let counts = app.better_scores(&bounds[0].standings, &keys).await;
             let keyed = bounds.iter().filter(|bound| bound.key.is_some());
@@ -328,31 +326,16 @@ fn no_answer(error: &std::io::Error) -> Error {
     Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
 }
 
-impl PartialEq for Place {
-    fn eq(&self, other: &Self) -> bool {
-        self.member == other.member && self.standings.id == other.standings.id
-    }
-}
-
-impl Eq for Place {}
-
-impl std::hash::Hash for Place {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.standings.id.hash(state);
-        self.member.hash(state);
-    }
-}
-
-impl PartialEq for Bound {
+impl<K: PartialEq> PartialEq for In<K> {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key && self.standings.id == other.standings.id
     }
 }
 
-impl Eq for Bound {}
+impl<K: Eq> Eq for In<K> {}
 
-impl std::hash::Hash for Bound {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+impl<K: Hash> Hash for In<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
         self.standings.id.hash(state);
         self.key.hash(state);
     }

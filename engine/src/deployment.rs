@@ -6,7 +6,7 @@ pub mod private_redis;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 use entity::error::Result;
 use entity::sql::{begin, begin_with};
 use ranking::store::Store;

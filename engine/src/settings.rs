@@ -4,6 +4,7 @@
 //! Each is declared once, here. The names that a program accepts, the name in an error, and the
 //! environment of a child derive from the declarations.
 
+pub mod limits;
 pub mod log;
 mod redacted;
 pub mod server;
@@ -17,10 +18,21 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
+pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use sql::{PoolSettings, SqlSettings};
 pub use stores::Settings;
+
+/// The arguments of a command that opens all stores.
+#[derive(Debug, Args)]
+#[allow(missing_docs, reason = "a doc comment of a field would replace the help of the command")]
+pub struct StoreArguments {
+    #[command(flatten)]
+    pub settings: Settings,
+    #[command(flatten)]
+    pub log: LogSettings,
+}
 
 /// Every setting of every command. The ones without a help heading come first: clap would give them
 /// the heading of those before them.
@@ -32,6 +44,10 @@ struct All {
     stores: Settings,
     #[command(flatten)]
     pools: PoolSettings,
+    #[command(flatten)]
+    limits: RequestLimits,
+    #[command(flatten)]
+    rates: RateSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

@@ -42,7 +42,6 @@ fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
 
 impl PageCache {
     /// Starts empty; pages stay for `age`. It holds up to `bytes_max` bytes.
-    #[must_use]
     pub fn new(store: &Store, age: Duration, bytes_max: u64) -> Self {
         Self { pages: SharedCache::new(store, age, bytes_max, page_bytes), age }
     }

@@ -16,8 +16,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::ServeArguments;
 use super::worker::Working;
+use super::{ServeArguments, connect};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
@@ -35,14 +35,15 @@ const TOKEN_FILE: &str = "admin-token";
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments { http: settings, pools, caches, daily_diff, stores } = arguments;
+    let ServeArguments { http: settings, pools, limits, rates, caches, daily_diff, stores } =
+        arguments;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     let daily = match settings.no_workers {
         true => None,
         false => Some(Daily::new(&daily_diff, environment)?),
     };
-    let db = stores.connect(Missing::Create).await?;
+    let db = connect(&stores, Missing::Create).await?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("LAUREL_LISTEN: {} cannot be listened on", settings.listen))?;
@@ -54,9 +55,10 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     let app = Arc::new(App::new(deployment.clone(), committers, settings.public_reads, &caches));
     let data_dir = &stores.settings.sql.data_dir;
     announce(&deployment, listener.local_addr()?, data_dir).await?;
-    let router = http::router(app.clone(), graphql::schema(app.clone()), &caches);
+    let router = http::router(app.clone(), graphql::schema(app.clone()), &caches, &limits, &rates);
     let (stopping, mut stopped) = watch::channel(false);
-    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(async move {
         stop.wait().await;
         stopping.send_replace(true);
     });

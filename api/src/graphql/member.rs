@@ -18,7 +18,7 @@ use super::standings::{Choice, Standings};
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 
 /// The most boards in one field `ranks`.
 const BOARDS_MAX: usize = 100;
@@ -184,18 +184,9 @@ impl Member {
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
         #[graphql(desc = "Such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Option<Entry>> {
-        Ok(self
-            .entry(
-                ctx,
-                &board,
-                Choice {
-                    window: board::window_or_all(window),
-                    at_ms: at.map(|at| at.0),
-                    segment,
-                    period: None,
-                },
-            )
-            .await?)
+        let (window, at_ms) = (board::window_or_all(window), at.map(|at| at.0));
+        let choice = Choice { window, at_ms, segment, period: None };
+        Ok(self.entry(ctx, &board, choice).await?)
     }
 
     /// The member's entries on boards, at most 100, in the order of `boards`. Each is as `rank`
@@ -208,18 +199,16 @@ impl Member {
         window: Option<String>,
     ) -> Result<Vec<Option<Entry>>> {
         if boards.len() > BOARDS_MAX {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!("{} boards requested: expected at most {BOARDS_MAX}", boards.len()),
-            )
+            return Err(Error::limit_exceeded(format!(
+                "{} boards requested: expected at most {BOARDS_MAX}",
+                boards.len()
+            ))
             .into());
         }
+        let window = board::window_or_all(window);
         let entries = boards.iter().map(|board| {
-            self.entry(
-                ctx,
-                board,
-                Choice { window: board::window_or_all(window.clone()), ..Choice::default() },
-            )
+            let choice = Choice { window: window.clone(), ..Choice::default() };
+            self.entry(ctx, board, choice)
         });
         Ok(futures::future::try_join_all(entries).await?)
     }

@@ -110,8 +110,7 @@ impl SqlSettings {
             Err(error) if is_missing_table(&error) => return Err(self.no_deployment()),
             Err(error) => return Err(error.into()),
         }
-        let _ = db.close().await;
-        connect(self.options(self.sql_connections, None)?, Schema::UpToDate).await
+        self.upgrade(db).await
     }
 
     /// Connects to an existing database, and leaves its schema unchanged.
@@ -128,14 +127,15 @@ impl SqlSettings {
         {
             return Err(self.no_deployment());
         }
-        connect(options, Schema::AsItIs).await
+        self.open(options).await
     }
 
     /// Connects to the database; creates the data directory, the SQLite file and the schema if they
     /// are missing.
     pub async fn create(&self) -> Result<DatabaseConnection> {
         keep_private(&self.data_dir)?;
-        connect(self.options(self.sql_connections, None)?, Schema::UpToDate).await
+        let db = self.open(self.options(self.sql_connections, None)?).await?;
+        self.upgrade(db).await
     }
 
     /// Connects for reads that answer requests, and for look-ups: pools beside one that
@@ -160,9 +160,20 @@ impl SqlSettings {
             }
             options
                 .map_sqlx_sqlite_opts(|sqlite| sqlite_options(sqlite).pragma("query_only", "ON"));
-            *pool = connect(options, Schema::AsItIs).await?;
+            *pool = self.open(options).await?;
         }
         Ok(connected)
+    }
+
+    async fn open(&self, options: ConnectOptions) -> Result<DatabaseConnection> {
+        let file = sqlite_file(options.get_url()).map(Path::to_owned);
+        until_unlocked(file.as_deref(), || Database::connect(options.clone())).await
+    }
+
+    async fn upgrade(&self, db: DatabaseConnection) -> Result<DatabaseConnection> {
+        let options = self.options(self.sql_connections, None)?;
+        until_unlocked(sqlite_file(options.get_url()), || migration::up(&db)).await?;
+        Ok(db)
     }
 
     /// The options of a pool of `count` connections, whose statements PostgreSQL ends after
@@ -257,22 +268,18 @@ fn sqlite_file(url: &str) -> Option<&Path> {
     Some(Path::new(path))
 }
 
-/// The schema of a database after connecting.
-#[derive(Clone, Copy)]
-enum Schema {
-    AsItIs,
-    UpToDate,
-}
-
-async fn connect(options: ConnectOptions, schema: Schema) -> Result<DatabaseConnection> {
+/// Repeats `once` while SQLite refuses it because of a lock of its file.
+async fn until_unlocked<T, F>(file: Option<&Path>, once: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T, DbErr>>,
+{
     let deadline = Instant::now() + SQLITE_LOCKED_TIMEOUT;
     loop {
-        let error = match connect_once(options.clone(), schema).await {
-            Ok(db) => return Ok(db),
+        let error = match once().await {
             Err(error) if is_locked(&error) => error,
-            Err(error) => return Err(error.into()),
+            done => return Ok(done?),
         };
-        let file = sqlite_file(options.get_url()).unwrap_or(Path::new(""));
+        let file = file.unwrap_or(Path::new("the database"));
         let shared = PathBuf::from(format!("{}-shm", file.display()));
         let holders = lock_holders(&[file, &shared]);
         if Instant::now() >= deadline {
@@ -283,20 +290,9 @@ async fn connect(options: ConnectOptions, schema: Schema) -> Result<DatabaseConn
             ))
             .into());
         }
-        tracing::info!(%holders, "waiting for another process that makes or upgrades the database: {error}");
+        tracing::info!("waiting for {holders}, which makes or upgrades the database: {error}");
         sleep(SQLITE_PAUSE).await;
     }
-}
-
-async fn connect_once(
-    options: ConnectOptions,
-    schema: Schema,
-) -> Result<DatabaseConnection, DbErr> {
-    let db = Database::connect(options).await?;
-    if let Schema::UpToDate = schema {
-        migration::up(&db).await?;
-    }
-    Ok(db)
 }
 
 #[cfg(test)]

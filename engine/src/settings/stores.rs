@@ -16,7 +16,7 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
 use crate::deployment::private_redis::PrivateRedis;
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 
 /// The partitions of a new deployment whose settings name no number.
 const PARTITIONS_DEFAULT: u16 = 16;

@@ -2,7 +2,7 @@
 
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{ConnectionTrait, Statement};
 
 use tests::deployment::{Deployment, Redis, Sql};
@@ -24,8 +24,8 @@ async fn redis_is_reached_by_tls_if_its_authority_is_known() {
     let known = settings(Some(&certificates));
     let db = known.connect_sql(Missing::Create).await.unwrap();
     let stores = known.open(db).await.unwrap();
-    assert!(!stores.store.run_id(Partition(0)).await.unwrap().is_empty());
-    assert!(!stores.store.for_reads().run_id(Partition(0)).await.unwrap().is_empty());
+    assert!(!stores.store.run_id(PartitionNo(0)).await.unwrap().is_empty());
+    assert!(!stores.store.for_reads().run_id(PartitionNo(0)).await.unwrap().is_empty());
     stores.close().await;
     for unknown in [settings(None), settings(Some(&others))] {
         let db = unknown.connect_sql(Missing::Create).await.unwrap();

@@ -1,9 +1,10 @@
 //! The friends of a member, and their ranking.
 
-use async_graphql::connection::{CursorType, PageInfo};
+use async_graphql::connection::PageInfo;
 use async_graphql::{Context, Object, Result, SimpleObject};
 use entity::member;
 use ranking::id::MemberId;
+use ranking::shown;
 use ranking::store::read::RankedEntry;
 
 use super::Member;
@@ -188,12 +189,11 @@ fn place_of(cursor: &EntryCursor) -> crate::error::Result<Place> {
 }
 
 fn cursor_of(list: &Standings, place: &Place) -> String {
-    let id = &list.read.id;
-    let cursor = match place {
-        Place::Ranked(placed) => EntryCursor::new(id, placed.key, &placed.member),
-        Place::Missing(member) => EntryCursor::of_member(id, member),
+    let (key, member) = match place {
+        Place::Ranked(placed) => (Some(placed.key), &placed.member),
+        Place::Missing(member) => (None, member),
     };
-    cursor.encode().encode_cursor()
+    EntryCursor::new(&list.read.id, key, member).encode().0
 }
 
 /// Makes two members friends.
@@ -233,10 +233,9 @@ async fn both(
 ) -> crate::error::Result<([MemberId; 2], FriendPayload)> {
     let principal = state(ctx).require(Scope::Submit)?;
     if let Some(own) = principal.member.as_deref().filter(|own| *own != member) {
-        return Err(Error::new(
-            ErrorCode::Forbidden,
-            format!("this access token may change friendships of {own} only"),
-        ));
+        return Err(Error::forbidden(format!(
+            "this access token may change friendships of {own} only"
+        )));
     }
     let ids = [MemberId::new(member)?, MemberId::new(friend)?];
     if ids[0] == ids[1] {
@@ -248,7 +247,10 @@ async fn both(
         let unknown = || {
             Error::new(
                 ErrorCode::NotFound,
-                format!("there is no member {key:?}; upsertMembers or a first score creates it"),
+                format!(
+                    "there is no member {}; upsertMembers or a first score creates it",
+                    shown(key)
+                ),
             )
         };
         member.ok_or_else(unknown)

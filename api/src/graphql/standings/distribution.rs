@@ -7,7 +7,7 @@ use ranking::rank_key::RankKey;
 use ranking::store::read::Standings as Read;
 
 use crate::app::App;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::graphql::types::scalar::{Decimal, int};
 
 /// The default number of buckets.
@@ -64,10 +64,9 @@ pub(crate) async fn distribution(
         )));
     }
     if buckets > BUCKETS_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("invalid buckets {buckets}: expected at most {BUCKETS_MAX}"),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "invalid buckets {buckets}: expected at most {BUCKETS_MAX}"
+        )));
     }
     let Some((low, high)) = ends(app, read).await? else {
         return Ok(vec![]);

@@ -21,12 +21,7 @@ impl Standings {
         let _reading = state(ctx).loaders.reading();
         match page {
             Page::Forward { limit, after } => {
-                let (list, after) = match after {
-                    Some(cursor) => {
-                        self.resume(app, &cursor).map(|(list, place)| (list, Some(place)))?
-                    }
-                    None => (self.clone(), None),
-                };
+                let (list, after) = self.resume(app, after.as_deref())?;
                 let (mut position, mut entries) = match &after {
                     Some(place) => app.reader.forward(&list.read, place, limit + 2).await?,
                     None => {
@@ -46,12 +41,7 @@ impl Standings {
                 Ok(list.connection(entries, position, position > 0, has_next))
             }
             Page::Backward { limit, before } => {
-                let (list, before) = match before {
-                    Some(cursor) => {
-                        self.resume(app, &cursor).map(|(list, place)| (list, Some(place)))?
-                    }
-                    None => (self.clone(), None),
-                };
+                let (list, before) = self.resume(app, before.as_deref())?;
                 let (end, mut entries) =
                     app.reader.backward(&list.read, before.as_ref(), limit + 1).await?;
                 let has_previous = entries.len() > limit;

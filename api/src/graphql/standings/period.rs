@@ -2,6 +2,7 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
+use ranking::shown;
 use ranking::store::periods::ListedPeriod;
 use ranking::store::read::Range;
 use ranking::window::Window as RankingWindow;
@@ -86,8 +87,8 @@ pub(crate) async fn periods_page(
         let period = window.period_named(cursor, &rules.zone);
         let period = period.map_err(|_| {
             Error::bad_input(format!(
-                "invalid page cursor {:?}: expected one from pageInfo or an edge of {window} periods",
-                cursor.chars().take(64).collect::<String>()
+                "invalid page cursor {}: expected one from pageInfo or an edge of {window} periods",
+                shown(cursor)
             ))
         });
         period.map(|period| period.present_from_ms)
