@@ -3,7 +3,7 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`servers`] | what runs: the programs, PostgreSQL, Redis, a Redis Cluster, Node.js; certificates |
+//! | [`servers`] | what runs: the programs, PostgreSQL, Redis, Node.js; certificates |
 //! | [`deployment`] | stores of its own for each test |
 //! | [`api`] | a process that serves them, and what is asked of it |
 //! | [`documents`] | the GraphQL documents that several tests send |

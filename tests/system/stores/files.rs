@@ -11,8 +11,8 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program::signal;
 use tests::wait::until;
 
-/// The id of the user nobody.
-const NOBODY: u32 = 65_534;
+/// The id of another user.
+const OTHER_USER: u32 = 65_534;
 
 /// A server on embedded stores, its output and its log.
 struct Server {
@@ -91,7 +91,7 @@ async fn files_of_a_deployment_are_its_users_alone() {
     let log = server.stop();
     assert!(log.contains("other users had rights"), "{log}");
     // Only root can make a file of another user.
-    if chown(data.join("laurel.sqlite"), Some(NOBODY), None).is_ok() {
+    if chown(data.join("laurel.sqlite"), Some(OTHER_USER), None).is_ok() {
         let mut server = Server::start(&deployment);
         assert!(!server.child.wait().unwrap().success());
         let log = fs::read_to_string(&server.log).unwrap();

@@ -8,8 +8,8 @@ use engine::deployment::private_redis::PrivateRedis;
 
 use tests::servers::redis_server::RedisServer;
 
-/// The id of the user nobody.
-const NOBODY: u32 = 65_534;
+/// The id of another user.
+const OTHER_USER: u32 = 65_534;
 
 #[tokio::test]
 async fn a_redis_in_a_directory_that_others_can_open_is_not_adopted() {
@@ -25,7 +25,7 @@ async fn a_redis_in_a_directory_that_others_can_open_is_not_adopted() {
     assert!(refused.contains("mode 777"), "{refused}");
     // Only root can make files of another user.
     fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
-    if chown(&place, Some(NOBODY), None).is_ok() {
+    if chown(&place, Some(OTHER_USER), None).is_ok() {
         let refused = PrivateRedis::start(&data).await.unwrap_err().to_string();
         assert!(refused.contains("belongs to user 65534"), "{refused}");
     }

@@ -1,7 +1,7 @@
 //! One redis-server: the connections to it, each of which belongs to one run of the server.
 //!
-//! A connection answers in the order in which it was asked. So commits, and the persister's reads of
-//! the log, have one of their own: a commit never waits for the answers of readers.
+//! A connection answers in the order in which it was asked. So commits, and the persister's reads
+//! of the log, have one of their own: a commit never waits for the answers of readers.
 
 use std::sync::Arc;
 use std::time::Duration;
