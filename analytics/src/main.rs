@@ -202,6 +202,7 @@ impl Command {
 const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
+    engine::deployment::files::hide_new_files();
     let arguments: Arguments = engine::settings::parse().arguments;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

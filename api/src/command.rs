@@ -13,7 +13,7 @@ use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
     CacheSettings, ConnectionSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed,
-    RateSettings, RequestLimits, SqlSettings, StoreArguments, SubmissionSettings,
+    PoolSettings, RateSettings, RequestLimits, SqlSettings, StoreArguments, SubmissionSettings,
 };
 use sea_orm::DatabaseConnection;
 
@@ -58,6 +58,8 @@ struct ServeArguments {
     http: HttpSettings,
     #[command(flatten)]
     connections: ConnectionSettings,
+    #[command(flatten)]
+    pools: PoolSettings,
     #[command(flatten)]
     limits: RequestLimits,
     #[command(flatten)]

@@ -306,7 +306,7 @@ impl BatchFn<String, Result<Option<member::Model>>> for MemberBatch {
     async fn load(&mut self, keys: &[String]) -> HashMap<String, Result<Option<member::Model>>> {
         let mut found = HashMap::with_capacity(keys.len());
         for chunk in keys.chunks(ROWS_MAX) {
-            match member::of_keys(&self.0.deployment.db, chunk).await {
+            match member::of_keys(&self.0.deployment.reads, chunk).await {
                 Ok(rows) => {
                     found.extend(chunk.iter().map(|key| (key.clone(), Ok(None))));
                     found.extend(rows.into_iter().map(|row| (row.key.clone(), Ok(Some(row)))));

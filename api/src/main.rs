@@ -42,6 +42,7 @@ const STACK_BYTES: usize = 16 << 20;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 fn main() -> ExitCode {
+    engine::deployment::files::hide_new_files();
     let parsed = engine::settings::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

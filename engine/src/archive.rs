@@ -17,7 +17,7 @@ use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
-    QueryOrder, QuerySelect, TransactionTrait,
+    QueryOrder, QuerySelect,
 };
 
 use crate::deployment::Deployment;
@@ -26,9 +26,7 @@ use entity::archive::{archive_file, archive_mark, archived_entry};
 use entity::board;
 use entity::error::Result;
 use entity::history::{dead_letter, score_event};
-use entity::sql::by_member;
-use entity::sql::insert_chunked;
-use entity::sql::{lock_cursor, set_windows};
+use entity::sql::{begin, by_member, insert_chunked, lock_cursor, set_windows};
 
 pub use plan::plan;
 
@@ -69,7 +67,7 @@ impl Plan {
 /// Records that the events of a plan are being archived. Then waits until SQL has all commits of
 /// writers that did not know. Returns false if the board has changed since the plan.
 pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
-    let transaction = deployment.db.begin().await?;
+    let transaction = begin(&deployment.db).await?;
     let held = set_windows(&plan.row, &plan.row.windows).exec(&transaction).await?;
     if held.rows_affected != 1 {
         transaction.rollback().await?;
@@ -105,7 +103,7 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
 /// Makes the files of a plan part of the history in place of their rows in `score_event`, in one
 /// transaction. Returns false if the board has changed.
 pub async fn decide(deployment: &Deployment, plan: &Plan) -> Result<bool> {
-    let transaction = deployment.db.begin().await?;
+    let transaction = begin(&deployment.db).await?;
     if decide_in(&transaction, plan).await? {
         transaction.commit().await?;
         return Ok(true);
@@ -184,7 +182,7 @@ pub async fn stage(
     deployment: &Deployment,
     entries: Vec<archived_entry::ActiveModel>,
 ) -> Result<()> {
-    let transaction = deployment.db.begin().await?;
+    let transaction = begin(&deployment.db).await?;
     insert_chunked::<archived_entry::Entity, _>(
         &transaction,
         entries,

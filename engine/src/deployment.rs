@@ -1,5 +1,6 @@
 //! An open deployment: SQL, Redis and the clock.
 
+pub mod files;
 pub mod private_redis;
 
 use std::path::PathBuf;
@@ -7,21 +8,25 @@ use std::sync::Arc;
 
 use entity::deployment::clock::Clock;
 use entity::error::Result;
+use entity::sql::{begin, begin_with};
 use ranking::store::Store;
 use ranking::store::write::Dedup;
-use sea_orm::{
-    AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel,
-    TransactionTrait,
-};
+use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
 use self::private_redis::PrivateRedis;
 
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Deployment {
-    /// SQL.
+    /// SQL, for writes, the persister and jobs.
     pub db: DatabaseConnection,
-    /// Redis.
+    /// SQL, for reads that answer requests: no write waits for them. In a server, connections of
+    /// their own, which cannot write on SQLite, and on PostgreSQL end each statement in time.
+    pub reads: DatabaseConnection,
+    /// SQL, for what every request looks up first, by key: its token and its boards. In a server,
+    /// connections of their own.
+    pub lookups: DatabaseConnection,
+    /// Redis; reads that answer requests go through [`Store::for_reads`].
     pub store: Store,
     /// The time for which event ids are remembered.
     pub dedup: Dedup,
@@ -43,9 +48,9 @@ impl Deployment {
             DbBackend::Postgres => {
                 let level = Some(IsolationLevel::RepeatableRead);
                 let reading = Some(AccessMode::ReadOnly);
-                self.db.begin_with_config(level, reading).await?
+                begin_with(&self.db, level, reading).await?
             }
-            _ => self.db.begin().await?,
+            _ => begin(&self.db).await?,
         };
         Ok(view)
     }
@@ -62,7 +67,7 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let Self { db, store, private_redis, .. } = self;
+        let Self { db, reads, lookups, store, private_redis, .. } = self;
         drop(store);
         // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.
         let stopped = async {
@@ -70,6 +75,6 @@ impl Deployment {
                 redis.stop().await;
             }
         };
-        let _ = tokio::join!(db.close(), stopped);
+        let _ = tokio::join!(reads.close(), lookups.close(), db.close(), stopped);
     }
 }

@@ -7,7 +7,9 @@
 pub mod connections;
 pub mod limits;
 pub mod log;
+mod redacted;
 pub mod server;
+pub mod sql;
 pub mod stores;
 pub mod submissions;
 
@@ -22,7 +24,8 @@ pub use connections::ConnectionSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
-pub use stores::{Settings, SqlSettings};
+pub use sql::{PoolSettings, SqlSettings};
+pub use stores::Settings;
 pub use submissions::SubmissionSettings;
 
 /// The arguments of a command that opens all stores.
@@ -45,6 +48,8 @@ struct All {
     stores: Settings,
     #[command(flatten)]
     connections: ConnectionSettings,
+    #[command(flatten)]
+    pools: PoolSettings,
     #[command(flatten)]
     limits: RequestLimits,
     #[command(flatten)]

@@ -5,7 +5,9 @@ pub mod search;
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{ActiveValue::Set, QuerySelect, TransactionTrait};
+use sea_orm::{ActiveValue::Set, QuerySelect};
+
+use crate::sql::begin;
 
 /// A row of `member`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -79,7 +81,7 @@ pub async fn upsert(
     now_ms: i64,
 ) -> Result<Vec<Model>, DbErr> {
     let keys: Vec<String> = changes.iter().map(|change| change.key.clone()).collect();
-    let transaction = db.begin().await?;
+    let transaction = begin(db).await?;
     for change in changes {
         write(&transaction, change, now_ms).await?;
     }

@@ -1,4 +1,5 @@
-//! Statements that many tables share: chunked inserts, pages, and updates that lock a row.
+//! Statements that many tables share: transactions, chunked inserts, pages, and updates that lock a
+//! row.
 
 pub mod blocks;
 pub mod by_member;
@@ -6,12 +7,35 @@ pub mod by_member;
 use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, OnConflict};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    Select,
+    AccessMode, ActiveValue::Set, ColumnTrait, ConnectionTrait, DatabaseConnection,
+    DatabaseTransaction, DbErr, EntityTrait, IsolationLevel, QueryFilter, QuerySelect, Select,
+    TransactionTrait,
 };
 
 /// The rows of one INSERT.
 const ROWS_MAX: usize = 1000;
+
+/// Begins a transaction. A caller may be dropped at any point of it.
+pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
+    begin_with(db, None, None).await
+}
+
+/// As [`begin`], with an isolation level and an access mode, where the database has them.
+///
+/// A dropped BEGIN of PostgreSQL would leave its connection inside a transaction that holds a
+/// snapshot, as sqlx rolls back only what it has seen begin. So it runs in a task of its own: if
+/// the caller is dropped, the task drops the transaction when it is there, which rolls it back.
+pub async fn begin_with(
+    db: &DatabaseConnection,
+    isolation: Option<IsolationLevel>,
+    access: Option<AccessMode>,
+) -> Result<DatabaseTransaction, DbErr> {
+    let db = db.clone();
+    let beginning = tokio::spawn(async move { db.begin_with_config(isolation, access).await });
+    beginning
+        .await
+        .map_err(|error| DbErr::Custom(format!("a transaction did not begin: {error}")))?
+}
 
 /// Inserts rows in chunks of [`ROWS_MAX`].
 pub async fn insert_chunked<E, A>(

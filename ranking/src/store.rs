@@ -27,8 +27,9 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
 
+use self::server::address::Address;
 use self::server::cluster::Cluster;
-use self::server::node::Greeting;
+use self::server::node::{Greeting, Lane};
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -40,6 +41,8 @@ use crate::store::key::KeySpace;
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
+    /// The connections that reads use. Writes always use those of [`Lane::Work`].
+    lane: Lane,
 }
 
 #[derive(Debug)]
@@ -95,13 +98,14 @@ impl Scripts {
 }
 
 impl Store {
-    /// A store at a Redis URL (`redis://`, `redis+unix://`; for a cluster
+    /// A store at an address (`redis://`, `rediss://`, `redis+unix://`; for a cluster
     /// `redis://a,b?cluster=true`, with some of its servers). It connects on first use.
     ///
     /// # Errors
-    /// `Invalid` for any other URL.
+    /// `Invalid` for any other URL, and for one that leads to another machine in clear text where
+    /// the address does not allow that.
     pub fn new(
-        url: &str,
+        address: &Address,
         keys: KeySpace,
         partitions: Partitions,
         response_timeout: Duration,
@@ -110,14 +114,21 @@ impl Store {
         let greeting =
             |is_cluster| Greeting { response_timeout, is_cluster, scripts: scripts.load() };
         let inner = Inner {
-            cluster: Cluster::new(url, &keys, partitions, greeting)?,
+            cluster: Cluster::new(address, &keys, partitions, greeting)?,
             keys,
             partitions,
             scripts,
             own_writes: AtomicU64::new(0),
-            loading: Loading::new(url),
+            loading: Loading::new(address),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
+    }
+
+    /// The same store, for reads that answer requests: they have connections of their own, so that
+    /// no commit waits for them.
+    #[must_use]
+    pub fn for_reads(&self) -> Self {
+        Self { inner: self.inner.clone(), lane: Lane::Reads }
     }
 
     /// The names of its keys.
@@ -153,7 +164,7 @@ impl Store {
     pub async fn run_id(&self, partition: PartitionNo) -> Result<Arc<str>> {
         let map = self.inner.cluster.map().await?;
         let node = map.node(Some(partition));
-        Ok(self.inner.cluster.link(&map, node).await?.run_id)
+        Ok(self.inner.cluster.link(&map, node, self.lane).await?.run_id)
     }
 
     /// Checks that all servers answer and evict nothing: `CONFIG GET maxmemory-policy`, if the
@@ -167,7 +178,7 @@ impl Store {
         for node in &map.nodes {
             let mut pipe = redis::pipe();
             pipe.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
-            let mut link = self.inner.cluster.link(&map, node).await?;
+            let mut link = self.inner.cluster.link(&map, node, self.lane).await?;
             let answer: redis::RedisResult<(Vec<String>,)> = link.query(&pipe).await;
             if let Ok((answer,)) = &answer
                 && let [_, policy] = &answer[..]

@@ -89,8 +89,9 @@ impl Stores {
         let redis_url = format!("redis+unix://{}", socket.display());
         let redis = connect(&redis_url).await;
         let settings = Settings {
-            sql: SqlSettings { data_dir: dir.path().join("data"), database_url: None },
+            sql: SqlSettings::new(dir.path().join("data"), None),
             redis_url: Some(redis_url.clone()),
+            redis_ca: None,
             redis_prefix: "laurel".to_owned(),
             partitions: Some(partitions),
             dedup_hours: 24,

@@ -93,11 +93,9 @@ impl Deployment {
     /// The settings that the programs get.
     pub fn settings(&self) -> engine::settings::Settings {
         engine::settings::Settings {
-            sql: SqlSettings {
-                data_dir: self.dir.path().join("data"),
-                database_url: Some(self.database_url.clone()),
-            },
+            sql: SqlSettings::new(self.dir.path().join("data"), Some(self.database_url.clone())),
             redis_url: Some(self.redis_url()),
+            redis_ca: None,
             redis_prefix: "laurel".to_owned(),
             partitions: None,
             dedup_hours: 24,
@@ -211,8 +209,11 @@ impl Deployment {
     /// The URL of its Redis.
     pub fn redis_url(&self) -> String {
         self.servers_url().unwrap_or_else(|| {
-            let socket = self.dir.path().join("data/redis/redis.sock");
-            format!("redis+unix://{}", socket.display())
+            let dir = self.dir.path().join("data/redis");
+            // There is none before the first start.
+            let line = std::fs::read_to_string(dir.join("password.conf")).unwrap_or_default();
+            let password = line.trim_end().replace("requirepass ", "");
+            format!("redis+unix://{}?pass={password}", dir.join("redis.sock").display())
         })
     }
 

@@ -18,5 +18,6 @@ mod integrity;
 mod members;
 mod page;
 mod read;
+mod stores;
 mod submit;
 mod windows;

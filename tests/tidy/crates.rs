@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::tree::{SourceFile, files, report};
 
 /// Packages, each with the crates that may list it as a dependency.
-const USERS: [(&str, &[&str]); 8] = [
+const USERS: [(&str, &[&str]); 9] = [
     ("async-graphql", &["api"]),
     ("async-graphql-value", &["api"]),
     ("axum", &["api", "tests"]),
@@ -13,6 +13,7 @@ const USERS: [(&str, &[&str]); 8] = [
     ("polars", &["analytics"]),
     ("redis", &["ranking", "tests"]),
     ("sea-orm", &["entity", "engine", "api", "analytics", "tests"]),
+    ("sqlx", &["engine"]),
     ("tracing-subscriber", &["engine", "api", "analytics"]),
 ];
 

@@ -8,6 +8,7 @@
 //! | [`markdown`] | lines and links of pages |
 //! | [`migrations`] | the steps of the SQL schema |
 //! | [`purity`] | the rules of ranking: no clock, no environment, no store |
+//! | [`transactions`] | transactions, which begin in one place |
 //! | [`windows`] | matches on windows |
 //!
 //! A failure lists each place as `file:line: remedy`. Nothing here starts a server or a program.
@@ -18,5 +19,6 @@ mod files;
 mod markdown;
 mod migrations;
 mod purity;
+mod transactions;
 mod tree;
 mod windows;

@@ -15,13 +15,13 @@ use anyhow::{Context, Result, bail};
 use engine::partition::{Partition, all_time_rows};
 use entity::board;
 use entity::history::{log_cursor, score_event};
-use entity::sql::insert_chunked;
+use entity::sql::{begin, insert_chunked};
 use entity::standings::standing;
 use ranking::board::Board;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
-    QuerySelect, TransactionTrait,
+    QuerySelect,
 };
 
 use crate::frame::sorted::{Run, Sorted};
@@ -79,7 +79,7 @@ impl Rows<'_> {
         }
         let wrong: Vec<&String> = wrong.iter().collect();
         for members in wrong.chunks(MENDED_MAX) {
-            let transaction = self.partition.db.begin().await?;
+            let transaction = begin(&self.partition.db).await?;
             self.mend_in(&transaction, members, &known).await?;
             transaction.commit().await?;
         }

@@ -1,21 +1,23 @@
 //! `laurel serve`: what starts in which order, and stops in the other.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use engine::deployment::{Deployment, files};
 use engine::process::StopSignals;
 use engine::settings::ConnectionSettings;
 use engine::settings::stores::Missing;
 use entity::access_token;
-use sea_orm::DatabaseConnection;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::worker::Working;
-use super::{ServeArguments, connect, open};
+use super::{ServeArguments, connect};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
@@ -38,12 +40,24 @@ const EXECUTIONS_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that the stores may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
+/// The file with the first admin token, in the data directory; its operator removes it.
+const TOKEN_FILE: &str = "admin-token";
+
 /// Serves until a signal comes, then drains requests, commits and the log. With `--no-workers` it
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments { http: settings, connections, limits, rates, submissions, caches, daily_diff, stores } =
-        arguments;
+    let ServeArguments {
+        http: settings,
+        connections,
+        pools,
+        limits,
+        rates,
+        submissions,
+        caches,
+        daily_diff,
+        stores,
+    } = arguments;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     connections.connections_max()?;
@@ -61,7 +75,8 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
         },
     };
     warn_of_clear_text(settings.listen, &connections);
-    let deployment = open(&stores, db).await?;
+    let opening = stores.settings.open_to_serve(db, &pools).await;
+    let deployment = opening.context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
@@ -72,7 +87,7 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     let schema = graphql::schema(app.clone());
     let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates);
     let serving = Serving::start(listeners, routes, certificates, &connections)?;
-    addresses.announce(&deployment.db, deployment.clock.now_ms()).await?;
+    addresses.announce(&deployment, &stores.settings.sql.data_dir).await?;
     stop.wait().await;
     tracing::info!("stopping: waiting for requests, commits and the log");
     let ended = timeout(STOP_TIMEOUT, async {
@@ -138,22 +153,30 @@ impl Addresses {
         Ok(Self { main, operations })
     }
 
-    /// Prints them, and an admin token if there is no token yet.
-    async fn announce(&self, db: &DatabaseConnection, now_ms: i64) -> Result<()> {
+    /// Prints them. If there is no token yet, makes an admin token; and prints it on a terminal,
+    /// but else writes it to a file of this user alone, as the output may go to a journal.
+    async fn announce(&self, deployment: &Deployment, data_dir: &Path) -> Result<()> {
         let Self { main, operations } = self;
         println!("Laurel is on {main}");
         println!("  GraphQL   {main}/graphql");
         println!("  GraphiQL  {main}/graphiql");
         println!("  health    {operations}/healthz  {operations}/readyz");
         println!("  metrics   {operations}/metrics");
-        if access_token::count(db).await? == 0 {
-            println!(
-                "  admin token, shown this once: {}",
-                access::create(db, Scope::Admin, None, None, now_ms).await?
-            );
-        } else {
+        let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
+        if access_token::count(db).await? > 0 {
             println!("  for an access token: laurel token create --scope admin");
+            return Ok(());
         }
+        let token = access::create(db, Scope::Admin, None, None, now_ms).await?;
+        if std::io::stdout().is_terminal() {
+            println!("  admin token, shown this once: {token}");
+            return Ok(());
+        }
+        let file = data_dir.join(TOKEN_FILE);
+        files::write_private(&file, &format!("{token}\n")).with_context(|| {
+            format!("{} cannot be written: expected a place for the admin token", file.display())
+        })?;
+        println!("  admin token, in a file: {}", file.display());
         Ok(())
     }
 }

@@ -78,7 +78,7 @@ pub(crate) async fn find(
     slug: &str,
 ) -> crate::error::Result<Option<Arc<CachedBoard>>> {
     let _reading = state.loaders.reading();
-    let (board, good_until) = app.boards.find(&app.deployment.db, slug).await?;
+    let (board, good_until) = app.boards.find(&app.deployment.lookups, slug).await?;
     state.good_until.limit(good_until);
     Ok(board.filter(|board| {
         board.row.visibility == row::Visibility::Public || state.principal.is_some()
@@ -121,7 +121,7 @@ pub(crate) async fn list(
             Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of boards")
         })?;
     }
-    let (db, visible) = (&app(ctx).deployment.db, visible(state(ctx)));
+    let (db, visible) = (&app(ctx).deployment.reads, visible(state(ctx)));
     let (rows, has_previous, has_next) = match page {
         Page::Forward { limit, after } => {
             let (rows, more) = row::page_after(db, visible, after.as_deref(), limit).await?;
@@ -156,7 +156,7 @@ pub struct BoardTotal;
 impl BoardTotal {
     /// The number of boards that the client may see.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = row::count(&app(ctx).deployment.db, visible(state(ctx)));
+        let count = row::count(&app(ctx).deployment.reads, visible(state(ctx)));
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }

@@ -148,7 +148,7 @@ pub(crate) async fn events_page(
     let Some(board) = board::find(app(ctx), state(ctx), slug).await? else {
         return Ok(None);
     };
-    let db = &app(ctx).deployment.db;
+    let db = &app(ctx).deployment.reads;
     let archived_seq = mark_of(ctx, &board, member).await?.archived_seq;
     let of_member = (&board.board, member);
     let (rows, has_previous, has_next) = match page {
@@ -179,7 +179,7 @@ pub(crate) async fn find(
     ctx: &Context<'_>,
     place: EventPlace,
 ) -> crate::error::Result<Option<ScoreEvent>> {
-    let db = &app(ctx).deployment.db;
+    let db = &app(ctx).deployment.reads;
     let Some(row) = score_event::find(db, place).await? else {
         return Ok(None);
     };
@@ -205,7 +205,7 @@ async fn complete(
     let Some(first) = rows.first() else {
         return Ok(vec![]);
     };
-    let db = &app(ctx).deployment.db;
+    let db = &app(ctx).deployment.reads;
     let mut seqs: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
     for row in &rows {
         seqs.entry(row.partition).or_default().push(row.seq);

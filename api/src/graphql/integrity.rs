@@ -209,7 +209,7 @@ impl Finding {
 /// The run of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<IntegrityRun>> {
     state(ctx).require(Scope::Admin)?;
-    Ok(row::find(&app(ctx).deployment.db, id).await?.map(IntegrityRun))
+    Ok(row::find(&app(ctx).deployment.reads, id).await?.map(IntegrityRun))
 }
 
 /// The run of a global id, or of its number alone, as `laurel diff` prints it.
@@ -241,7 +241,7 @@ pub(crate) async fn list(
         None => None,
     };
     let before = after.map(number_of).transpose()?;
-    let (rows, has_next) = row::page(&app(ctx).deployment.db, board_no, before, limit).await?;
+    let (rows, has_next) = row::page(&app(ctx).deployment.reads, board_no, before, limit).await?;
     let total = IntegrityRunTotal(board_no);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
     let edges =
@@ -258,7 +258,8 @@ async fn findings_page(
 ) -> crate::error::Result<Connection<Finding, FindingTotal>> {
     let limit = limit_or("first", first, FINDINGS_DEFAULT)?;
     let index = after.map(number_of).transpose()?;
-    let (rows, has_next) = finding_row::page(&app(ctx).deployment.db, run_id, index, limit).await?;
+    let (rows, has_next) =
+        finding_row::page(&app(ctx).deployment.reads, run_id, index, limit).await?;
     let numbers = rows.iter().map(|row| row.board_no).collect();
     let boards = state(ctx).loaders.boards(numbers).await?;
     let total = FindingTotal(run_id);
@@ -284,7 +285,7 @@ pub struct IntegrityRunTotal(Option<i64>);
 impl IntegrityRunTotal {
     /// The number of runs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = row::count(&app(ctx).deployment.db, self.0);
+        let count = row::count(&app(ctx).deployment.reads, self.0);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }
@@ -296,7 +297,7 @@ pub struct FindingTotal(i64);
 impl FindingTotal {
     /// The number of findings that are kept of the run.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = finding_row::count(&app(ctx).deployment.db, self.0);
+        let count = finding_row::count(&app(ctx).deployment.reads, self.0);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }

@@ -123,7 +123,7 @@ impl Job {
 /// The job of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
     state(ctx).require(Scope::Admin)?;
-    Ok(row::find(&app(ctx).deployment.db, id).await?.map(Job))
+    Ok(row::find(&app(ctx).deployment.reads, id).await?.map(Job))
 }
 
 /// A page of the jobs of one board or all, and of one kind or all; newest first.
@@ -142,7 +142,7 @@ pub(crate) async fn list(
     };
     let kind = kind.map(JobKind::name);
     let before = after.map(number_of).transpose()?;
-    let db = &app(ctx).deployment.db;
+    let db = &app(ctx).deployment.reads;
     let (rows, has_next) = row::page(db, board_no, kind, before, limit).await?;
     let total = JobTotal { board_no, kind };
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
@@ -161,7 +161,7 @@ pub struct JobTotal {
 impl JobTotal {
     /// The number of jobs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = row::count(&app(ctx).deployment.db, self.board_no, self.kind);
+        let count = row::count(&app(ctx).deployment.reads, self.board_no, self.kind);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }

@@ -75,7 +75,7 @@ impl Member {
     ) -> crate::error::Result<Connection<Member, MemberTotal>> {
         let _reading = state(ctx).loaders.reading();
         let (app, member) = (app(ctx), MemberId::new(&self.key)?);
-        let (friends, good_until) = app.friends.of(&app.deployment.db, &member).await?;
+        let (friends, good_until) = app.friends.of(&app.deployment.reads, &member).await?;
         state(ctx).good_until.limit(good_until);
         let part = match &page {
             Page::Forward { limit, after } => {

@@ -188,7 +188,7 @@ async fn principal(
     }
     service.rates.token(received.address).map_err(|wait| limited(received.media_type, wait))?;
     let now_ms = app.deployment.clock.now_ms();
-    match app.access.check(&app.deployment.db, token, now_ms).await {
+    match app.access.check(&app.deployment.lookups, token, now_ms).await {
         Ok(principal) => Ok(Some(principal)),
         Err(error) if error.code == ErrorCode::Unauthenticated => {
             service.rates.token_failed(received.address);

@@ -22,7 +22,7 @@ impl BatchFn<i64, Numbered> for BoardBatch {
     async fn load(&mut self, numbers: &[i64]) -> HashMap<i64, Numbered> {
         let mut found = HashMap::with_capacity(numbers.len());
         for chunk in numbers.chunks(ROWS_MAX) {
-            match board::of_numbers(&self.0.deployment.db, chunk).await {
+            match board::of_numbers(&self.0.deployment.reads, chunk).await {
                 Ok(rows) => {
                     found.extend(chunk.iter().map(|no| (*no, Ok(None))));
                     found.extend(

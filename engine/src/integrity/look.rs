@@ -14,13 +14,14 @@ use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
 use ranking::store::scan::integrity::{Asked, Probe};
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 
 use crate::partition::Partition;
 use entity::archive::archive_mark;
 use entity::board;
 use entity::error::{Error, Result};
 use entity::history::score_event;
+use entity::sql::begin;
 use entity::standings::standing;
 pub(crate) use in_sql::{InSql, fold};
 
@@ -284,7 +285,7 @@ pub async fn look_at_standings(
         let (asked, probe) = probe(partition, board, &left).await?;
         partition.settle().await?;
         let named: Vec<&str> = left.keys().filter_map(|bytes| text_of(bytes)).collect();
-        let view = partition.db.begin().await?;
+        let view = begin(&partition.db).await?;
         let rows = standing::Entity::find()
             .filter(standing::Column::BoardNo.eq(board.no.0))
             .filter(standing::Column::Member.is_in(named.iter().copied()))

@@ -16,7 +16,7 @@ use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
 use ranking::window::Period;
-use sea_orm::{ColumnTrait, QueryFilter, TransactionTrait};
+use sea_orm::{ColumnTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 
 use crate::amend::seal_names;
@@ -26,7 +26,7 @@ use crate::partition::change::{Change, Proposal};
 use crate::reshard;
 use entity::board;
 use entity::error::Result;
-use entity::sql::{lock_cursor, set_windows};
+use entity::sql::{begin, lock_cursor, set_windows};
 use entries::Mending;
 use rows::mend_in;
 
@@ -104,7 +104,7 @@ pub async fn mend_sql(
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<Option<usize>> {
-    let transaction = partition.db.begin().await?;
+    let transaction = begin(&partition.db).await?;
     // The locks keep out changes of the windows, seals, archives and deletion of the board, then
     // persisters. All transactions take them in this order.
     let held = set_windows(row, &row.windows).exec(&transaction).await?;

@@ -14,7 +14,7 @@ use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
-    IntoActiveModel, QueryFilter, TransactionTrait,
+    IntoActiveModel, QueryFilter,
 };
 
 use crate::partition::Partition;
@@ -23,7 +23,7 @@ use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result, is_refused_content};
 use entity::history::{commit, dead_letter, log_cursor, score_event};
-use entity::sql::insert_chunked;
+use entity::sql::{begin, insert_chunked};
 use entity::{board, member};
 
 /// The most commits in one transaction.
@@ -164,7 +164,7 @@ impl Partition<'_> {
     ) -> Result<()> {
         for (index, event) in commit.events.iter().enumerate() {
             let alone = Commit { events: vec![event.clone()], ..commit.clone() };
-            let transaction = self.db.begin().await?;
+            let transaction = begin(&self.db).await?;
             let within = self.within(&transaction, boards);
             let tried =
                 write_into(within, cursor, std::slice::from_ref(&alone), &Refused::new()).await;
@@ -188,7 +188,7 @@ impl Partition<'_> {
         boards: &HashMap<BoardNo, Board>,
         refused: &Refused,
     ) -> Result<bool, DbErr> {
-        let transaction = self.db.begin().await?;
+        let transaction = begin(&self.db).await?;
         if write_into(self.within(&transaction, boards), cursor, commits, refused).await? {
             transaction.commit().await?;
             return Ok(true);

@@ -52,7 +52,7 @@ impl Reader {
             NEVER_MS => Ok(vec![]),
             _ if limit == 0 => Ok(vec![]),
             _ => {
-                let db = &self.deployment.db;
+                let db = &self.deployment.reads;
                 sealed::periods(db, standings, range, sealed_before_ms, limit).await
             }
         };

@@ -31,6 +31,7 @@ const MOVE_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct Reader {
     pub(super) deployment: Deployment,
+    store: Store,
     timeout: Duration,
 }
 
@@ -39,7 +40,8 @@ impl Reader {
     /// or a board to have moved.
     #[must_use]
     pub fn new(deployment: &Deployment, timeout: Duration) -> Self {
-        Self { deployment: deployment.clone(), timeout }
+        let (deployment, store) = (deployment.clone(), deployment.store.for_reads());
+        Self { deployment, store, timeout }
     }
 
     /// The number of entries.
@@ -249,7 +251,7 @@ impl Reader {
         {
             return Ok(read);
         }
-        match sealed::find(&self.deployment.db, standings).await? {
+        match sealed::find(&self.deployment.reads, standings).await? {
             Some(found) => sealed(found).await,
             None => Ok(nothing),
         }
@@ -267,7 +269,7 @@ impl Reader {
         let deadline = Instant::now() + self.timeout;
         let mut now = Cow::Borrowed(standings);
         loop {
-            let error = match read(&self.deployment.store, now.clone()).await {
+            let error = match read(&self.store, now.clone()).await {
                 Ok(value) => return Ok(Ok(value)),
                 Err(ranking::Error::Sealed(before_ms)) => return Ok(Err(before_ms)),
                 Err(error) => error,
@@ -303,7 +305,7 @@ impl Reader {
     /// The standings by the board's row of now; `None` while the board moves.
     async fn read_again(&self, standings: &Standings) -> Result<Option<Standings>> {
         let no = standings.id.board;
-        let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
+        let boards = entity::board::some(&self.deployment.reads, [no].into()).await?;
         let board = boards.get(&no).ok_or(ranking::Error::BoardGone)?;
         if board.layouts.is_coming {
             return Ok(None);

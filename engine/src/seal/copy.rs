@@ -11,7 +11,7 @@ use ranking::store::scan::sealing::FinalPage;
 use ranking::window::Period;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, PaginatorTrait,
-    QueryFilter, QuerySelect, TransactionTrait,
+    QueryFilter, QuerySelect,
 };
 
 use super::{Sealing, WindowSeal};
@@ -20,8 +20,7 @@ use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result};
 use entity::history::{dead_letter, log_cursor, score_event};
-use entity::sql::insert_chunked;
-use entity::sql::{lock_cursor, set_windows};
+use entity::sql::{begin, insert_chunked, lock_cursor, set_windows};
 use entity::standings::{sealed_entry, sealed_period};
 
 /// The most entries in one transaction.
@@ -111,7 +110,7 @@ impl WindowSeal<'_> {
         period: &Period,
         page: FinalPage,
     ) -> Result<()> {
-        let transaction = partition.db.begin().await?;
+        let transaction = begin(&partition.db).await?;
         // The locks keep out persisters, changes of the windows, and the deletion of the board.
         let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
         let locked = lock_cursor(partition.no).exec(&transaction).await?;

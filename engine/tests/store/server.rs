@@ -66,9 +66,8 @@ impl Server {
 }
 
 pub(crate) fn store(redis: &PrivateRedis, partitions: u16) -> Store {
-    let keys = KeySpace::new("test").unwrap();
-    Store::new(&redis.url(), keys, Partitions::new(partitions).unwrap(), Duration::from_secs(10))
-        .unwrap()
+    let (keys, partitions) = (KeySpace::new("test").unwrap(), Partitions::new(partitions).unwrap());
+    Store::new(&redis.url().into(), keys, partitions, Duration::from_secs(10)).unwrap()
 }
 
 pub(crate) fn board(no: i64, shards: u16) -> Board {

@@ -2,7 +2,9 @@
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{ActiveValue::Set, Condition, QuerySelect, TransactionTrait};
+use sea_orm::{ActiveValue::Set, Condition, QuerySelect};
+
+use crate::sql::begin;
 
 /// A row of `friendship`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -45,7 +47,7 @@ pub async fn insert<'a>(
     now_ms: i64,
     friends_max: u64,
 ) -> Result<Option<&'a str>, DbErr> {
-    let transaction = db.begin().await?;
+    let transaction = begin(db).await?;
     let row = ActiveModel {
         low: Set(low.to_owned()),
         high: Set(high.to_owned()),

@@ -1,5 +1,6 @@
 //! The Redis servers of a deployment, and the routing of commands to them.
 
+pub mod address;
 pub(crate) mod cluster;
 pub(crate) mod node;
 pub(crate) mod route;

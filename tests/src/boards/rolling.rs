@@ -50,7 +50,7 @@ pub struct World {
 /// Stores in this process, on a database and a Redis of the test's own.
 pub async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     let settings = Settings {
-        sql: SqlSettings { data_dir: deployment.new_file("data"), database_url: None },
+        sql: SqlSettings::new(deployment.new_file("data"), None),
         redis_prefix: format!("laurel{partitions}"),
         partitions: Some(partitions),
         redis_timeout_ms: 60_000,

@@ -1,7 +1,8 @@
 //! Boards that are deleted: with all they had, through crashes, and for good.
 
+use entity::sql::begin;
 use redis::AsyncCommands;
-use sea_orm::{ConnectionTrait, TransactionTrait};
+use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use tests::api::Api;
@@ -196,7 +197,7 @@ async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
     let no = board_no(&deployment).await;
     // While the history is locked, only standings are deleted.
     let db = deployment.sql().await;
-    let held = db.begin().await.unwrap();
+    let held = begin(&db).await.unwrap();
     held.execute_unprepared("LOCK TABLE score_event IN SHARE MODE").await.unwrap();
     let kill = async || {
         until("the standings are gone", async || {

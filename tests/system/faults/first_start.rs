@@ -1,5 +1,8 @@
 //! First starts of processes on empty stores, alone and together.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use entity::board;
@@ -11,13 +14,17 @@ use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
 
 #[tokio::test]
-async fn a_first_start_prints_an_admin_token_once() {
+async fn a_first_start_writes_an_admin_token_once() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::spawn(&deployment, &[], String::new()).await;
     api.wait_until_ready().await;
     let printed = api.printed();
-    let token = printed.lines().find_map(|line| line.split_once("shown this once: "));
-    let token = token.unwrap().1.to_owned();
+    // Its output is no terminal, and may go to a journal that others read.
+    assert!(!printed.contains("laurel_"), "{printed}");
+    let file = printed.lines().find_map(|line| line.split_once("admin token, in a file: "));
+    let file = file.unwrap().1.to_owned();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = fs::read_to_string(&file).unwrap().trim_end().to_owned();
     let viewer = api.ask(Some(&token), "{ viewer { scopes member { key } } }", json!({})).await;
     assert_eq!(
         viewer.body["data"]["viewer"],
@@ -25,7 +32,7 @@ async fn a_first_start_prints_an_admin_token_once() {
     );
     drop(api);
     let api = Api::spawn(&deployment, &[], token).await;
-    assert!(!api.printed().contains("laurel_"), "{}", api.printed());
+    assert!(!api.printed().contains("admin token"), "{}", api.printed());
     api.wait_until_ready().await;
     assert_eq!(api.data("{ viewer { scopes } }", json!({})).await["viewer"]["scopes"][2], "admin");
     assert_eq!(
@@ -51,7 +58,7 @@ async fn processes_that_find_a_database_being_made_wait_for_it() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     for _ in 0..25 {
         let settings = Settings {
-            sql: SqlSettings { data_dir: deployment.new_file("data"), database_url: None },
+            sql: SqlSettings::new(deployment.new_file("data"), None),
             ..deployment.settings()
         };
         check_opened_at_once(&settings).await;

@@ -23,7 +23,7 @@ impl EventTotal {
     /// The number of the member's events on the board, without archived ones.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let mark = mark_of(ctx, &self.board, &self.member).await?;
-        let (db, board) = (&app(ctx).deployment.db, self.board.board.no);
+        let (db, board) = (&app(ctx).deployment.reads, self.board.board.no);
         let count = score_event::count_of_member(db, board, &self.member, mark.archived_seq);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
@@ -32,7 +32,7 @@ impl EventTotal {
     /// listed.
     async fn archived_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let mark = mark_of(ctx, &self.board, &self.member).await?;
-        let count = archived_entry::events(&app(ctx).deployment.db, &mark, &self.member);
+        let count = archived_entry::events(&app(ctx).deployment.reads, &mark, &self.member);
         Ok(int(count.await.map_err(Error::from)?)?)
     }
 }
@@ -47,5 +47,5 @@ pub(crate) async fn mark_of(
     let deployment = &app(ctx).deployment;
     let member = MemberId::new(member)?;
     let partition = deployment.store.partitions().of_member(&board.board, &member);
-    Ok(archive_mark::of(&deployment.db, board.board.no, partition).await?)
+    Ok(archive_mark::of(&deployment.reads, board.board.no, partition).await?)
 }

@@ -129,7 +129,7 @@ pub(crate) async fn friends_page(
         }
         None => (standings.clone(), None),
     };
-    let (friends, good_until) = app.friends.of(&app.deployment.db, &member).await?;
+    let (friends, good_until) = app.friends.of(&app.deployment.reads, &member).await?;
     state(ctx).good_until.limit(good_until);
     let mut members = friends.to_vec();
     if page.include_self {

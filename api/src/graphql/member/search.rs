@@ -30,7 +30,7 @@ impl MemberTotal {
         let count = match self {
             Self::Counted(count) => *count,
             Self::Found(prefix) => {
-                prefix.count(&app(ctx).deployment.db).await.map_err(Error::from)?
+                prefix.count(&app(ctx).deployment.reads).await.map_err(Error::from)?
             }
         };
         Ok(int(count)?)
@@ -55,7 +55,7 @@ pub(crate) async fn search(
     after: Option<String>,
 ) -> crate::error::Result<Connection<Member, MemberTotal>> {
     let _reading = state(ctx).loaders.reading();
-    let db = &app(ctx).deployment.db;
+    let db = &app(ctx).deployment.reads;
     MemberId::new(prefix).map_err(|_| {
         Error::bad_input("invalid prefix: expected 1 to 128 bytes without control characters")
     })?;

@@ -9,22 +9,20 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use redis::{ConnectionAddr, ConnectionInfo, Pipeline, Value};
+use redis::{ConnectionAddr, Pipeline, Value};
 
-use super::node::{Greeting, Link, Node};
+use super::address::Address;
+use super::node::{Greeting, Lane, Link, Node};
 use crate::error::{Error, Result};
 use crate::id::PartitionNo;
 use crate::shard::Partitions;
 use crate::store::key::KeySpace;
 use crate::store::{classify, decode};
 
-/// The accepted forms of a Redis URL.
-const ACCEPTED: &str =
-    "expected redis://host:port, redis+unix:///path or redis://host:port,host:port?cluster=true";
-
 /// The servers of one Redis, by one address or several.
 #[derive(Debug)]
 pub(crate) struct Cluster {
+    address: Address,
     greeting: Greeting,
     /// Asks for the state of the cluster, for the slots and their servers, then for the slot of
     /// each partition.
@@ -75,12 +73,12 @@ impl Map {
 
 impl Cluster {
     pub(crate) fn new(
-        url: &str,
+        address: &Address,
         keys: &KeySpace,
         partitions: Partitions,
         greeting: impl FnOnce(bool) -> Greeting,
     ) -> Result<Self> {
-        let (seeds, is_cluster) = servers_of(url)?;
+        let (seeds, is_cluster) = address.servers()?;
         let mut question = redis::pipe();
         question.cmd("CLUSTER").arg("INFO");
         question.cmd("CLUSTER").arg("SLOTS");
@@ -97,6 +95,7 @@ impl Cluster {
         map.is_doubted.store(is_cluster, Ordering::Relaxed);
         let met = seeds.iter().map(|node| (node.address.clone(), node.clone()));
         Ok(Self {
+            address: address.clone(),
             met: Mutex::new(met.collect()),
             greeting: greeting(is_cluster),
             question,
@@ -115,9 +114,9 @@ impl Cluster {
         self.ask_again(&map, None).await
     }
 
-    /// A connection to a server. If it cannot be made, the map is doubted.
-    pub(crate) async fn link(&self, map: &Map, node: &Node) -> Result<Link> {
-        let link = node.link(&self.greeting).await;
+    /// A connection of a lane to a server. If it cannot be made, the map is doubted.
+    pub(crate) async fn link(&self, map: &Map, node: &Node, lane: Lane) -> Result<Link> {
+        let link = node.link(&self.greeting, lane).await;
         if link.is_err() {
             self.doubt(map);
         }
@@ -187,6 +186,8 @@ impl Cluster {
             }
             _ => ConnectionAddr::Tcp(host, port),
         };
+        // A cluster may name servers elsewhere, though the URL's are on this machine.
+        self.address.check_protected(&addr)?;
         let info = by.info().clone().set_addr(addr);
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let node = Node::new(info).map_err(|error| classify(&error))?;
@@ -200,7 +201,7 @@ impl Cluster {
     /// Asks a server for the map. One round trip: `CLUSTER INFO`, `CLUSTER SLOTS` and a `CLUSTER
     /// KEYSLOT` for each partition.
     async fn ask(&self, node: &Arc<Node>) -> Result<Map> {
-        let mut link = node.link(&self.greeting).await?;
+        let mut link = node.link(&self.greeting, Lane::Work).await?;
         let answers = link.query::<Vec<Value>>(&self.question).await;
         if answers.is_err() {
             node.unlink(&link).await;
@@ -239,86 +240,5 @@ impl Cluster {
             places.push(owner.map(|(_, _, place)| *place));
         }
         Ok(Map::new(nodes, places))
-    }
-}
-
-/// The servers that a URL names, and true for a cluster.
-fn servers_of(url: &str) -> Result<(Vec<Arc<Node>>, bool)> {
-    let refused = |why: &str| Error::invalid(format!("invalid Redis URL ({why}): {ACCEPTED}"));
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (ours, others): (Vec<&str>, Vec<&str>) =
-        query.split('&').partition(|pair| pair.starts_with("cluster="));
-    let is_cluster = match ours[..] {
-        [] => false,
-        ["cluster=true"] => true,
-        _ => return Err(refused("a cluster is named by cluster=true, and nothing else")),
-    };
-    let query = match others.join("&") {
-        query if query.is_empty() => query,
-        query => format!("?{query}"),
-    };
-    let (scheme, place) = place.split_once("://").ok_or_else(|| refused("it has no scheme"))?;
-    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-    let (login, hosts) = match authority.rfind('@') {
-        Some(at) => authority.split_at(at + 1),
-        None => ("", authority),
-    };
-    let mut nodes = vec![];
-    for host in hosts.split(',') {
-        let client = redis::Client::open(format!("{scheme}://{login}{host}{path}{query}"))
-            .map_err(|error| refused(&error.to_string()))?;
-        let info: ConnectionInfo = client.get_connection_info().clone();
-        if is_cluster && matches!(info.addr(), ConnectionAddr::Unix(_)) {
-            return Err(refused("a cluster cannot be reached over a Unix socket"));
-        }
-        nodes.push(Arc::new(Node::new(info).map_err(|error| refused(&error.to_string()))?));
-    }
-    if nodes.len() > 1 && !is_cluster {
-        return Err(refused("several servers need cluster=true"));
-    }
-    Ok((nodes, is_cluster))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_names_one_server_or_those_of_a_cluster() {
-        let addresses = |url: &str| {
-            let (nodes, is_cluster) = servers_of(url).unwrap();
-            let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
-            (addresses.join(" "), is_cluster)
-        };
-        let cases = [
-            ("redis://a:1", ("a:1", false)),
-            ("redis://a?protocol=resp3", ("a:6379", false)),
-            ("redis+unix:///run/a,b.sock", ("/run/a,b.sock", false)),
-            ("redis://a:1?cluster=true", ("a:1", true)),
-            ("redis://a,b,c/?cluster=true", ("a:6379 b:6379 c:6379", true)),
-            (
-                "redis://me:p@ss@a:1,b:2,[::1]:3/0?protocol=resp3&cluster=true",
-                ("a:1 b:2 ::1:3", true),
-            ),
-        ];
-        for (url, (expected, is_cluster)) in cases {
-            assert_eq!(addresses(url), (expected.to_owned(), is_cluster), "{url}");
-        }
-    }
-
-    #[test]
-    fn another_url_is_refused_with_what_would_be_accepted() {
-        for url in [
-            "",
-            "a:1",
-            "http://a:1",
-            "redis://a:1,b:2",
-            "redis://a:1?cluster=false",
-            "redis://a:1?cluster=true&cluster=true",
-            "redis+unix:///run/a.sock?cluster=true",
-        ] {
-            let refused = servers_of(url).unwrap_err();
-            assert!(refused.to_string().ends_with(ACCEPTED), "{url}: {refused}");
-        }
     }
 }

@@ -1,10 +1,13 @@
-//! One redis-server: the connection to it, which belongs to one run of the server.
+//! One redis-server: the connections to it, each of which belongs to one run of the server.
+//!
+//! A connection answers in the order in which it was asked. So commits, and the persister's reads
+//! of the log, have one of their own: a commit never waits for the answers of readers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline};
+use redis::{AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline, Value};
 use tokio::sync::RwLock;
 
 use crate::error::{Error, Result};
@@ -12,6 +15,18 @@ use crate::store::classify;
 
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The most commands that one read has under way at a server: other readers share the connection.
+const READS_UNDER_WAY_MAX: usize = 64;
+
+/// The purpose of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Commits, the persister, recovery and jobs.
+    Work,
+    /// Reads of requests.
+    Reads,
+}
 
 /// The start of every connection.
 #[derive(Debug)]
@@ -24,16 +39,17 @@ pub(crate) struct Greeting {
     pub(crate) scripts: Pipeline,
 }
 
-/// A redis-server; connects when first used.
+/// A redis-server; each connection is made when it is first used.
 #[derive(Debug)]
 pub(crate) struct Node {
     /// `host:port`, or the path of a Unix socket.
     pub(crate) address: String,
     client: redis::Client,
-    slot: RwLock<Slot>,
+    /// By the lane.
+    slots: [RwLock<Slot>; 2],
 }
 
-/// The connection to a server, and the failures to make one.
+/// A connection to a server, and the failures to make one.
 #[derive(Debug, Default)]
 struct Slot {
     link: Option<Link>,
@@ -45,6 +61,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     connection: MultiplexedConnection,
+    lane: Lane,
     pub(crate) run_id: Arc<str>,
 }
 
@@ -53,7 +70,7 @@ impl Node {
         Ok(Self {
             address: info.addr().to_string(),
             client: redis::Client::open(info)?,
-            slot: RwLock::default(),
+            slots: Default::default(),
         })
     }
 
@@ -62,16 +79,17 @@ impl Node {
         self.client.get_connection_info()
     }
 
-    /// The connection; makes one if there is none. Up to three round trips.
-    pub(crate) async fn link(&self, greeting: &Greeting) -> Result<Link> {
+    /// The connection of a lane; makes one if there is none. Up to three round trips.
+    pub(crate) async fn link(&self, greeting: &Greeting, lane: Lane) -> Result<Link> {
+        let slot = &self.slots[lane as usize];
         let failures = {
-            let slot = self.slot.read().await;
+            let slot = slot.read().await;
             if let Some(link) = &slot.link {
                 return Ok(link.clone());
             }
             slot.failures
         };
-        let mut slot = self.slot.write().await;
+        let mut slot = slot.write().await;
         if let Some(link) = &slot.link {
             return Ok(link.clone());
         }
@@ -80,7 +98,7 @@ impl Node {
         if let Some(error) = slot.last.as_ref().filter(|_| slot.failures > failures) {
             return Err(error.clone());
         }
-        match self.connect(greeting).await {
+        match self.connect(greeting, lane).await {
             Ok(link) => {
                 slot.link = Some(link.clone());
                 Ok(link)
@@ -95,16 +113,17 @@ impl Node {
 
     /// Drops a broken connection.
     pub(crate) async fn unlink(&self, broken: &Link) {
-        let mut slot = self.slot.write().await;
+        let mut slot = self.slots[broken.lane as usize].write().await;
         slot.link.take_if(|link| link.run_id == broken.run_id);
     }
 
     /// True if there is a connection that is not known to be broken.
     pub(crate) fn is_linked(&self) -> bool {
-        self.slot.try_read().is_ok_and(|slot| slot.link.is_some())
+        let is_linked = |slot: &RwLock<Slot>| slot.try_read().is_ok_and(|slot| slot.link.is_some());
+        self.slots.iter().any(is_linked)
     }
 
-    async fn connect(&self, greeting: &Greeting) -> Result<Link> {
+    async fn connect(&self, greeting: &Greeting, lane: Lane) -> Result<Link> {
         let away = |error| match classify(&error) {
             Error::Unavailable(_) => {
                 Error::Unavailable(format!("Redis at {} is unavailable: {error}", self.address))
@@ -124,7 +143,7 @@ impl Node {
         let run_id = line("run_id:").unwrap_or_default().trim().into();
         let loading = greeting.scripts.query_async(&mut connection);
         let () = loading.await.map_err(away)?;
-        Ok(Link { connection, run_id })
+        Ok(Link { connection, lane, run_id })
     }
 
     fn check_mode(&self, mode: Option<&str>, greeting: &Greeting) -> Result<()> {
@@ -148,5 +167,34 @@ impl Link {
         pipe: &Pipeline,
     ) -> redis::RedisResult<T> {
         pipe.query_async(&mut self.connection).await
+    }
+
+    /// As [`Self::query`]; a long pipeline of reads of requests goes in parts, one after the other,
+    /// so that other readers come in between.
+    pub(crate) async fn query_in_turn(
+        &mut self,
+        pipe: &Pipeline,
+    ) -> redis::RedisResult<Vec<Value>> {
+        let is_short = pipe.len() <= READS_UNDER_WAY_MAX;
+        if self.lane == Lane::Work || is_short || pipe.is_transaction() {
+            return self.query(pipe).await;
+        }
+        let mut values = Vec::with_capacity(pipe.len());
+        let mut commands = pipe.cmd_iter().peekable();
+        while commands.peek().is_some() {
+            let mut part = redis::pipe();
+            for command in commands.by_ref().take(READS_UNDER_WAY_MAX) {
+                part.add_command(command.clone());
+            }
+            match self.query::<Vec<Value>>(&part).await {
+                Ok(answers) => values.extend(answers),
+                // The places of the errors must be those in the whole pipeline.
+                Err(error) if error.clone().into_server_errors().is_some() => {
+                    return self.query(pipe).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(values)
     }
 }

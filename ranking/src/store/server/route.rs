@@ -10,7 +10,7 @@ use futures::future::join_all;
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, ServerError, Value};
 
 use super::cluster::Map;
-use super::node::{Link, Node};
+use super::node::{Lane, Link, Node};
 use crate::error::{Error, Result};
 use crate::id::PartitionNo;
 use crate::store::{Failed, Store, classify, has_code};
@@ -84,7 +84,7 @@ impl Store {
     /// as a whole. Sends it once more after a lost connection or lost scripts.
     pub(crate) async fn read_many(&self, pipe: &Pipeline) -> Result<Answers> {
         let (mut answers, mut is_second) = (Answers::default(), false);
-        let mut parts = self.parts(pipe, None).await?;
+        let mut parts = self.parts(pipe, None, self.lane).await?;
         for _ in 0..=SENT_ON_MAX {
             let sent = join_all(parts.iter_mut().map(|part| self.send(part, pipe))).await;
             let (mut again, mut lost) = (vec![], false);
@@ -111,7 +111,7 @@ impl Store {
                 return Ok(answers);
             }
             is_second |= lost;
-            parts = self.parts(pipe, Some(again)).await?;
+            parts = self.parts(pipe, Some(again), self.lane).await?;
         }
         Err(sent_around())
     }
@@ -127,7 +127,7 @@ impl Store {
         let mut places = None;
         let mut forgot = false;
         for _ in 0..=SENT_ON_MAX {
-            let parts = self.parts(&pipe, places.take()).await;
+            let parts = self.parts(&pipe, places.take(), Lane::Work).await;
             let mut part = parts.map_err(Failed::Refused)?.swap_remove(0);
             let error = match self.send(&mut part, &pipe).await {
                 Ok(mut values) => {
@@ -153,10 +153,11 @@ impl Store {
         &self,
         pipe: &Pipeline,
         places: Option<Vec<(usize, Place)>>,
+        lane: Lane,
     ) -> Result<Vec<Part>> {
         let map = self.inner.cluster.map().await?;
         if let (None, [node]) = (&places, &map.nodes[..]) {
-            return Ok(vec![self.part(&map, node.clone(), false, None).await?]);
+            return Ok(vec![self.part(&map, node.clone(), lane, false, None).await?]);
         }
         let count = if is_one(pipe) { 1 } else { pipe.len() };
         let mapped = |command| (command, Place::Mapped);
@@ -182,7 +183,7 @@ impl Store {
         let mut parts = vec![];
         for (node, is_asked, commands) in groups {
             let commands = (commands.len() < count).then_some(commands);
-            parts.push(self.part(&map, node, is_asked, commands).await?);
+            parts.push(self.part(&map, node, lane, is_asked, commands).await?);
         }
         Ok(parts)
     }
@@ -191,10 +192,11 @@ impl Store {
         &self,
         map: &Arc<Map>,
         node: Arc<Node>,
+        lane: Lane,
         is_asked: bool,
         commands: Option<Vec<usize>>,
     ) -> Result<Part> {
-        let link = self.inner.cluster.link(map, &node).await?;
+        let link = self.inner.cluster.link(map, &node, lane).await?;
         let map = map.clone();
         Ok(Part { map, node, link, is_asked, commands })
     }
@@ -209,10 +211,13 @@ impl Store {
 
     async fn send(&self, part: &mut Part, pipe: &Pipeline) -> redis::RedisResult<Vec<Value>> {
         let answer: redis::RedisResult<Vec<Value>> = match &part.commands {
-            None if !part.is_asked => part.link.query(pipe).await,
+            None if !part.is_asked => part.link.query_in_turn(pipe).await,
             _ => {
                 let own = part.pipe(pipe);
-                part.link.query(&own).await
+                match part.is_asked {
+                    true => part.link.query(&own).await,
+                    false => part.link.query_in_turn(&own).await,
+                }
             }
         };
         if let Err(error) = &answer {

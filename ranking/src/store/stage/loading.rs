@@ -16,6 +16,7 @@ use super::{LIFETIME, Stages, payload};
 use crate::error::{Error, Result};
 use crate::rank_key::RankKey;
 use crate::standings_id::StandingsId;
+use crate::store::server::address::Address;
 use crate::store::write::PAIRS_MAX;
 use crate::store::{Store, decode};
 
@@ -41,16 +42,16 @@ const ENTRY_BYTES: usize = 40;
 /// The loading side of a store.
 #[derive(Debug)]
 pub(crate) struct Loading {
-    url: String,
+    address: Address,
     connections: OnceLock<Store>,
     under_way: Arc<Semaphore>,
     is_exclusive: AtomicBool,
 }
 
 impl Loading {
-    pub(crate) fn new(url: &str) -> Self {
+    pub(crate) fn new(address: &Address) -> Self {
         Self {
-            url: url.to_owned(),
+            address: address.clone(),
             connections: OnceLock::new(),
             under_way: Arc::new(Semaphore::new(UNDER_WAY_KIB_MAX as usize)),
             is_exclusive: AtomicBool::new(false),
@@ -73,7 +74,7 @@ impl Store {
             return Ok(store);
         }
         let (keys, partitions) = (self.inner.keys.clone(), self.inner.partitions);
-        let store = Self::new(&loading.url, keys, partitions, RESPONSE_TIMEOUT)?;
+        let store = Self::new(&loading.address, keys, partitions, RESPONSE_TIMEOUT)?;
         Ok(loading.connections.get_or_init(|| store))
     }
 }

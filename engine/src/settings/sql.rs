@@ -1,0 +1,356 @@
+//! Settings of SQL, and its connections: what commits, look-ups and reads each have of their own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use entity::deployment as deployment_row;
+use entity::error::{Error, Result, is_locked, is_missing_table};
+use ranking::store::server::address::is_loopback;
+use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, EntityTrait};
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use tokio::time::{Instant, sleep};
+
+use super::redacted::Redacted;
+use crate::deployment::files::{keep_private, lock_holders};
+
+/// The part of the database that a connection to SQLite keeps in memory, in KiB; SQLite wants the
+/// minus sign.
+const SQLITE_CACHE: &str = "-32768";
+
+/// The length at which SQLite copies its write-ahead log back, in pages of 4 KiB: a page written
+/// often is copied once.
+const SQLITE_CHECKPOINT_PAGES: &str = "8000";
+
+/// The rows that SQLite reads ahead of its reader: each wait for the reader costs as much as some
+/// rows.
+const SQLITE_ROWS_MAX: usize = 1000;
+
+/// The longest wait at start for processes that make or upgrade a SQLite database, and the pause
+/// between two tries. SQLite at once refuses some of the processes that switch a new file to
+/// write-ahead logging, and an upgrade may outlast the wait for a lock.
+const SQLITE_LOCKED_TIMEOUT: Duration = Duration::from_secs(600);
+const SQLITE_PAUSE: Duration = Duration::from_millis(250);
+
+/// The name of the embedded database in the data directory.
+const SQLITE_FILE: &str = "laurel.sqlite";
+
+/// The connections for writes and background work.
+const CONNECTIONS_DEFAULT: u32 = 16;
+
+/// The time to wait for a connection of a pool.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The accepted form of a URL of PostgreSQL.
+const POSTGRES_EXPECTED: &str = "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
+
+/// The accepted ways to PostgreSQL on another machine.
+const ENCRYPTION_EXPECTED: &str = "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
+
+/// The address of SQL.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Stores")]
+pub struct SqlSettings {
+    /// The directory of embedded data: the SQLite file, the private Redis, archived events. It is
+    /// for this user alone.
+    #[arg(long, env = "LAUREL_DATA_DIR", default_value = "./data", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The database: sqlite:// or postgres://. By default laurel.sqlite in the data directory.
+    #[arg(long, env = "LAUREL_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub database_url: Option<String>,
+    /// The most connections to the database for writes and background work, 1 to 1000.
+    #[arg(long, env = "LAUREL_SQL_CONNECTIONS", default_value_t = CONNECTIONS_DEFAULT, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub sql_connections: u32,
+    /// Lets PostgreSQL and Redis on other machines be reached in clear text, for a network that no
+    /// stranger can read.
+    #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
+    pub allow_cleartext: bool,
+}
+
+/// The server's connections to the database that wait for no other ones.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Stores")]
+pub struct PoolSettings {
+    /// The most connections to the database for reads that answer requests, 1 to 1000; writes have
+    /// those of LAUREL_SQL_CONNECTIONS.
+    #[arg(long, env = "LAUREL_SQL_READ_CONNECTIONS", default_value_t = 6, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub sql_read_connections: u32,
+    /// The most connections to the database for what every request looks up first: its access
+    /// token and its boards, 1 to 1000.
+    #[arg(long, env = "LAUREL_SQL_LOOKUP_CONNECTIONS", default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub sql_lookup_connections: u32,
+    /// The time that PostgreSQL may take for one statement of a read, in milliseconds, 100 to
+    /// 600000. With SQLite, the time of the request is the limit.
+    #[arg(long, env = "LAUREL_SQL_READ_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    pub sql_read_timeout_ms: u64,
+}
+
+impl SqlSettings {
+    /// The defaults, with a directory and a database.
+    #[must_use]
+    pub fn new(data_dir: PathBuf, database_url: Option<String>) -> Self {
+        Self {
+            data_dir,
+            database_url,
+            sql_connections: CONNECTIONS_DEFAULT,
+            allow_cleartext: false,
+        }
+    }
+
+    /// Connects to the database of a deployment and brings its schema up to date.
+    ///
+    /// # Errors
+    /// `Invalid` if there are no tables of a deployment, or for a URL of another kind; `Sql` if the
+    /// database does not answer or has a newer version.
+    pub async fn connect(&self) -> Result<DatabaseConnection> {
+        let db = self.connect_without_upgrade().await?;
+        match deployment_row::Entity::find_by_id(1).one(&db).await {
+            Ok(_) => {}
+            Err(error) if is_missing_table(&error) => return Err(self.no_deployment()),
+            Err(error) => return Err(error.into()),
+        }
+        self.upgrade(db).await
+    }
+
+    /// Connects to an existing database, and leaves its schema unchanged.
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; an empty database of PostgreSQL is taken.
+    pub async fn connect_without_upgrade(&self) -> Result<DatabaseConnection> {
+        let options = self.options(self.sql_connections, None)?;
+        if self.data_dir.exists() {
+            keep_private(&self.data_dir)?;
+        }
+        if let Some(file) = sqlite_file(options.get_url())
+            && !file.exists()
+        {
+            return Err(self.no_deployment());
+        }
+        self.open(options).await
+    }
+
+    /// Connects to the database; creates the data directory, the SQLite file and the schema if they
+    /// are missing.
+    pub async fn create(&self) -> Result<DatabaseConnection> {
+        keep_private(&self.data_dir)?;
+        let db = self.open(self.options(self.sql_connections, None)?).await?;
+        self.upgrade(db).await
+    }
+
+    /// Connects for reads that answer requests, and for look-ups: pools beside one that
+    /// [`Self::connect`] or [`Self::create`] made.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn connect_to_read(
+        &self,
+        pools: &PoolSettings,
+        db: &DatabaseConnection,
+    ) -> Result<[DatabaseConnection; 2]> {
+        let counts = [pools.sql_read_connections, pools.sql_lookup_connections];
+        let timeout = Duration::from_millis(pools.sql_read_timeout_ms);
+        let mut connected = [db.clone(), db.clone()];
+        for (pool, count) in connected.iter_mut().zip(counts) {
+            let mut options = self.options(count, Some(timeout))?;
+            let is_sqlite = options.get_url().starts_with("sqlite:");
+            if is_sqlite && sqlite_file(options.get_url()).is_none() {
+                // Another pool would have another database in memory.
+                continue;
+            }
+            options
+                .map_sqlx_sqlite_opts(|sqlite| sqlite_options(sqlite).pragma("query_only", "ON"));
+            *pool = self.open(options).await?;
+        }
+        Ok(connected)
+    }
+
+    async fn open(&self, options: ConnectOptions) -> Result<DatabaseConnection> {
+        let file = sqlite_file(options.get_url()).map(Path::to_owned);
+        until_unlocked(file.as_deref(), || Database::connect(options.clone())).await
+    }
+
+    async fn upgrade(&self, db: DatabaseConnection) -> Result<DatabaseConnection> {
+        let options = self.options(self.sql_connections, None)?;
+        until_unlocked(sqlite_file(options.get_url()), || migration::up(&db)).await?;
+        Ok(db)
+    }
+
+    /// The options of a pool of `count` connections, whose statements PostgreSQL ends after
+    /// `timeout`.
+    fn options(&self, count: u32, timeout: Option<Duration>) -> Result<ConnectOptions> {
+        let embedded =
+            || format!("sqlite://{}?mode=rwc", self.data_dir.join(SQLITE_FILE).display());
+        let url = self.database_url.clone().unwrap_or_else(embedded);
+        let mut options = match self.check(&url)? {
+            None => ConnectOptions::new(url),
+            Some(mut server) => {
+                if let Some(timeout) = timeout {
+                    server = server.options([("statement_timeout", timeout.as_millis())]);
+                }
+                let server = server.disable_statement_logging();
+                // SeaORM's spans show the URL that it gets, with the password.
+                let mut options = ConnectOptions::new("postgres://localhost");
+                options.map_sqlx_postgres_opts(move |_| server.clone());
+                options
+            }
+        };
+        options.sqlx_logging(false).max_connections(count).acquire_timeout(ACQUIRE_TIMEOUT);
+        options.map_sqlx_sqlite_opts(sqlite_options);
+        Ok(options)
+    }
+
+    /// Checks that a URL names a database, and that the way there is encrypted or does not leave
+    /// this machine. Returns how to reach PostgreSQL; `None` for SQLite.
+    fn check(&self, url: &str) -> Result<Option<PgConnectOptions>> {
+        let refused = |expected: &str| {
+            let url = Redacted(url);
+            ranking::Error::Invalid(format!(
+                "invalid LAUREL_DATABASE_URL {url}: expected {expected}"
+            ))
+        };
+        if url.starts_with("sqlite:") {
+            return match url.parse::<SqliteConnectOptions>() {
+                Ok(_) => Ok(None),
+                Err(_) => Err(refused("sqlite://path").into()),
+            };
+        }
+        if !["postgres:", "postgresql:"].iter().any(|kind| url.starts_with(kind)) {
+            return Err(refused("sqlite:// or postgres://").into());
+        }
+        let Ok(server) = url.parse::<PgConnectOptions>() else {
+            return Err(refused(POSTGRES_EXPECTED).into());
+        };
+        let is_encrypted = matches!(
+            server.get_ssl_mode(),
+            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull
+        );
+        let host = server.get_host();
+        let is_here = server.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
+        if is_encrypted || is_here || self.allow_cleartext {
+            return Ok(Some(server));
+        }
+        Err(refused(ENCRYPTION_EXPECTED).into())
+    }
+
+    pub(super) fn no_deployment(&self) -> Error {
+        let place = match &self.database_url {
+            Some(_) => "in the database that LAUREL_DATABASE_URL names".to_owned(),
+            None => format!("in {}", self.data_dir.display()),
+        };
+        ranking::Error::Invalid(format!(
+            "there is no deployment {place}: `laurel serve`, `laurel demo` and `laurel import` make one; name another by \
+             --data-dir or LAUREL_DATA_DIR, or by --database-url or LAUREL_DATABASE_URL"
+        ))
+        .into()
+    }
+}
+
+/// FULL: a power cut must not lose commits that the cursor names, as the log in Redis is trimmed up
+/// to it.
+fn sqlite_options(sqlite: SqliteConnectOptions) -> SqliteConnectOptions {
+    sqlite
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(Duration::from_secs(30))
+        .row_buffer_size(SQLITE_ROWS_MAX)
+        .pragma("cache_size", SQLITE_CACHE)
+        // The journals of single statements are small and not worth a file.
+        .pragma("temp_store", "MEMORY")
+        .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
+}
+
+/// The file that a URL of SQLite names; none for a database in memory or another kind.
+fn sqlite_file(url: &str) -> Option<&Path> {
+    let path = url.strip_prefix("sqlite:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let path = path.split('?').next().filter(|path| !path.is_empty() && *path != ":memory:")?;
+    Some(Path::new(path))
+}
+
+/// Repeats `once` while SQLite refuses it because of a lock of its file.
+async fn until_unlocked<T, F>(file: Option<&Path>, once: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T, DbErr>>,
+{
+    let deadline = Instant::now() + SQLITE_LOCKED_TIMEOUT;
+    loop {
+        let error = match once().await {
+            Err(error) if is_locked(&error) => error,
+            done => return Ok(done?),
+        };
+        let file = file.unwrap_or(Path::new("the database"));
+        let shared = PathBuf::from(format!("{}-shm", file.display()));
+        let holders = lock_holders(&[file, &shared]);
+        if Instant::now() >= deadline {
+            return Err(ranking::Error::Unavailable(format!(
+                "{} was locked for {} s, by {holders}: {error}",
+                file.display(),
+                SQLITE_LOCKED_TIMEOUT.as_secs()
+            ))
+            .into());
+        }
+        tracing::info!("waiting for {holders}, which makes or upgrades the database: {error}");
+        sleep(SQLITE_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_of_sqlite_names_its_file() {
+        let file = |url| sqlite_file(url).map(|path| path.to_str().unwrap());
+        assert_eq!(file("sqlite:///a/b.sqlite?mode=rwc"), Some("/a/b.sqlite"));
+        assert_eq!(file("sqlite://b.sqlite"), Some("b.sqlite"));
+        assert_eq!(file("sqlite:b.sqlite"), Some("b.sqlite"));
+        assert_eq!(file("sqlite::memory:"), None);
+        assert_eq!(file("postgres://host/db"), None);
+    }
+
+    fn settings(url: &str, allow_cleartext: bool) -> SqlSettings {
+        let database_url = Some(url.to_owned());
+        SqlSettings { allow_cleartext, ..SqlSettings::new(PathBuf::new(), database_url) }
+    }
+
+    #[test]
+    fn a_url_that_is_refused_is_shown_without_its_password() {
+        for url in [
+            "postgres://u:pa/cret@h/x",
+            "postgres://u:pa#cret@h/x",
+            "postgres://u:pa?cret@h/x",
+            "postgres://u:pa@cret@h:port/x",
+            "mysql://u:cret@h/x",
+            "u:cret@h/x",
+            "cret",
+        ] {
+            let refused = settings(url, false).options(1, None).unwrap_err().to_string();
+            assert!(!refused.contains("cret"), "{url}: {refused}");
+            assert!(refused.contains("expected"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn clear_text_stays_on_this_machine_unless_it_is_allowed() {
+        for (url, is_taken) in [
+            ("postgres://u@localhost/x", true),
+            ("postgres://u@127.0.0.2:1/x", true),
+            ("postgres://u@[::1]/x", true),
+            ("postgres://u@localhost/x?host=/run/postgresql", true),
+            ("postgres://u@db.example/x?sslmode=require", true),
+            ("postgres://u@db.example/x?sslmode=verify-full", true),
+            ("postgres://u@db.example/x", false),
+            ("postgres://u@10.0.0.5/x?sslmode=prefer", false),
+            ("postgres://u@10.0.0.5/x?sslmode=disable", false),
+        ] {
+            assert_eq!(settings(url, false).options(1, None).is_ok(), is_taken, "{url}");
+            assert!(settings(url, true).options(1, None).is_ok(), "{url}");
+        }
+        let refused =
+            settings("postgres://u:cret@db.example/x", false).options(1, None).unwrap_err();
+        let refused = refused.to_string();
+        assert!(refused.contains("sslmode=verify-full"), "{refused}");
+        assert!(refused.contains("LAUREL_ALLOW_CLEARTEXT") && !refused.contains("cret"));
+    }
+}

@@ -1,0 +1,53 @@
+//! A private Redis whose socket lies outside of its directory: other users cannot put theirs there.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+
+use engine::deployment::private_redis::PrivateRedis;
+
+use tests::servers::redis_server::RedisServer;
+
+/// The id of another user.
+const OTHER_USER: u32 = 65_534;
+
+#[tokio::test]
+async fn a_redis_in_a_directory_that_others_can_open_is_not_adopted() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("long".repeat(30));
+    let server = PrivateRedis::start(&data).await.unwrap();
+    server.stop().await;
+    let place = PathBuf::from(fs::read_to_string(data.join("socket-dir")).unwrap().trim_end());
+    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
+    let fake = RedisServer::start(&place);
+    fs::set_permissions(&place, Permissions::from_mode(0o777)).unwrap();
+    let refused = PrivateRedis::start(&data).await.unwrap_err().to_string();
+    assert!(refused.contains("mode 777"), "{refused}");
+    // Only root can make files of another user.
+    fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
+    if chown(&place, Some(OTHER_USER), None).is_ok() {
+        let refused = PrivateRedis::start(&data).await.unwrap_err().to_string();
+        assert!(refused.contains("belongs to user 65534"), "{refused}");
+    }
+    drop(fake);
+    fs::remove_dir_all(&place).unwrap();
+    let again = PrivateRedis::start(&data).await.unwrap();
+    again.stop().await;
+    let place = fs::read_to_string(data.join("socket-dir")).unwrap();
+    fs::remove_dir_all(place.trim_end()).unwrap();
+}
+
+#[tokio::test]
+async fn a_private_redis_asks_for_its_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = PrivateRedis::start(dir.path()).await.unwrap();
+    let ask = |url: &str| {
+        let mut connection = redis::Client::open(url).unwrap().get_connection()?;
+        redis::cmd("PING").query::<String>(&mut connection)
+    };
+    let url = server.url();
+    assert_eq!(ask(&url).unwrap(), "PONG");
+    let (bare, _) = url.split_once('?').unwrap();
+    assert!(ask(bare).unwrap_err().to_string().contains("NOAUTH"));
+    server.stop().await;
+}
