@@ -154,20 +154,8 @@ impl Reader {
         position: u64,
         limit: usize,
     ) -> Result<Vec<RankedEntry>> {
-        let live = self.live(standings, |store, standings| {
-            async move {
-                let split = store.split_at_position(&standings, position).await?;
-                Ok(store.forward(&standings, &Start::Split(split), limit).await?.1)
-            }
-            .boxed()
-        });
-        if let Some(page) = live.await? {
-            return Ok(page);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.forward_from(position, limit).await,
-            None => Ok(vec![]),
-        }
+        let mut pages = self.pages_from(standings, &[(position, limit)]).await?;
+        Ok(pages.pop().unwrap_or_default())
     }
 
     /// Up to `limit` entries after the last one of a page, or the first ones; nothing before them
@@ -253,12 +241,15 @@ impl Reader {
     }
 
     /// The standings in SQL; `None` if they never had an entry.
-    async fn sealed<'a>(&'a self, standings: &Standings) -> Result<Option<SealedStandings<'a>>> {
+    pub(super) async fn sealed<'a>(
+        &'a self,
+        standings: &Standings,
+    ) -> Result<Option<SealedStandings<'a>>> {
         sealed::find(&self.deployment.db, standings).await
     }
 
     /// Reads from Redis; `None` if the standings are in SQL.
-    async fn live<'a, T>(
+    pub(super) async fn live<'a, T>(
         &'a self,
         standings: &'a Standings,
         read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
