@@ -8,7 +8,7 @@ const LINES_MAX: usize = 400;
 /// Files that were longer when the rule began, each with its length then. They may only shrink.
 const LONGER: [(&str, usize); 4] = [
     ("engine/src/reshard.rs", 406),
-    ("engine/tests/store.rs", 552),
+    ("engine/tests/store.rs", 432),
     ("ranking/src/store/stage.rs", 406),
     ("tests/bench/serving.rs", 438),
 ];

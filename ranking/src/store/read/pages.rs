@@ -59,13 +59,20 @@ impl Store {
             }
             return Ok(found);
         }
-        let positions: Vec<u64> = pages.iter().map(|(position, _)| *position).collect();
-        let places = self.at_positions(standings, &positions).await?;
-        for (page, place) in places.into_iter().enumerate() {
-            found[page] = match pages[page].1 {
-                0 => vec![],
-                1 => place.entry.into_iter().collect(),
-                limit => self.forward(standings, &Start::Split(place.split), limit).await?.1,
+        // The front needs no search.
+        let positions: Vec<u64> =
+            pages.iter().map(|(position, _)| *position).filter(|position| *position > 0).collect();
+        let mut places = self.at_positions(standings, &positions).await?.into_iter();
+        for (page, &(position, limit)) in pages.iter().enumerate() {
+            let place = if position > 0 { places.next() } else { None };
+            found[page] = match (place, limit) {
+                (_, 0) => vec![],
+                (Some(place), 1) => place.entry.into_iter().collect(),
+                (place, limit) => {
+                    let front = || Split(vec![0; standings.partitions.len()]);
+                    let split = place.map_or_else(front, |place| place.split);
+                    self.forward(standings, &Start::Split(split), limit).await?.1
+                }
             };
         }
         Ok(found)
