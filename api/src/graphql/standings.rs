@@ -19,6 +19,7 @@ use ranking::window::Window as RankingWindow;
 use super::board::Board;
 use super::board::window::Window;
 use super::member::friend::{FriendEntryConnection, FriendsPage, friends_page};
+use super::price::{self, LookUp};
 use super::request::{app, state};
 use super::standings::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
 use super::standings::entries::{Entries, EntryConnection};
@@ -148,9 +149,17 @@ impl Standings {
         ctx: &Context<'_>,
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
+        let price = price::entries(&self.read, 1);
+        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
         let place = Place { standings: self.read.clone(), member: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
+    }
+
+    /// The number of entries, by the loader of the request.
+    pub(crate) async fn count_all(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
+        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(&self.read))?;
+        state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
     /// The place of a page cursor, and the standings in which it continues.
@@ -228,10 +237,7 @@ impl Standings {
 
     /// The number of entries.
     async fn size(&self, ctx: &Context<'_>) -> Result<i32> {
-        Ok(int(state(ctx)
-            .loaders
-            .count(Bound { standings: self.read.clone(), key: None })
-            .await?)?)
+        Ok(int(self.count_all(ctx).await?)?)
     }
 
     /// A page of entries in rank order: the first ones, those after or before a page cursor, or
@@ -262,7 +268,7 @@ impl Standings {
             )
             .into());
         }
-        Ok(self.page(ctx, page, offset).await?)
+        Ok(Box::pin(self.page(ctx, page, offset)).await?)
     }
 
     /// A member's entry; null if the member is not in these standings.
@@ -282,7 +288,8 @@ impl Standings {
         #[graphql(desc = "The members' keys.")] members: Vec<String>,
     ) -> Result<Vec<Option<Entry>>> {
         let members = member_ids(&members)?;
-        let found = state(ctx).loaders.entries(&self.read, &members).await?;
+        state(ctx).spend(price::entries(&self.read, members.len()))?;
+        let found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
         let entry = |(found, member): (Option<Found>, MemberId)| {
             found.map(|found| Entry::new(self.clone(), member, found))
         };
@@ -311,7 +318,7 @@ impl Standings {
             include_self: include_self.unwrap_or(true),
             include_missing: include_missing.unwrap_or(false),
         };
-        Ok(friends_page(ctx, self, &member, page).await?)
+        Ok(Box::pin(friends_page(ctx, self, &member, page)).await?)
     }
 
     /// The entry of a rank (ordinal, from 1); null if there are fewer entries.
@@ -332,9 +339,7 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(desc = "0 to 100, rounded to nine decimals.")] percentile: f64,
     ) -> Result<Option<Decimal>> {
-        let all = Bound { standings: self.read.clone(), key: None };
-        let size = state(ctx).loaders.count(all).await?;
-        let rank = rank_of_percentile(percentile, size)?;
+        let rank = rank_of_percentile(percentile, self.count_all(ctx).await?)?;
         let entry = self.entry_of_position(ctx, rank - 1).await?;
         Ok(entry.map(|entry| entry.shown_score(state(ctx).now_ms)))
     }
@@ -349,7 +354,7 @@ impl Standings {
         buckets: Option<i32>,
     ) -> Result<Vec<Bucket>> {
         let buckets = buckets.unwrap_or(BUCKETS_DEFAULT);
-        Ok(distribution(app(ctx), &self.read, buckets, state(ctx).now_ms).await?)
+        Ok(Box::pin(distribution(ctx, self, buckets)).await?)
     }
 
     /// The entries around a member, its own included, in rank order; empty if the member is not in
@@ -374,11 +379,7 @@ impl Standings {
             limit("above", above.or(Some(AROUND_DEFAULT)))?,
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
-        let _reading = state(ctx).loaders.reading();
-        let around = app(ctx).reader.neighbors(&self.read, &member, above, below).await?;
-        let around =
-            around.map_or_else(Vec::new, |(first, placed)| self.entries(placed, first).collect());
-        Ok(Entries(around))
+        Ok(Entries(self.around(ctx, member, above, below).await?))
     }
 }
 

@@ -20,10 +20,8 @@ use ranking::store::read::RankedEntry;
 
 use super::Standings;
 use super::entry::Entry;
-use crate::graphql::request::state;
 use crate::graphql::types::connection::{EntryCursor, PageCursor};
 use crate::graphql::types::scalar::int;
-use crate::loader::Bound;
 
 /// A list of entries.
 pub struct Entries(pub Vec<Entry>);
@@ -204,7 +202,6 @@ impl EntryConnection {
 
     /// The number of entries in the standings.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let all = Bound { standings: self.list.read.clone(), key: None };
-        Ok(int(state(ctx).loaders.count(all).await?)?)
+        Ok(int(self.list.count_all(ctx).await?)?)
     }
 }

@@ -8,6 +8,7 @@ use ranking::id::MemberId;
 use super::Standings;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::member::Member;
+use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, int};
@@ -114,10 +115,14 @@ impl Entry {
         let before = match method.unwrap_or(RankMethod::Ordinal) {
             RankMethod::Ordinal => self.found.position,
             RankMethod::Dense => {
+                let position = self.found.position;
+                let depth = LookUp::Dense(&read.id, position.checked_ilog2().unwrap_or(0));
+                price::pay(state(ctx), depth, price::dense(position))?;
                 let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
                 state(ctx).loaders.better_scores(bound).await?
             }
             RankMethod::Competition => {
+                state(ctx).spend(price::count(read))?;
                 let first_of_score =
                     read.rules.layout(read.id.window).first_of_score(self.found.key);
                 state(ctx)
@@ -170,10 +175,7 @@ impl Entry {
 
     /// 100 · members ranked below / (size − 1); 100 for the only member.
     async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
-        let size = state(ctx)
-            .loaders
-            .count(Bound { standings: self.standings.read.clone(), key: None })
-            .await?;
+        let size = self.standings.count_all(ctx).await?;
         if size <= 1 {
             return Ok(100.0);
         }
