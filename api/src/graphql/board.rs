@@ -12,7 +12,7 @@ use entity::board as row;
 
 use super::board::input::no_board;
 use super::board::window::Window;
-use super::price::{self, LookUp};
+use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
 use super::standings::{Choice, Standings};
@@ -161,14 +161,8 @@ pub struct BoardTotal;
 impl BoardTotal {
     /// The number of boards that the client may see.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let state = state(ctx);
-        let total = Total::Boards(visible(state).is_none());
-        let is_new = state.loaders.is_new(&LookUp::Total(&total));
-        let count = state.loaders.total(total).await?;
-        if is_new {
-            state.spend(price::select(1) + price::counted_rows(count))?;
-        }
-        Ok(int(count)?)
+        let total = Total::Boards(visible(state(ctx)).is_none());
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }
 

@@ -89,6 +89,25 @@ pub(crate) fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) -> Res
     }
 }
 
+/// Counts a total of a connection once a request: pays for its SELECTs before, and by the count for
+/// the rows that they have counted.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if the request's points are spent; the error of the count.
+pub(crate) async fn total(
+    state: &RequestState,
+    total: Total,
+    counted: impl FnOnce(u64) -> u64,
+) -> Result<u64> {
+    let is_new = state.loaders.is_new(&LookUp::Total(&total));
+    state.spend(if is_new { 2 * SELECT } else { REPEATED })?;
+    let count = state.loaders.total(total).await?;
+    if is_new {
+        state.spend(counted(count))?;
+    }
+    Ok(count)
+}
+
 /// The number of entries.
 pub(crate) fn size(read: &Standings) -> u64 {
     match read.is_sealed() {

@@ -20,7 +20,7 @@ use super::board::Board;
 use super::board::window::Window;
 use super::member::friend::{FriendEntryConnection, FriendsPage, friends_page};
 use super::price::{self, LookUp};
-use super::request::{app, state};
+use super::request::state;
 use super::standings::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
 use super::standings::entries::{Entries, EntryConnection};
 use super::standings::entry::Entry;

@@ -1,8 +1,12 @@
 //! Reads over shards: each is that of one sorted list, also where many are read together.
 
+use ranking::store::read::Range;
 use ranking::store::read::merge::Start;
 
 use super::*;
+
+/// A day, in milliseconds.
+const DAY_MS: i64 = 86_400_000;
 
 /// Entries with few distinct keys and members of every kind of bytes, so that runs of equal keys
 /// span shards.
@@ -212,5 +216,40 @@ async fn a_place_in_a_run_of_equal_keys_costs_a_bisection() {
     );
     let steps = server.calls("zrange").await;
     assert!((8..=16).contains(&steps), "{steps} steps for a run of 20,000");
+    server.redis.stop().await;
+}
+
+#[tokio::test]
+async fn periods_are_counted_as_they_are_listed() {
+    let mut server = Server::start(4).await;
+    let store = server.store.clone();
+    let board = board(1, 4);
+    let daily = |day: i64| Window::Daily.period_at(day * DAY_MS, &board.rules.zone).unwrap();
+    let id = |day: i64| {
+        let all = standings(&store, &board).id;
+        StandingsId { window: Window::Daily, period: daily(day).label, ..all }
+    };
+    for day in 0..300 {
+        let (id, from) = (id(day), daily(day).present_from_ms.to_string());
+        for partition in store.partitions().each() {
+            let number = i64::from(partition.0);
+            if day % 4 <= number {
+                let list = store.keys().periods(partition, &id);
+                let () = server.raw(&["ZADD", &list, &from, &id.period]).await;
+            }
+            // Some periods have lost their entries in a shard, some in all.
+            if day % 4 <= number && day % 5 != number && day % 7 != 0 {
+                let () =
+                    server.raw(&["ZADD", &store.keys().standings(partition, &id), "1", "a"]).await;
+            }
+        }
+    }
+    let read = Standings::new(&store, &board, id(0), daily(0));
+    for [from, before] in [[0, 300], [0, 150], [100, 101], [299, 400], [20, 20]] {
+        let [from_ms, before_ms] = [from, before].map(|day| daily(day).present_from_ms);
+        let listed = store.periods(&read, Range::Before(before_ms), 1000).await.unwrap();
+        let expected = listed.iter().filter(|listed| listed.present_from_ms >= from_ms).count();
+        assert_eq!(store.count_periods(&read, from_ms, before_ms).await, Ok(expected as u64));
+    }
     server.redis.stop().await;
 }

@@ -7,7 +7,7 @@ use entity::archive::archive_mark;
 use ranking::id::{MemberId, Partition};
 
 use crate::cache::boards::CachedBoard;
-use crate::graphql::price::{self, LookUp};
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::scalar::int;
 use crate::loader::totals::{OfMember, Total};
@@ -25,16 +25,6 @@ impl EventTotal {
         let (board, member) = (self.board.board.no, self.member.clone());
         Ok(OfMember { board, partition, member })
     }
-
-    async fn count(&self, ctx: &Context<'_>, total: Total) -> crate::error::Result<u64> {
-        let state = state(ctx);
-        let is_new = state.loaders.is_new(&LookUp::Total(&total));
-        let count = state.loaders.total(total).await?;
-        if is_new {
-            state.spend(2 * price::select(1) + price::counted_rows(count))?;
-        }
-        Ok(count)
-    }
 }
 
 #[Object]
@@ -42,14 +32,14 @@ impl EventTotal {
     /// The number of the member's events on the board, without archived ones.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let total = Total::Events(self.history(ctx)?);
-        Ok(int(self.count(ctx, total).await?)?)
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 
     /// The number of the member's older events that are archived. They still count, but are not
     /// listed.
     async fn archived_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let total = Total::ArchivedEvents(self.history(ctx)?);
-        Ok(int(self.count(ctx, total).await?)?)
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Member;
 use crate::error::Error;
-use crate::graphql::price::{self, LookUp};
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
 use crate::graphql::types::scalar::int;
@@ -32,14 +32,8 @@ impl MemberTotal {
         let count = match self {
             Self::Counted(count) => *count,
             Self::Found(prefix) => {
-                let state = state(ctx);
                 let total = Total::Members(prefix.clone());
-                let is_new = state.loaders.is_new(&LookUp::Total(&total));
-                let count = state.loaders.total(total).await?;
-                if is_new {
-                    state.spend(price::select(2) + price::counted_rows(count))?;
-                }
-                count
+                price::total(state(ctx), total, price::counted_rows).await?
             }
         };
         Ok(int(count)?)

@@ -106,7 +106,7 @@ impl Standings {
         price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price)?;
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
         let entries = |(first, placed): (u64, Arc<[RankedEntry]>)| {
-            self.entries(placed.to_vec(), first).collect()
+            self.entries(placed.to_vec(), first).collect::<Vec<_>>()
         };
         Ok(around.map_or_else(Vec::new, entries))
     }

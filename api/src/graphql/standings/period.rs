@@ -9,7 +9,7 @@ use ranking::window::Window as RankingWindow;
 use super::Standings;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
-use crate::graphql::price::{self, LookUp};
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
 use crate::graphql::types::scalar::{DateTime, int};
@@ -63,11 +63,8 @@ impl PeriodTotal {
             return Ok(i32::from(self.0.count_all(ctx).await? > 0));
         }
         let total = Total::Periods(Named(read.clone()), after_begun_ms(state.now_ms));
-        let is_new = state.loaders.is_new(&LookUp::Total(&total));
-        let count = state.loaders.total(total).await?;
-        if is_new {
-            state.spend(price::counted_periods(read, count))?;
-        }
+        let counted = |count| price::counted_periods(read, count);
+        let count = price::total(state, total, counted).await?;
         Ok(int(count)?)
     }
 }
