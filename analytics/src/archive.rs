@@ -34,7 +34,8 @@ use crate::frame::events::Events;
 use crate::frame::history::{self, HELD_MAX, Pages};
 use crate::frame::parquet;
 use crate::job::Job;
-use crate::{display_path, failpoint, find_boards};
+use crate::job::failpoint;
+use crate::{display_path, find_boards};
 use adding_up::SpanTotals;
 
 /// Attempts to archive a board that changes during the work.
@@ -304,7 +305,7 @@ impl Writing<'_> {
         let row = archive_file::Model {
             path: path.clone(),
             board_no: no.0,
-            partition: partition.0.into(),
+            partition: partition.into(),
             month: self.month.clone(),
             first_seq,
             last_seq,

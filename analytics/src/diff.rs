@@ -30,20 +30,19 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
 use engine::reshard;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_run};
 use entity::sql::insert_chunked;
 use futures::StreamExt;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
 
 use crate::diff::finding::{Finding, What, name_wrong_windows};
 use crate::find_boards;
 use crate::job::Job;
-use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use findings::Findings;
 pub use found::Found;
 use keys::Keys;
@@ -92,7 +91,7 @@ pub enum Against {
 }
 
 /// The parts of boards to compare, by board number and partition; `None` for all.
-type Scope = Option<BTreeSet<(i64, Partition)>>;
+type Scope = Option<BTreeSet<(i64, PartitionNo)>>;
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
@@ -262,16 +261,15 @@ async fn compare_once(
         let proving = Arc::new(proving);
         let may_be_proven = !arguments.full && scope.is_none();
         let is_exclusive = arguments.exclusive;
-        let of_partition = |partition: Partition| {
+        let of_partition = |no: PartitionNo| {
             let (deployment, job) = (deployment.clone(), job.clone());
             let (row, board, proving) = (row.clone(), board.clone(), proving.clone());
-            let keys = keys.of(board.no, partition);
+            let keys = keys.of(board.no, no);
             async move {
                 let part = PartitionDiff {
-                    deployment: &deployment,
+                    partition: deployment.partition(no),
                     row: &row,
                     board: &board,
-                    partition,
                     keys: &keys,
                     is_exclusive,
                     job: &job,
@@ -301,7 +299,7 @@ async fn boards_at_rest(
     deployment: &Deployment,
     rows: &[board::Model],
     scope: &Scope,
-) -> Result<Vec<(board::Model, Board, Vec<Partition>)>> {
+) -> Result<Vec<(board::Model, Board, Vec<PartitionNo>)>> {
     let mut boards = vec![];
     for row in rows {
         // Read again, since a repair may take long.
@@ -310,7 +308,7 @@ async fn boards_at_rest(
             let mut partitions = part::partitions(deployment, &board);
             partitions.retain(|&partition| is_meant(scope, row.no, partition));
             for &partition in &partitions {
-                settle(deployment, partition).await?;
+                deployment.partition(partition).settle().await?;
             }
             boards.push((row, board, partitions));
         }
@@ -318,12 +316,12 @@ async fn boards_at_rest(
     Ok(boards)
 }
 
-fn is_meant(scope: &Scope, board_no: i64, partition: Partition) -> bool {
+fn is_meant(scope: &Scope, board_no: i64, partition: PartitionNo) -> bool {
     scope.as_ref().is_none_or(|scope| scope.contains(&(board_no, partition)))
 }
 
 /// Groups findings by board number and partition.
-fn by_part(findings: &[Finding]) -> BTreeMap<(i64, Partition), Vec<&Finding>> {
+fn by_part(findings: &[Finding]) -> BTreeMap<(i64, PartitionNo), Vec<&Finding>> {
     let mut parts: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for finding in findings {
         parts.entry((finding.board_no, finding.partition)).or_default().push(finding);

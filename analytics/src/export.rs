@@ -187,12 +187,7 @@ impl Rows {
         let state = rules.state(window, &standings.period, entry.key);
         self.rank.push(rank as i64);
         self.member.push(entry.member.to_string());
-        self.score.push(match window.half_life() {
-            Some(half_life) => {
-                score::format_decayed(half_life.value(state.score, now_ms), rules.decimals)
-            }
-            None => score::format(state.score, rules.decimals),
-        });
+        self.score.push(score::format_in(window, state.score, rules.decimals, now_ms));
         let is_timed = rules.ties(window) != TieBreak::Member;
         self.reached_at.push(is_timed.then(|| state.tick * i64::from(rules.tick_ms)));
     }

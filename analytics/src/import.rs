@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
-use engine::partition::submit::{Prepared, submit};
+use engine::partition::Partition;
+use engine::partition::submit::Prepared;
 use entity::{board, member};
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::submission::batch::Batch;
 use ranking::submission::{
     FoldOutcome, FoldedBatch, REGION, StandingsChange, Submission, Verdict, segment_of,
 };
+use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 
 use crate::display_path;
@@ -90,9 +90,8 @@ impl fmt::Display for Imported {
 /// If the file cannot be read, a row is bad and `--skip-bad` is not given, or a store does not
 /// answer.
 pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Imported> {
-    let of_slug = |slug| board::living().filter(board::Column::Slug.eq(slug));
-    let board = match arguments.board.as_deref().map(of_slug) {
-        Some(named) => named.one(&deployment.db).await?,
+    let board = match &arguments.board {
+        Some(slug) => board::of_slug(&deployment.db, slug).await?,
         None => None,
     };
     let job = Job::begin(deployment, entity::job::IMPORT, board.map(|row| row.no)).await?;
@@ -122,13 +121,13 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     job.stage("reading", 0);
     let Rows { good: mut rows, mut bad } = read_rows(arguments, &boards, now_ms)?;
     set_segments(deployment, &mut rows, &segmented).await?;
-    for partition in deployment.store.partitions().each() {
-        settle(deployment, partition).await?;
+    for partition in deployment.partitions() {
+        partition.settle().await?;
     }
     let known = drop_known(deployment, &mut rows, &mut bad).await?;
     job.stage("checking", rows.len());
     let batches = batches(deployment, &rows);
-    let refused = simulate(deployment, &batches, &rows, now_ms, job).await?;
+    let refused = simulate(&batches, &rows, now_ms, job).await?;
     bad.extend(
         refused
             .iter()
@@ -150,7 +149,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         }
         let deadline = tokio::time::Instant::now() + SUBMIT_TIMEOUT;
         let prepared = Prepared::new(submissions, deployment.clock.now_ms());
-        let submitted = submit(deployment, *partition, prepared, None, deadline).await?;
+        let submitted = partition.submit(prepared, None, deadline).await?;
         for verdict in submitted.verdicts {
             match verdict {
                 Verdict::Accepted { .. } => imported.accepted += 1,
@@ -161,7 +160,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             }
         }
         job.advance(indices.len());
-        settle(deployment, *partition).await?;
+        partition.settle().await?;
     }
     imported.seconds = began.elapsed().as_secs_f64();
     Ok(imported)
@@ -174,23 +173,16 @@ async fn set_segments(
     rows: &mut [Row],
     segmented: &HashSet<BoardNo>,
 ) -> Result<()> {
-    let is_segmented = |row: &&mut Row| segmented.contains(&row.submission.board.no);
-    let asked: BTreeSet<String> = rows
-        .iter_mut()
-        .filter(is_segmented)
-        .filter(|row| row.region.is_none())
-        .map(|row| row.submission.member.to_string())
-        .collect();
-    let asked: Vec<String> = asked.into_iter().collect();
+    let is_segmented = |row: &Row| segmented.contains(&row.submission.board.no);
+    let asked = rows.iter().filter(|row| is_segmented(row) && row.region.is_none());
+    let asked: BTreeSet<&str> = asked.map(|row| row.submission.member.as_str()).collect();
+    let asked: Vec<&str> = asked.into_iter().collect();
     let mut regions: HashMap<String, String> = HashMap::new();
     for chunk in asked.chunks(MEMBERS_MAX) {
-        use member::Column::{Key, Region};
-        let select = member::Entity::find().select_only().columns([Key, Region]);
-        let known: Vec<(String, Option<String>)> =
-            select.filter(Key.is_in(chunk)).into_tuple().all(&deployment.db).await?;
+        let known = member::regions(&deployment.db, chunk).await?;
         regions.extend(known.into_iter().filter_map(|(key, region)| Some((key, region?))));
     }
-    for row in rows.iter_mut().filter(is_segmented) {
+    for row in rows.iter_mut().filter(|row| is_segmented(row)) {
         let of_member = || regions.get(row.submission.member.as_str());
         let region = row.region.as_ref().or_else(of_member);
         row.submission.segments =
@@ -234,8 +226,8 @@ async fn drop_known(
 }
 
 /// Indices of rows by partition, in file order, in batches of at most one commit.
-fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)> {
-    let mut by_partition: BTreeMap<Partition, Vec<usize>> = BTreeMap::new();
+fn batches<'a>(deployment: &'a Deployment, rows: &[Row]) -> Vec<(Partition<'a>, Vec<usize>)> {
+    let mut by_partition: BTreeMap<PartitionNo, Vec<usize>> = BTreeMap::new();
     for (index, row) in rows.iter().enumerate() {
         let partition =
             deployment.store.partitions().of_member(&row.submission.board, &row.submission.member);
@@ -246,7 +238,7 @@ fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)
         .flat_map(|(partition, indices)| {
             indices
                 .chunks(COMMIT_EVENTS_MAX)
-                .map(|chunk| (partition, chunk.to_vec()))
+                .map(|chunk| (deployment.partition(partition), chunk.to_vec()))
                 .collect::<Vec<_>>()
         })
         .collect()
@@ -255,8 +247,7 @@ fn batches(deployment: &Deployment, rows: &[Row]) -> Vec<(Partition, Vec<usize>)
 /// Folds the rows onto the present standings without writing. Returns the rows that would be
 /// refused, with the reason.
 async fn simulate(
-    deployment: &Deployment,
-    batches: &[(Partition, Vec<usize>)],
+    batches: &[(Partition<'_>, Vec<usize>)],
     rows: &[Row],
     now_ms: i64,
     job: &Job,
@@ -266,7 +257,7 @@ async fn simulate(
     for (partition, indices) in batches {
         let submissions = indices.iter().map(|&index| rows[index].submission.clone());
         let batch = Batch::new(submissions.collect(), now_ms);
-        let folded = fold_after(deployment, *partition, batch, now_ms, &written).await?;
+        let folded = fold_after(*partition, batch, now_ms, &written).await?;
         for StandingsChange { id, entries, .. } in folded.changes {
             written.extend(
                 entries.into_iter().filter_map(|(member, key)| Some(((id.clone(), member), key?))),
@@ -284,15 +275,13 @@ async fn simulate(
 
 /// Folds a batch as if the batches that wrote the keys in `written` were committed.
 async fn fold_after(
-    deployment: &Deployment,
-    partition: Partition,
+    partition: Partition<'_>,
     mut batch: Batch,
     now_ms: i64,
     written: &HashMap<(StandingsId, MemberId), RankKey>,
 ) -> Result<FoldedBatch> {
     loop {
-        let mut snapshot =
-            deployment.store.snapshot(partition, batch.wanted(), deployment.dedup, now_ms).await?;
+        let mut snapshot = partition.snapshot(batch.wanted(), now_ms).await?;
         for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
             for (member, key) in members.iter().zip(keys) {
                 if let Some(later) = written.get(&(id.clone(), member.clone())) {
@@ -300,12 +289,12 @@ async fn fold_after(
                 }
             }
         }
-        match batch.fold(&snapshot, deployment.dedup.window_ms, "")? {
+        match batch.fold(&snapshot, partition.dedup.window_ms, "")? {
             FoldOutcome::FoldedBatch(folded) => return Ok(folded),
             FoldOutcome::Again(again) => batch = again,
             FoldOutcome::Roll(boards) => {
                 for board in boards {
-                    engine::roll::roll_board(deployment, &board, now_ms).await?;
+                    engine::roll::roll_board(partition.deployment, &board, now_ms).await?;
                 }
             }
         }

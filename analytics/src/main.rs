@@ -3,15 +3,14 @@
 //! | module | has |
 //! |---|---|
 //! | [`frame`] | the history of a board as a frame, from SQL and archive; the fold in polars |
-//! | [`rebuild`], [`reshard`], [`restore`] | standings from history; a move; Redis from SQL |
+//! | [`rebuild`] | standings from history; a move; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`] | old events into files, and out of SQL |
 //! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
 //! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
 //! | [`upkeep`] | windows rolled, past periods sealed |
 //! | [`file`] | CSV, NDJSON or Parquet; files that exist whole or not at all |
-//! | [`job`], [`side_by_side`] | a job's row, progress bar and outcome; partitions in parallel |
-//! | [`stop`], [`failpoint`] | signals that end the program; steps at which a test ends it |
+//! | [`job`] | a job's row, progress bar and outcome; partitions in parallel; early ends |
 
 /// mimalloc, as a history, too, consists of many small allocations.
 #[global_allocator]
@@ -20,7 +19,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod archive;
 mod diff;
 mod export;
-mod failpoint;
 mod file;
 mod frame;
 mod generate;
@@ -28,10 +26,6 @@ mod import;
 mod job;
 mod rebuild;
 mod report;
-mod reshard;
-mod restore;
-mod side_by_side;
-mod stop;
 mod upkeep;
 mod what_if;
 
@@ -44,14 +38,15 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
-use engine::settings::{LogSettings, Settings};
+use engine::settings::{LogSettings, StoreArguments};
 use entity::board;
 use futures::FutureExt;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, QueryFilter, QueryOrder};
+use sea_orm::QueryOrder;
 use serde::Serialize;
 
-use stop::Stop;
+use job::stop::Stop;
+use rebuild::{reshard, restore};
 
 /// The exit status for differences found.
 const DIFFERENCES: u8 = 3;
@@ -123,14 +118,6 @@ struct OutputArguments {
     /// Stops when standard input ends: the server starts this program so, and may be killed.
     #[arg(long, hide = true)]
     stop_with_stdin: bool,
-}
-
-#[derive(Debug, Args)]
-struct StoreArguments {
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    log: LogSettings,
 }
 
 #[derive(Debug, Args)]
@@ -316,8 +303,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Rebuild(job) => {
             let board = find_board(deployment, &job.own.board).await?;
             if let Some(shards) = job.own.shards {
-                let moved = reshard::reshard(deployment, &board, shards).await?;
-                print_outcome(json, &moved)?;
+                print_outcome(json, &reshard::reshard(deployment, &board, shards).await?)?;
             } else {
                 let rebuilt = rebuild::rebuild(deployment, &board, job.own.window).boxed().await?;
                 print_outcome(json, &rebuilt)?;
@@ -333,10 +319,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::Roll(_) => print_outcome(json, &upkeep::roll(deployment).await?)?,
         Command::Seal(_) => print_outcome(json, &upkeep::seal(deployment).await?)?,
         Command::Restore(job) => match job.own.board {
-            None => {
-                let restored = restore::restore(deployment).await?;
-                print_outcome(json, &restored)?;
-            }
+            None => print_outcome(json, &restore::restore(deployment).await?)?,
             Some(slug) => {
                 let board = find_board(deployment, &slug).await?;
                 let rebuilt = restore::restore_board(deployment, &board).boxed().await?;
@@ -344,27 +327,22 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             }
         },
         Command::Archive(job) => {
-            let archived = archive::archive(deployment, &job.own).await?;
-            print_outcome(json, &archived)?;
+            print_outcome(json, &archive::archive(deployment, &job.own).await?)?;
         }
         Command::Import(job) => {
-            let imported = import::import(deployment, &job.own).await?;
-            print_outcome(json, &imported)?;
+            print_outcome(json, &import::import(deployment, &job.own).await?)?;
         }
         Command::Export(job) => {
             let board = find_board(deployment, &job.own.choice.board).await?;
-            let exported = export::export(deployment, &board, &job.own).await?;
-            print_outcome(json, &exported)?;
+            print_outcome(json, &export::export(deployment, &board, &job.own).await?)?;
         }
         Command::WhatIf(job) => {
             let board = find_board(deployment, &job.own.choice.board).await?;
-            let found = what_if::what_if(deployment, &board, &job.own).await?;
-            print_outcome(json, &found)?;
+            print_outcome(json, &what_if::what_if(deployment, &board, &job.own).await?)?;
         }
         Command::Report(job) => {
             let board = find_board(deployment, &job.own.board).await?;
-            let reported = report::report(deployment, &board, &job.own).await?;
-            print_outcome(json, &reported)?;
+            print_outcome(json, &report::report(deployment, &board, &job.own).await?)?;
         }
         Command::Generate(_) => unreachable!("`run` generates without stores"),
     }
@@ -380,7 +358,7 @@ async fn find_boards(deployment: &Deployment, slug: Option<&str>) -> Result<Vec<
 }
 
 async fn find_board(deployment: &Deployment, slug: &str) -> Result<board::Model> {
-    let row = board::living().filter(board::Column::Slug.eq(slug)).one(&deployment.db).await?;
+    let row = board::of_slug(&deployment.db, slug).await?;
     row.with_context(|| format!("unknown board {slug:?}: expected the slug of a board"))
 }
 

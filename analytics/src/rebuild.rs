@@ -5,6 +5,8 @@
 //! stage and put in place with it, as [`Staged`] describes. Memory is bounded by the largest
 //! partition's share. One partition is folded while another is loaded.
 
+pub(crate) mod reshard;
+pub(crate) mod restore;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,26 +17,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
-use engine::reshard;
+use engine::partition::Partition;
 use engine::stage::{Staged, Step};
 use entity::board;
 use entity::error::is_refused_content;
 use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use ranking::window::Window;
 use serde::Serialize;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::failpoint;
 use crate::frame::fold;
 use crate::frame::history::{self, History};
 use crate::frame::sorted::Sorted;
 use crate::job::Job;
-use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use crate::job::failpoint;
+use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
 /// Attempts at a partition: Redis may restart, a rolling window's period may begin, or a store may
 /// be away for a moment.
@@ -143,7 +144,7 @@ async fn present(
     no: i64,
     window: Option<Window>,
 ) -> Result<(Board, BTreeSet<Window>)> {
-    let row = reshard::at_rest(deployment, no).await?.context("the board was deleted")?;
+    let row = engine::reshard::at_rest(deployment, no).await?.context("the board was deleted")?;
     let board = row.to_ranking()?;
     let windows = match window {
         Some(window) if board.rules.is_shown(window) => {
@@ -173,7 +174,8 @@ async fn all_partitions(
             if has_failed.load(Ordering::Relaxed) {
                 return Ok(Rebuilt::default());
             }
-            let rebuilt = one_partition(&deployment, &board, window, partition, &job).await;
+            let rebuilt =
+                one_partition(deployment.partition(partition), &board, window, &job).await;
             has_failed.fetch_or(rebuilt.is_err(), Ordering::Relaxed);
             rebuilt
         }
@@ -197,14 +199,13 @@ async fn all_partitions(
 }
 
 async fn one_partition(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
     window: Option<Window>,
-    partition: Partition,
     job: &Job,
 ) -> Result<Rebuilt> {
     for attempt in 1.. {
-        let tried = try_partition(deployment, board.no.0, window, partition, job).await;
+        let tried = try_partition(partition, board.no.0, window, job).await;
         let is_last = attempt == ATTEMPTS_MAX;
         match tried {
             Ok(Some(rebuilt)) => {
@@ -218,7 +219,7 @@ async fn one_partition(
             Err(error) if is_last || !is_transient(&error) => return Err(error),
             Err(_) => {
                 sleep(AGAIN).await;
-                deployment.revive_redis().await;
+                partition.revive_redis().await;
             }
         }
     }
@@ -243,42 +244,40 @@ fn is_transient(error: &anyhow::Error) -> bool {
 
 /// Rebuilds one partition; `None` if it must start over.
 async fn try_partition(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     no: i64,
     window: Option<Window>,
-    partition: Partition,
     job: &Job,
 ) -> Result<Option<Rebuilt>> {
-    let (board, windows) = present(deployment, no, window).await?;
-    let mut staged = Staged::begin(deployment, &board, partition, windows).await?;
-    let tried = stage_and_put(deployment, &board, partition, &mut staged, job).await;
+    let (board, windows) = present(partition.deployment, no, window).await?;
+    let mut staged = Staged::begin(partition, &board, windows).await?;
+    let tried = stage_and_put(partition, &board, &mut staged, job).await;
     staged.discard().await;
     let rebuilt = tried?;
     if rebuilt.is_some() {
-        settle(deployment, partition).await?;
+        partition.settle().await?;
     }
     Ok(rebuilt)
 }
 
 async fn stage_and_put(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     staged: &mut Staged<'_>,
     job: &Job,
 ) -> Result<Option<Rebuilt>> {
     staged.drop_foreign().await?;
     let head = staged.head();
     let began = Instant::now();
-    let heads = BTreeMap::from([(partition, head.clone())]);
-    let history = Arc::new(history::read_to(deployment, board, heads, job).await?);
+    let heads = BTreeMap::from([(partition.no, head.clone())]);
+    let history = Arc::new(history::read_to(partition.deployment, board, heads, job).await?);
     failpoint::hit("history-read");
     let mut rebuilt = Rebuilt {
         events: history.counted.count,
         reading_s: began.elapsed().as_secs_f64(),
         ..Rebuilt::default()
     };
-    let rolls = BTreeMap::from([(partition, staged.rolls().clone())]);
+    let rolls = BTreeMap::from([(partition.no, staged.rolls().clone())]);
     let windows: Vec<Window> = staged.windows().iter().copied().collect();
     let fold = |window: Window| fold_aside(board, &history, window, &rolls);
     let mut windows = windows.into_iter();
@@ -292,7 +291,7 @@ async fn stage_and_put(
         load(staged, &sorted, &mut rebuilt, job).await?;
         rebuilt.loading_s += began.elapsed().as_secs_f64();
         if staged.windows().contains(&Window::All) && sorted.window() == Window::All {
-            rebuilt.mended += rows::mend(deployment, board, partition, head.seq, &sorted).await?;
+            rebuilt.mended += rows::mend(partition, board, head.seq, &sorted).await?;
             failpoint::hit("rows-written");
         }
     }
@@ -328,7 +327,7 @@ fn fold_aside(
     board: &Board,
     history: &Arc<History>,
     window: Window,
-    rolls: &BTreeMap<Partition, Rolls>,
+    rolls: &BTreeMap<PartitionNo, Rolls>,
 ) -> JoinHandle<Result<(Sorted, f64)>> {
     let (board, history) = (board.clone(), history.clone());
     let now_ms = rolls.values().map(|rolls| rolls.now_ms).max().unwrap_or(0);

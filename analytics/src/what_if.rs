@@ -130,15 +130,11 @@ pub async fn what_if(
     let after = fold(&others)
         .context("under these rules (--min-score and --max-score give another range)")?;
     let [before_rules, after_rules] = [&board, &others].map(|board| &board.rules);
-    let show = |rules: &Rules, score: i64| match choice.window.half_life() {
-        Some(half_life) => score::format_decayed(half_life.value(score, now_ms), rules.decimals),
-        None => score::format(score, rules.decimals),
-    };
     let ranks = |entries: &[Entry], rules: &Rules| -> HashMap<MemberId, Ranked> {
         let ranked = entries.iter().zip(1..);
         ranked
             .map(|(entry, rank)| {
-                let score = show(rules, entry.score);
+                let score = score::format_in(choice.window, entry.score, rules.decimals, now_ms);
                 (entry.member.clone(), Ranked { rank, score })
             })
             .collect()

@@ -9,7 +9,7 @@ use moka::future::Cache;
 use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// How long a checked token stays valid without another SELECT. A revoked token works that much
 /// longer.
@@ -32,6 +32,8 @@ pub enum Scope {
 /// The identity behind a request.
 #[derive(Debug, Clone)]
 pub struct Principal {
+    /// The id of the token.
+    pub id: Arc<str>,
     /// The scope of the token.
     pub scope: Scope,
     /// The member that the token is bound to; `None` for a service's token.
@@ -46,7 +48,6 @@ pub struct Access {
 
 impl Scope {
     /// The name, on the command line and in SQL.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -56,7 +57,6 @@ impl Scope {
     }
 
     /// The names of this scope and of those it includes.
-    #[must_use]
     pub fn included(self) -> Vec<String> {
         let scopes = [Self::Read, Self::Submit, Self::Admin];
         scopes
@@ -89,14 +89,18 @@ impl From<Scope> for access_token::Scope {
 
 impl Access {
     /// Starts with no results.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             checked: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(CHECK_AGE_MAX).build(),
         }
     }
 
-    /// Finds the principal of a bearer token, from memory or with one SELECT.
+    /// The principal of a bearer token that was checked a moment ago.
+    pub async fn cached(&self, token: &str) -> Option<Arc<Principal>> {
+        self.checked.get(&hash_of(token)).await
+    }
+
+    /// Finds the principal of a bearer token with one SELECT.
     ///
     /// # Errors
     /// `UNAUTHENTICATED` if the token is unknown, revoked or expired; `UNAVAILABLE` if SQL does not
@@ -107,16 +111,8 @@ impl Access {
         token: &str,
         now_ms: i64,
     ) -> Result<Arc<Principal>> {
-        let refused = || {
-            Error::new(
-                ErrorCode::Unauthenticated,
-                "this access token is unknown, revoked or expired",
-            )
-        };
+        let refused = || Error::unauthenticated("this access token is unknown, revoked or expired");
         let hash = hash_of(token);
-        if let Some(principal) = self.checked.get(&hash).await {
-            return Ok(principal);
-        }
         let id = token
             .strip_prefix("laurel_")
             .and_then(|rest| rest.split_once('_'))
@@ -128,7 +124,8 @@ impl Access {
         if row.hash != hash || ended {
             return Err(refused());
         }
-        let principal = Arc::new(Principal { scope: row.scope.into(), member: row.member });
+        let principal =
+            Arc::new(Principal { id: row.id.into(), scope: row.scope.into(), member: row.member });
         self.checked.insert(hash, principal.clone()).await;
         Ok(principal)
     }

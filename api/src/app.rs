@@ -49,7 +49,6 @@ pub struct App {
 
 impl App {
     /// Builds the state, with empty caches.
-    #[must_use]
     pub fn new(
         deployment: Deployment,
         committers: Committers,

@@ -9,10 +9,13 @@ mod worker;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
-    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, Settings, SqlSettings,
+    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, RateSettings,
+    RequestLimits, SqlSettings, StoreArguments,
 };
+use sea_orm::DatabaseConnection;
 
 use crate::graphql;
 
@@ -54,6 +57,10 @@ struct ServeArguments {
     #[command(flatten)]
     http: HttpSettings,
     #[command(flatten)]
+    limits: RequestLimits,
+    #[command(flatten)]
+    rates: RateSettings,
+    #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]
     daily_diff: DailyDiffSettings,
@@ -67,15 +74,6 @@ struct WorkerArguments {
     daily_diff: DailyDiffSettings,
     #[command(flatten)]
     stores: StoreArguments,
-}
-
-/// A command that opens all stores.
-#[derive(Debug, Args)]
-struct StoreArguments {
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    log: LogSettings,
 }
 
 /// A command that needs SQL alone.
@@ -106,15 +104,12 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
     }
 }
 
-impl StoreArguments {
-    /// Connects to SQL.
-    async fn connect(&self, missing: Missing) -> Result<sea_orm::DatabaseConnection> {
-        self.settings.connect_sql(missing).await.context("the database cannot be opened")
-    }
+/// Connects to SQL.
+async fn connect(stores: &StoreArguments, missing: Missing) -> Result<DatabaseConnection> {
+    stores.settings.connect_sql(missing).await.context("the database cannot be opened")
+}
 
-    /// Opens the stores.
-    async fn open(&self, missing: Missing) -> Result<engine::deployment::Deployment> {
-        let db = self.connect(missing).await?;
-        self.settings.open(db).await.context("the stores cannot be opened")
-    }
+/// Opens the stores behind a connection.
+async fn open(stores: &StoreArguments, db: DatabaseConnection) -> Result<Deployment> {
+    stores.settings.open(db).await.context("the stores cannot be opened")
 }

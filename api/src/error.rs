@@ -63,6 +63,21 @@ impl Error {
         Self::new(ErrorCode::BadUserInput, message)
     }
 
+    /// `LIMIT_EXCEEDED`.
+    pub fn limit_exceeded(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::LimitExceeded, message)
+    }
+
+    /// `UNAUTHENTICATED`.
+    pub fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Unauthenticated, message)
+    }
+
+    /// `FORBIDDEN`.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Forbidden, message)
+    }
+
     fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");
         Self::new(ErrorCode::Internal, "internal error; the server's log has the cause")
@@ -76,7 +91,6 @@ impl Error {
 
 impl ErrorCode {
     /// The name in the schema.
-    #[must_use]
     pub fn name(self) -> &'static str {
         <Self as async_graphql::resolver_utils::EnumType>::items()
             .iter()

@@ -19,27 +19,15 @@ use crate::app::SharedApp;
 use mutation::Mutation;
 use query::Query;
 
-/// The most levels that a query may nest; the standard introspection query has 15.
-const DEPTH_MAX: usize = 20;
-
-/// The most directives that a field may carry.
-const DIRECTIVES_MAX: usize = 10;
-
 /// Laurel's schema.
 pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
 
 /// The schema as text, as `laurel schema` prints it.
-#[must_use]
 pub fn sdl() -> String {
     Schema::build(Query, Mutation, EmptySubscription).finish().sdl()
 }
 
-/// The executable schema.
-#[must_use]
+/// The executable schema. The limits of requests are checked before it sees them.
 pub fn schema(app: SharedApp) -> LaurelSchema {
-    Schema::build(Query, Mutation, EmptySubscription)
-        .data(app)
-        .limit_depth(DEPTH_MAX)
-        .limit_directives(DIRECTIVES_MAX)
-        .finish()
+    Schema::build(Query, Mutation, EmptySubscription).data(app).finish()
 }

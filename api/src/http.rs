@@ -6,87 +6,105 @@
 pub(crate) mod preference;
 pub(crate) mod tag;
 
+pub(crate) mod admission;
 mod answers;
-pub(crate) mod cost;
+pub(crate) mod check;
+mod execution;
 pub(crate) mod field_order;
 pub(crate) mod graphiql;
 mod parameters;
 mod persisted;
+pub(crate) mod rates;
 mod response;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::parser::types::{ExecutableDocument, OperationType};
-use async_graphql::{Request, ServerError};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response as HttpResponse};
 use axum::routing::get;
-use moka::sync::Cache;
-use tokio::time::Instant;
+use engine::settings::{CacheSettings, RateSettings, RequestLimits, Switch};
 use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::app::SharedApp;
-use crate::cache::shared::GoodUntil;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 use crate::graphql::LaurelSchema;
-use crate::graphql::request::RequestState;
-use crate::loader::Loaders;
-use crate::metrics;
-use crate::metrics::METRICS;
-use answers::{AnswerCache, AnswerKey};
-use engine::settings::CacheSettings;
-use parameters::{Parameters, require_variables};
+use crate::metrics::{self, METRICS};
+use admission::Admission;
+use answers::AnswerCache;
+use check::Checks;
+use execution::{Method, Received, execute};
 use persisted::PersistedQueries;
-use response::{Answer, MediaType, refuse, reject, server_error};
-
-/// The largest body of a request, in bytes. 1,000 scores take about a tenth of it.
-const BODY_BYTES_MAX: usize = 2 << 20;
-
-/// The longest query, in bytes, without its variables.
-const QUERY_BYTES_MAX: usize = 512 << 10;
-
-/// The longest query whose parsed document is kept, in bytes.
-const DOCUMENT_KEPT_BYTES_MAX: usize = 4 << 10;
-
-/// The most parsed documents that are kept.
-const DOCUMENTS_MAX: u64 = 500;
-
-/// How long a request may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+use rates::Rates;
+use response::{MediaType, refuse};
 
 /// The state that the handlers share.
 #[derive(Clone)]
-struct Service {
+struct Service(Arc<Shared>);
+
+struct Shared {
     app: SharedApp,
     schema: LaurelSchema,
-    answers: Arc<AnswerCache>,
-    persisted_queries: Arc<PersistedQueries>,
-    /// Parsed documents, by the text of their query.
-    documents: Cache<String, Arc<ExecutableDocument>>,
+    answers: AnswerCache,
+    persisted_queries: PersistedQueries,
+    checks: Checks,
+    admission: Arc<Admission>,
+    rates: Rates,
+    body_bytes_max: u32,
+    answer_bytes_max: usize,
+    query_timeout: Duration,
+}
+
+impl std::ops::Deref for Service {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 /// The routes of the server.
-pub fn router(app: SharedApp, schema: LaurelSchema, caches: &CacheSettings) -> Router {
-    let service = Service {
-        answers: Arc::new(AnswerCache::new(&app.deployment.store, caches)),
-        persisted_queries: Arc::new(PersistedQueries::new(caches.persisted_queries_bytes)),
-        documents: Cache::new(DOCUMENTS_MAX),
+pub fn router(
+    app: SharedApp,
+    schema: LaurelSchema,
+    caches: &CacheSettings,
+    limits: &RequestLimits,
+    rates: &RateSettings,
+) -> Router {
+    let service = Service(Arc::new(Shared {
+        answers: AnswerCache::new(&app.deployment.store, caches),
+        persisted_queries: PersistedQueries::new(
+            caches.persisted_queries_bytes,
+            limits.query_bytes_max as usize,
+        ),
+        checks: Checks::new(limits),
+        admission: Admission::new(limits),
+        rates: Rates::new(rates, limits.cost_max),
+        body_bytes_max: limits.body_bytes_max,
+        answer_bytes_max: limits.answer_bytes_max as usize,
+        query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
         app,
         schema,
-    };
-    Router::new()
+    }));
+    let body_bytes_max = limits.body_bytes_max as usize;
+    let routes = Router::new()
         .route("/", get(async || Html(include_str!("http/index.html"))))
         .route("/graphql", get(query_by_get).post(query_by_post))
-        .merge(graphiql::router())
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readiness))
-        .route("/metrics", get(measured))
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
+        .route("/metrics", get(measured));
+    let routes = match limits.graphiql {
+        Switch::On => routes.merge(graphiql::router()),
+        Switch::Off => routes,
+    };
+    routes
+        .layer(DefaultBodyLimit::disable())
+        .layer(RequestBodyLimitLayer::new(body_bytes_max))
         .with_state(service)
 }
 
@@ -106,31 +124,42 @@ async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
 
 /// The metrics, for Prometheus.
 async fn measured(State(service): State<Service>) -> impl IntoResponse {
+    METRICS.points_under_way.set(i64::try_from(service.admission.under_way()).unwrap_or(i64::MAX));
+    METRICS.requests_waiting.set(i64::try_from(service.admission.waiting()).unwrap_or(i64::MAX));
     let described =
         [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")];
     (described, metrics::text(&service.app.deployment).await)
 }
 
+/// The address of a client; loopback if the server does not know it.
+type Address = Option<Extension<ConnectInfo<SocketAddr>>>;
+
+fn ip(address: &Address) -> IpAddr {
+    address.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |Extension(ConnectInfo(peer))| peer.ip())
+}
+
 async fn query_by_get(
     State(service): State<Service>,
+    address: Address,
     headers: HeaderMap,
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> HttpResponse {
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
-    let parameters = match pairs {
-        Ok(Query(pairs)) => parameters::of_address(pairs),
-        Err(rejection) => Err(Error::bad_input(rejection.body_text())),
-    };
-    match parameters {
-        Ok(parameters) => execute(service, &headers, media_type, parameters, Method::Get).await,
-        Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
+    let received = Received { address: ip(&address), headers, media_type, method: Method::Get };
+    match pairs {
+        Ok(Query(pairs)) => execute(service, received, || parameters::of_address(pairs)).await,
+        Err(rejection) => {
+            let error = Error::bad_input(rejection.body_text());
+            refuse(media_type, StatusCode::BAD_REQUEST, &error)
+        }
     }
 }
 
 async fn query_by_post(
     State(service): State<Service>,
+    address: Address,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> HttpResponse {
@@ -142,16 +171,14 @@ async fn query_by_post(
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
     let Ok(body) = body else {
-        let error = Error::new(
-            ErrorCode::LimitExceeded,
-            format!("the body could not be read: expected at most {BODY_BYTES_MAX} bytes"),
-        );
+        let max = service.body_bytes_max;
+        let error = Error::limit_exceeded(format!(
+            "the body could not be read: expected at most {max} bytes"
+        ));
         return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
     };
-    match parameters::of_body(&body) {
-        Ok(parameters) => execute(service, &headers, media_type, parameters, Method::Post).await,
-        Err(error) => refuse(media_type, StatusCode::BAD_REQUEST, &error),
-    }
+    let received = Received { address: ip(&address), headers, media_type, method: Method::Post };
+    execute(service, received, move || parameters::of_body(&body)).await
 }
 
 fn not_acceptable() -> HttpResponse {
@@ -175,223 +202,4 @@ fn is_json(headers: &HeaderMap) -> bool {
         .filter_map(|part| part.split_once('='))
         .filter(|(name, _)| name.eq_ignore_ascii_case("charset"));
     json && charsets.all(|(_, charset)| charset.trim_matches('"').eq_ignore_ascii_case("utf-8"))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Method {
-    Get,
-    Post,
-}
-
-async fn execute(
-    service: Service,
-    headers: &HeaderMap,
-    media_type: MediaType,
-    Parameters { mut request, hash }: Parameters,
-    method: Method,
-) -> HttpResponse {
-    if let Some(hash) = hash
-        && let Err(error) = service.persisted_queries.complete(&mut request, hash)
-    {
-        return refuse_hash(media_type, error);
-    }
-    let is_anonymous = service.app.public_reads && !headers.contains_key(header::AUTHORIZATION);
-    let send = |answer: Answer| match method {
-        Method::Get if is_anonymous => answer.send_to_all(media_type, headers),
-        _ => answer.send(media_type),
-    };
-    let question = is_anonymous.then(|| AnswerKey::of(&request));
-    if let Some(question) = &question
-        && let Some(answer) = service.answers.get(question).await
-    {
-        METRICS.answers.hits.inc();
-        if let Some(hash) = hash {
-            service.persisted_queries.keep(hash, &request.query);
-        }
-        return send(answer);
-    }
-    let document = match document(&service.documents, &mut request) {
-        Ok(document) => document,
-        Err(error) => return reject(media_type, vec![error]),
-    };
-    if let Some(hash) = hash {
-        service.persisted_queries.keep(hash, &request.query);
-    }
-    let operation_name = request.operation_name.as_deref();
-    if let Err(error) = require_variables(&document, operation_name, &request.variables) {
-        return reject(media_type, vec![error]);
-    }
-    let kind = kind(&document, operation_name);
-    if method == Method::Get && kind == OperationType::Mutation {
-        return not_allowed(media_type);
-    }
-    let state = match request_state(&service.app, headers).await {
-        Ok(state) => state,
-        Err(error) => return refuse_access(media_type, &error),
-    };
-    let question = question.filter(|_| kind == OperationType::Query);
-    let began = Instant::now();
-    let answer = within_time(async move {
-        let good_until = state.good_until.clone();
-        let execution = run(&service, request.data(state), document, kind);
-        match question {
-            Some(question) => {
-                METRICS.answers.misses.inc();
-                service.answers.find(&question, &good_until, execution).await
-            }
-            None => execution.await,
-        }
-    });
-    let answer = answer.await;
-    let executions = match kind {
-        OperationType::Mutation => &METRICS.mutation_seconds,
-        _ => &METRICS.query_seconds,
-    };
-    executions.observe(began.elapsed().as_secs_f64());
-    match answer {
-        Ok(answer) => send(answer),
-        Err((status, error)) => refuse(media_type, status, &error),
-    }
-}
-
-/// Answers a request whose persisted query is unknown or another one.
-fn refuse_hash(media_type: MediaType, error: Error) -> HttpResponse {
-    match error.code {
-        ErrorCode::BadUserInput => refuse(media_type, StatusCode::BAD_REQUEST, &error),
-        _ => reject(media_type, vec![server_error(error)]),
-    }
-}
-
-/// Answers a mutation by GET.
-fn not_allowed(media_type: MediaType) -> HttpResponse {
-    let error = Error::bad_input("invalid method: expected POST for a mutation");
-    let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
-    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-    answer
-}
-
-/// Answers a request without access, or whose access cannot be checked.
-fn refuse_access(media_type: MediaType, error: &Error) -> HttpResponse {
-    let status = match error.code {
-        ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    refuse(media_type, status, error)
-}
-
-/// Executes in a task of its own, as a client that hangs up must not cancel a look-up or an
-/// execution that other requests wait for.
-async fn within_time(
-    execution: impl Future<Output = Answer> + Send + 'static,
-) -> Result<Answer, (StatusCode, Error)> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, tokio::spawn(execution)).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => {
-            tracing::error!(%error, "the task of a request failed");
-            let error =
-                Error::new(ErrorCode::Internal, "internal error; the server's log has the cause");
-            Err((StatusCode::INTERNAL_SERVER_ERROR, error))
-        }
-        Err(_) => {
-            let seconds = REQUEST_TIMEOUT.as_secs();
-            let message = format!("the request took longer than {seconds} s");
-            let error = Error::new(ErrorCode::Timeout, message);
-            Err((StatusCode::GATEWAY_TIMEOUT, error))
-        }
-    }
-}
-
-async fn run(
-    service: &Service,
-    request: Request,
-    document: Arc<ExecutableDocument>,
-    kind: OperationType,
-) -> Answer {
-    let operation_name = request.operation_name.clone();
-    let mut response = service.schema.execute(request).await;
-    if kind == OperationType::Mutation {
-        // From here on no cache serves values fetched before the write; only then may the client
-        // learn of it.
-        service.app.deployment.store.note_own_write();
-    }
-    field_order::restore(&mut response.data, &document, operation_name.as_deref());
-    Answer::new(response)
-}
-
-/// The parsed document of a request, if it is neither too long, nor too deep, nor too costly.
-fn document(
-    documents: &Cache<String, Arc<ExecutableDocument>>,
-    request: &mut Request,
-) -> Result<Arc<ExecutableDocument>, ServerError> {
-    if request.query.len() > QUERY_BYTES_MAX {
-        return Err(limit_exceeded(format!(
-            "the query has {} bytes: expected at most {QUERY_BYTES_MAX}",
-            request.query.len()
-        )));
-    }
-    if let Some(document) = documents.get(&request.query) {
-        cost::check(&document, &request.variables).map_err(server_error)?;
-        request.set_parsed_query((*document).clone());
-        return Ok(document);
-    }
-    let variables = request.variables.clone();
-    match request.parsed_query() {
-        Ok(document) => {
-            cost::check(document, &variables).map_err(server_error)?;
-            let document = Arc::new(document.clone());
-            if request.query.len() <= DOCUMENT_KEPT_BYTES_MAX {
-                documents.insert(request.query.clone(), document.clone());
-            }
-            Ok(document)
-        }
-        Err(error) if error.message.contains("recursion limit") => Err(limit_exceeded(
-            "the query is nested deeper than the parser follows: expected at most 50 levels",
-        )),
-        Err(error) => Err(error),
-    }
-}
-
-fn limit_exceeded(message: impl Into<String>) -> ServerError {
-    server_error(Error::new(ErrorCode::LimitExceeded, message))
-}
-
-/// The type of the selected operation; if several match, a mutation if one of them is.
-fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> OperationType {
-    let mut meant = document.operations.iter().filter(|(name, _)| {
-        operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
-    });
-    if meant.any(|(_, operation)| operation.node.ty == OperationType::Mutation) {
-        OperationType::Mutation
-    } else {
-        OperationType::Query
-    }
-}
-
-async fn request_state(app: &SharedApp, headers: &HeaderMap) -> Result<RequestState, Error> {
-    let now_ms = app.deployment.clock.now_ms();
-    let principal = match headers.get(header::AUTHORIZATION) {
-        Some(value) => {
-            let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
-            let token = token.ok_or_else(|| {
-                Error::new(
-                    ErrorCode::Unauthenticated,
-                    "invalid Authorization: expected \"Bearer <token>\"",
-                )
-            })?;
-            Some(app.access.check(&app.deployment.db, token.trim(), now_ms).await?)
-        }
-        None if app.public_reads => None,
-        None => {
-            return Err(Error::new(
-                ErrorCode::Unauthenticated,
-                "this server needs an access token for reads too",
-            ));
-        }
-    };
-    Ok(RequestState {
-        now_ms,
-        principal,
-        good_until: GoodUntil::new(Instant::now() + app.cache_age),
-        loaders: Loaders::new(&Arc::clone(app)),
-    })
 }

@@ -40,10 +40,10 @@ use boards::{BoardBatch, Numbered};
 use entries::{BetterScoresBatch, CountBatch, EntryBatch};
 pub use entries::{Bound, Found, Place};
 use friends::{FriendRankingBatch, FriendsBatch, FriendsRead, RankingRead};
+pub(crate) use lookups::In;
 use lookups::Lookups;
-pub(crate) use lookups::Named;
 use members::{MemberBatch, Row};
-use pages::{Around, AroundBatch, AroundRead, Page, PageBatch, PageRead};
+use pages::{Around, AroundBatch, AroundRead, Extent, Page, PageBatch, PageRead, Span};
 use totals::{Total, TotalBatch};
 
 /// The most keys of one batch. A request's own limits are tighter.
@@ -110,7 +110,6 @@ where
 
 impl Loaders {
     /// Look-ups for a new request.
-    #[must_use]
     pub fn new(app: &SharedApp) -> Self {
         let lookups = Lookups::new(app);
         Self {
@@ -131,7 +130,6 @@ impl Loaders {
     }
 
     /// Announces a read that may lead to look-ups.
-    #[must_use]
     pub fn reading(&self) -> Reading {
         self.reads.count.fetch_add(1, Ordering::AcqRel);
         Reading(self.reads.clone())
@@ -169,7 +167,7 @@ impl Loaders {
         self.wait_for_reads().await;
         let places: Vec<Place> = members
             .iter()
-            .map(|member| Place { standings: standings.clone(), member: member.clone() })
+            .map(|member| Place { standings: standings.clone(), key: member.clone() })
             .collect();
         let found =
             self.entries.try_load_many(places.clone()).await.map_err(|error| no_answer(&error))?;
@@ -214,7 +212,7 @@ impl Loaders {
         position: u64,
         limit: usize,
     ) -> BoxFuture<'_, PageRead> {
-        let page = Page { standings: Named(standings.clone()), position, limit };
+        let page = Page { standings: standings.clone(), key: Span { position, limit } };
         async move { self.pages.try_load(page).await.map_err(|error| no_answer(&error))? }.boxed()
     }
 
@@ -227,7 +225,8 @@ impl Loaders {
         above: usize,
         below: usize,
     ) -> BoxFuture<'_, AroundRead> {
-        let around = Around { standings: Named(standings.clone()), member, above, below };
+        let key = Extent { member, above, below };
+        let around = Around { standings: standings.clone(), key };
         async move { self.around.try_load(around).await.map_err(|error| no_answer(&error))? }
             .boxed()
     }

@@ -18,7 +18,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::ErrorCode;
 use stores::Stores;
@@ -51,6 +51,10 @@ pub struct Metrics {
     pub answers: Lookups,
     /// Look-ups in the cache of first pages of standings.
     pub pages: Lookups,
+    /// The points of the requests that are executed now.
+    pub points_under_way: Gauge,
+    /// The requests that wait to be executed.
+    pub requests_waiting: Gauge,
     errors: HashMap<&'static str, Counter>,
 }
 
@@ -102,19 +106,18 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::with_prefix("laurel");
         let stores = Stores::new(&mut registry);
-        let schedule = Family::default();
-        registry.register(
+        let schedule = registered(
+            &mut registry,
             "integrity_schedule",
             "State of the daily diff in this process: 1 for the present state",
-            schedule.clone(),
         );
-        let submissions = counters(&mut registry, "submissions", "Submitted scores, by outcome");
+        let submissions: Family<Label, Counter> =
+            registered(&mut registry, "submissions", "Submitted scores, by outcome");
         let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
-        let lookups = Family::<[(&'static str, &'static str); 2], Counter>::default();
-        registry.register(
+        let lookups: Family<[(&'static str, &'static str); 2], Counter> = registered(
+            &mut registry,
             "cache_lookups",
             "Look-ups in the caches of whole answers and of first pages",
-            lookups.clone(),
         );
         let of_cache = |cache| {
             let of =
@@ -127,7 +130,15 @@ impl Metrics {
             "Execution time of GraphQL requests, in seconds",
             executions.clone(),
         );
-        let errors = counters(&mut registry, "graphql_errors", "Errors in answers, by code");
+        let errors: Family<Label, Counter> =
+            registered(&mut registry, "graphql_errors", "Errors in answers, by code");
+        let points_under_way = registered(
+            &mut registry,
+            "points_under_way",
+            "Points of the requests that are executed now",
+        );
+        let requests_waiting =
+            registered(&mut registry, "requests_waiting", "Requests that wait to be executed");
         let (commit_seconds, commit_scores) =
             (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
         registry.register(
@@ -152,6 +163,8 @@ impl Metrics {
             mutation_seconds: executions.get_or_create_owned(&[("operation", "mutation")]),
             answers: of_cache("answers"),
             pages: of_cache("pages"),
+            points_under_way,
+            requests_waiting,
             errors: ErrorCode::items()
                 .iter()
                 .map(|code| {
@@ -190,10 +203,11 @@ pub async fn text(deployment: &Deployment) -> String {
     text
 }
 
-fn counters(registry: &mut Registry, name: &str, help: &str) -> Family<Label, Counter> {
-    let family = Family::default();
-    registry.register(name, help, family.clone());
-    family
+/// A metric that begins empty.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 /// A histogram from a quarter of a millisecond to eight seconds, in powers of two.

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId};
 use ranking::roll::Rolls;
 use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
@@ -24,11 +24,11 @@ use ranking::window::Window;
 use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
-use crate::partition::follow::{self, Follower, Marks};
-use crate::partition::settle::settle;
+use crate::partition::Partition;
+use crate::partition::change::Proposal;
+use crate::partition::follow::{Follower, Marks};
 use crate::roll::mark_new;
-use entity::archive::{archive_mark, archived_entry};
+use entity::archive::archived_entry;
 use entity::board;
 use entity::error::Result;
 use entity::history::{dead_letter, log_cursor, score_event};
@@ -62,7 +62,7 @@ pub enum Amended {
 ///
 /// # Errors
 /// `OutOfRange` if the remaining score would leave a range; `BoardGone`; otherwise as
-/// [`crate::partition::submit::submit`].
+/// [`Partition::submit`].
 pub async fn amend(
     deployment: &Deployment,
     board: &Board,
@@ -70,7 +70,7 @@ pub async fn amend(
     amendment: Amendment,
     deadline: Instant,
 ) -> Result<Amended> {
-    let partition = deployment.store.partitions().of_member(board, member);
+    let partition = deployment.partition(deployment.store.partitions().of_member(board, member));
     let mut amending = Amending {
         board: board.clone(),
         member: member.clone(),
@@ -79,9 +79,9 @@ pub async fn amend(
         sealing_before_ms: vec![],
         archived_before_ms: None,
     };
-    let done = commit_with_retry(deployment, partition, &mut amending, deadline).await?;
+    let done = partition.commit_with_retry(&mut amending, deadline).await?;
     if done.commit.is_some()
-        && let Err(error) = settle(deployment, partition).await
+        && let Err(error) = partition.settle().await
     {
         // The amendment stands; readers of the history may just not see it yet.
         tracing::debug!(%partition, %error, "an amendment waits for the database");
@@ -122,76 +122,55 @@ struct Amending {
     archived_before_ms: Option<i64>,
 }
 
-impl Change for Amending {
-    type Outcome = Amended;
-
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<Amended>> {
-        follow::read_to_head(deployment, partition, self).await
-    }
-}
-
 impl Follower for Amending {
     type Outcome = Proposal<Amended>;
 
     fn cursor(&self) -> Option<log_cursor::Model> {
-        self.known.as_ref().map(|known| known.cursor.clone())
+        self.known.as_ref().map(|known| known.history.cursor.clone())
     }
 
-    fn marks(&self, deployment: &Deployment) -> Marks {
-        let seen = self.known.as_ref().and_then(|known| known.seen_in(deployment.dedup));
+    fn marks(&self, partition: Partition<'_>) -> Marks {
+        let seen = self.known.as_ref().and_then(|known| known.seen_in(partition.dedup));
         Marks { board: self.board.no, seals: seal_names(&self.board), seen }
     }
 
     async fn read_sql(
         &mut self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
     ) -> Result<ControlFlow<Proposal<Amended>>> {
-        let Some(mut known) = self.known.take() else {
-            self.known = Some(self.read(deployment, partition).await?);
-            return Ok(ControlFlow::Continue(()));
-        };
-        let of_member = score_event::of_member(self.board.no, self.member.as_str());
-        let since = follow::events_since(deployment, partition, &known.cursor, of_member).await?;
-        if let Some((cursor, rows)) = since {
-            for row in rows {
-                known.events.push((row.place()?, row.to_ranking()?));
+        self.known = match self.known.take() {
+            None => Some(self.read(partition).await?),
+            Some(known) => {
+                let of_member = score_event::of_member(self.board.no, self.member.as_str());
+                let history = known.history.advance(partition, of_member).await?;
+                history.map(|history| MemberHistory { history, ..known })
             }
-            known.cursor = cursor;
-            self.known = Some(known);
-        }
+        };
         Ok(ControlFlow::Continue(()))
     }
 
     async fn take_tail(
         &mut self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
         tail: Tail,
         _: usize,
     ) -> Result<ControlFlow<Proposal<Amended>>> {
         // Read after the head: an archive job writes its mark first and moves the head afterwards.
-        let mark = archive_mark::of(&deployment.db, self.board.no, partition).await?;
+        let mark = partition.archive_mark(self.board.no).await?;
         let known = self.known.take().filter(|known| known.mark == mark);
         let Some(mut known) = known else {
             return Ok(ControlFlow::Continue(()));
         };
         self.archived_before_ms = match mark.closing_seq > mark.archived_seq {
-            true => board::archived_before_ms(&deployment.db, self.board.no).await?,
+            true => board::archived_before_ms(&partition.db, self.board.no).await?,
             false => mark.archived_before_ms,
         };
         tail.board.check(&self.board)?;
-        for commit in &tail.commits {
-            known.extend(&self.board, &self.member, partition, commit);
-        }
-        let seen = known.seen_in(deployment.dedup);
+        known.history.extend(partition, &self.board, &tail.commits);
+        let seen = known.seen_in(partition.dedup);
         let forget = match (&seen, &tail.seen, self.amendment) {
             (Some(seen), Some(value), Amendment::Void(target))
-                if known.is_seen_as(value, partition, target)? =>
+                if known.is_seen_as(value, partition.no, target)? =>
             {
                 Some(seen)
             }
@@ -202,7 +181,7 @@ impl Follower for Amending {
         let marks = seals.iter().zip(&tail.seals);
         self.sealing_before_ms =
             marks.map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms)).collect();
-        let proposal = self.fold(deployment, partition, &tail, &known, forget)?;
+        let proposal = self.fold(partition, &tail, &known, forget)?;
         self.known = Some(known);
         Ok(ControlFlow::Break(proposal))
     }
@@ -212,25 +191,25 @@ impl Amending {
     /// Folds the amendment onto a history that ends at the head of `tail`.
     fn fold(
         &self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
         tail: &Tail,
         known: &MemberHistory,
         forget: Option<&(i64, String)>,
     ) -> Result<Proposal<Amended>> {
-        let now_ms = deployment.clock.now_ms();
+        let now_ms = partition.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
         let nothing = |outcome: Amended| Proposal::onto(tail, outcome);
-        let before = self.entries(&known.archived, &known.events, &rolls)?;
+        let events = known.history.of(self.member.as_str());
+        let before = self.entries(&known.archived, events, &rolls)?;
         let kind = match self.amendment {
             Amendment::Removal if before.is_empty() => return Ok(nothing(Amended::Nothing)),
             Amendment::Removal => EventKind::Removal,
             Amendment::Void(target) => {
-                let event = known.events.iter().find(|(place, _)| *place == target);
+                let event = events.iter().find(|(place, _)| *place == target);
                 if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
                     return Ok(nothing(Amended::NoSuchEvent));
                 }
-                if voided(&known.events).contains(&target) {
+                if voided(events).contains(&target) {
                     return Ok(nothing(Amended::Nothing));
                 }
                 if !known.refused.contains(&target) {
@@ -248,17 +227,17 @@ impl Amending {
             segments: vec![],
         };
         let commit = tail.head.next(entity::random_id(), now_ms, vec![event.clone()]);
-        let place = EventPlace { partition, seq: commit.seq, index: 0 };
-        let events: Vec<_> = known.events.iter().cloned().chain([(place, event)]).collect();
+        let place = EventPlace { partition: partition.no, seq: commit.seq, index: 0 };
+        let events: Vec<_> = events.iter().cloned().chain([(place, event)]).collect();
         let after = self.entries(&known.archived, &events, &rolls)?;
         let mut writes = Writes::default();
-        let keys = deployment.store.keys();
+        let keys = partition.store.keys();
         for change in changes(before, after) {
-            writes.change(keys, partition, &change);
-            mark_new(&mut writes, keys, partition, &self.board, &change.id, &rolls)?;
+            writes.change(keys, partition.no, &change);
+            mark_new(&mut writes, partition, &self.board, &change.id, &rolls)?;
         }
         if let Some((bucket, field)) = forget {
-            writes.forget_seen(&keys.seen(partition, *bucket), field);
+            writes.forget_seen(&keys.seen(partition.no, *bucket), field);
         }
         Ok(Proposal { commit: Some((commit, writes)), ..nothing(Amended::Done) })
     }

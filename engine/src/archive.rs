@@ -13,7 +13,7 @@
 
 mod plan;
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
@@ -21,15 +21,14 @@ use sea_orm::{
 };
 
 use crate::deployment::Deployment;
-use crate::partition::barrier;
-use crate::partition::settle::settle;
 use entity::archive::archive_file::State;
 use entity::archive::{archive_file, archive_mark, archived_entry};
+use entity::board;
 use entity::error::Result;
 use entity::history::{dead_letter, score_event};
+use entity::sql::by_member;
 use entity::sql::insert_chunked;
 use entity::sql::{lock_cursor, set_windows};
-use entity::{board, by_member};
 
 pub use plan::plan;
 
@@ -40,7 +39,7 @@ const ROWS_MAX: i64 = 5000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The partition.
-    pub partition: Partition,
+    pub partition: PartitionNo,
     /// The last seq that is already archived; 0 if none is.
     pub after_seq: i64,
     /// The last seq to be archived.
@@ -87,7 +86,7 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     use archive_mark::Column::{BoardNo as No, ClosingSeq, Partition as In};
     let marks = plan.spans.iter().map(|span| archive_mark::ActiveModel {
         board_no: Set(plan.row.no),
-        partition: Set(span.partition.0.into()),
+        partition: Set(span.partition.into()),
         archived_seq: Set(span.after_seq),
         closing_seq: Set(span.through_seq),
         archived_before_ms: Set(None),
@@ -96,8 +95,9 @@ pub async fn close(deployment: &Deployment, plan: &Plan) -> Result<bool> {
     insert_chunked::<archive_mark::Entity, _>(&transaction, marks.collect(), Some(closing)).await?;
     transaction.commit().await?;
     for span in &plan.spans {
-        barrier::commit_barrier(deployment, span.partition, BoardNo(plan.row.no)).await?;
-        settle(deployment, span.partition).await?;
+        let partition = deployment.partition(span.partition);
+        partition.commit_barrier(BoardNo(plan.row.no)).await?;
+        partition.settle().await?;
     }
     Ok(true)
 }
@@ -126,7 +126,7 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
             ArchivedBeforeMs, ArchivedSeq, BoardNo as No, ClosingSeq, Partition as In,
         };
         lock_cursor(span.partition).exec(transaction).await?;
-        let partition = i32::from(span.partition.0);
+        let partition = i32::from(span.partition);
         let moved = archive_mark::Entity::update_many()
             .col_expr(ArchivedSeq, Expr::value(span.through_seq))
             .col_expr(ArchivedBeforeMs, Expr::value(plan.archived_before_ms()))
@@ -164,7 +164,7 @@ async fn has_files(
 ) -> Result<bool, DbErr> {
     let files = archive_file::Entity::find()
         .filter(archive_file::Column::BoardNo.eq(board_no))
-        .filter(archive_file::Column::Partition.eq(i32::from(span.partition.0)))
+        .filter(archive_file::Column::Partition.eq(i32::from(span.partition)))
         .filter(archive_file::Column::State.eq(State::Writing))
         .order_by_asc(archive_file::Column::FirstSeq)
         .all(transaction)

@@ -5,7 +5,7 @@ pub mod private_redis;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 use entity::error::Result;
 use ranking::store::Store;
 use ranking::store::write::Dedup;

@@ -19,7 +19,7 @@ use sea_orm::{ActiveValue::Set, SqlErr};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 use entity::error::Result;
 use entity::job::{ActiveModel, Column, Entity, Model, REBUILD, RESTORE, State};
 

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | [`settings`], [`process`] | every setting of both programs; the signals that stop them |
 //! | [`deployment`] | SQL, Redis and the clock, opened |
-//! | [`partition`] | commits with retries, the persister, recovery |
+//! | [`partition`] | a partition's handle: commits with retries, the persister, recovery |
 //! | [`amend`] | removals and voids |
 //! | [`board`] | adding, filling and dropping windows; deleting a board |
 //! | [`roll`] | carrying rolling windows into their next period |

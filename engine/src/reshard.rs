@@ -50,11 +50,12 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
 use sea_orm::{ActiveValue::Set, ColumnTrait, QueryFilter};
 
 use crate::deployment::Deployment;
+use crate::partition::Partition;
 use entity::board;
 use entity::board::reshard::{Reshard, Step};
 use entity::error::{Error, Result};
@@ -93,7 +94,7 @@ struct Moving<'a> {
     /// The board after the decision.
     target: Board,
     /// The partitions that have shards of the board before or after the move.
-    partitions: Vec<Partition>,
+    partitions: Vec<Partition<'a>>,
     /// When this process began or took over the move, in Unix milliseconds.
     began_ms: i64,
     watch: Watch<'a>,
@@ -118,14 +119,8 @@ pub async fn reshard(
         let board = row.to_ranking()?;
         let from = board.rules.shards;
         if from == shards {
-            return Ok(Resharded {
-                from,
-                to: shards,
-                standings: 0,
-                held_ms: 0,
-                unread_ms: 0,
-                seconds: began.elapsed().as_secs_f64(),
-            });
+            let seconds = began.elapsed().as_secs_f64();
+            return Ok(Resharded { from, to: shards, seconds, ..Resharded::default() });
         }
         let Some(reshard) =
             Reshard::begin(&deployment.db, &row, shards, deployment.clock.now_ms()).await?
@@ -147,13 +142,16 @@ pub async fn reshard(
 ///
 /// # Errors
 /// `Corrupt` if the row is invalid.
-pub fn partitions(deployment: &Deployment, row: &board::Model) -> Result<Vec<Partition>> {
+pub fn partitions<'a>(
+    deployment: &'a Deployment,
+    row: &board::Model,
+) -> Result<Vec<Partition<'a>>> {
     let (board, partitions) = (row.to_ranking()?, deployment.store.partitions());
-    let mut all: BTreeSet<Partition> = partitions.of_history(&board).into_iter().collect();
+    let mut all: BTreeSet<PartitionNo> = partitions.of_history(&board).into_iter().collect();
     if let Some(reshard) = row.reshard()? {
         all.extend(partitions.of_board(&board.moved(reshard.shards)));
     }
-    Ok(all.into_iter().collect())
+    Ok(all.into_iter().map(|no| deployment.partition(no)).collect())
 }
 
 /// Takes over moves whose lease has expired: undoes those that are not decided, finishes the
@@ -205,14 +203,14 @@ impl<'a> Moving<'a> {
             }
         };
         let both = [&board, &target].map(|board| deployment.store.partitions().of_board(board));
-        let partitions: BTreeSet<Partition> = both.into_iter().flatten().collect();
+        let partitions: BTreeSet<PartitionNo> = both.into_iter().flatten().collect();
         Ok(Self {
             deployment,
             row,
             reshard,
             board,
             target,
-            partitions: partitions.into_iter().collect(),
+            partitions: partitions.into_iter().map(|no| deployment.partition(no)).collect(),
             began_ms: deployment.clock.now_ms(),
             watch,
         })
@@ -244,16 +242,15 @@ impl<'a> Moving<'a> {
         self.reached("decided");
         let rolls = staging.rolls.clone();
         self.release_all(&mut staging.parts, &rolls, &keys).await?;
-        let (held_ms, unread_ms) = (held.elapsed(), decided.elapsed());
+        let [held_ms, unread_ms] = [held, decided].map(|since| since.elapsed().as_millis() as u64);
         self.settle().await?;
-        let ms = |duration: Duration| duration.as_millis() as u64;
         Ok(Some(Resharded {
             from: self.board.rules.shards,
             to: self.target.rules.shards,
             standings,
-            held_ms: ms(held_ms),
-            unread_ms: ms(unread_ms),
-            seconds: 0.0,
+            held_ms,
+            unread_ms,
+            ..Resharded::default()
         }))
     }
 
@@ -264,8 +261,7 @@ impl<'a> Moving<'a> {
         self.reached("begun");
         let mut staging = Staging::make(self).await?;
         self.reached("staged");
-        let new = deployment.store.partitions().of_board(&self.target);
-        self.remember_all(&new).await?;
+        self.remember_all(&deployment.partitions_of(&self.target)).await?;
         self.reached("remembered");
         let mut last = Duration::MAX;
         for _ in 0..CATCH_UPS_MAX {
@@ -284,8 +280,7 @@ impl<'a> Moving<'a> {
         self.reached("held");
         self.catch_up(&mut staging).await?;
         self.reached("caught-up");
-        let now_ms = deployment.clock.now_ms();
-        let is_whole = staging.reaches(&self.target, now_ms)?
+        let is_whole = staging.reaches(&self.target, deployment.clock.now_ms())?
             && staging.is_whole().await?
             && !has_refused(deployment, no).await?;
         if !is_whole {
@@ -296,15 +291,14 @@ impl<'a> Moving<'a> {
     }
 
     /// The board's keys in each partition. No new keys appear while the board is held.
-    async fn keys(&self) -> Result<BTreeMap<Partition, Vec<String>>> {
+    async fn keys(&self) -> Result<BTreeMap<PartitionNo, Vec<String>>> {
         let store = &self.deployment.store;
-        let mut keys: BTreeMap<Partition, Vec<String>> = BTreeMap::new();
+        let mut keys: BTreeMap<PartitionNo, Vec<String>> = BTreeMap::new();
         for (partition, key) in store.all_board_keys(self.board.no).await? {
             keys.entry(partition).or_default().push(key);
         }
-        for &partition in &self.partitions {
-            let rolls = store.keys().rolls(partition, self.board.no);
-            keys.entry(partition).or_default().push(rolls);
+        for Partition { no, .. } in &self.partitions {
+            keys.entry(*no).or_default().push(store.keys().rolls(*no, self.board.no));
         }
         Ok(keys)
     }
@@ -317,8 +311,8 @@ impl<'a> Moving<'a> {
             former_layouts: Set(serde_json::to_string(former).expect("numbers have a JSON form")),
             ..Default::default()
         };
-        let row = self.row.clone();
-        self.reshard.decide(&self.deployment.db, &row, later, self.deployment.clock.now_ms()).await
+        let Deployment { db, clock, .. } = self.deployment;
+        self.reshard.decide(db, &self.row, later, clock.now_ms()).await
     }
 
     /// Finishes the move if it is decided; undoes it otherwise.
@@ -338,14 +332,14 @@ impl<'a> Moving<'a> {
     /// Releases all partitions with their stages.
     async fn release_all(
         &self,
-        parts: &mut BTreeMap<Partition, StagedPartition>,
+        parts: &mut BTreeMap<PartitionNo, StagedPartition>,
         rolls: &Rolls,
-        keys: &BTreeMap<Partition, Vec<String>>,
+        keys: &BTreeMap<PartitionNo, Vec<String>>,
     ) -> Result<()> {
         let mut releases = vec![];
         for &partition in &self.partitions {
-            let part = parts.remove(&partition);
-            let keys = keys.get(&partition).map_or(&[][..], Vec::as_slice);
+            let part = parts.remove(&partition.no);
+            let keys = keys.get(&partition.no).map_or(&[][..], Vec::as_slice);
             let release = async move {
                 self.release(partition, part, rolls, keys).await?;
                 self.reached("released");

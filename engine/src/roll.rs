@@ -12,14 +12,13 @@ use self::series::Series;
 use std::collections::{BTreeSet, HashMap};
 
 use ranking::board::Board;
-use ranking::id::Partition;
 use ranking::roll::{RollMark, Rolls};
 use ranking::standings_id::StandingsId;
-use ranking::store::key::KeySpace;
 use ranking::store::write::Writes;
 use tokio::time::{Duration, Instant};
 
 use crate::deployment::Deployment;
+use crate::partition::Partition;
 use entity::board;
 use entity::error::Result;
 
@@ -34,21 +33,21 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
     let boards = board::all(&deployment.db).await?;
     let rolling: Vec<&Board> = boards.values().filter(|board| rolls(board)).collect();
-    let mut places: Vec<(Partition, &Board)> = vec![];
+    let mut places: Vec<(Partition<'_>, &Board)> = vec![];
     for &board in &rolling {
-        let partitions = deployment.store.partitions().of_board(board);
+        let partitions = deployment.partitions_of(board);
         places.extend(partitions.into_iter().map(|partition| (partition, board)));
     }
     let mut failed = None;
     for places in places.chunks(PLACES_MAX) {
         let names: Vec<_> =
-            places.iter().map(|(partition, board)| (*partition, board.no)).collect();
+            places.iter().map(|(partition, board)| (partition.no, board.no)).collect();
         let marks = deployment.store.many_rolls(&names).await?;
         for (&(partition, board), marks) in places.iter().zip(marks) {
             if !is_due(board, &marks, now_ms)? {
                 continue;
             }
-            if let Err(error) = roll_in(deployment, partition, board, now_ms).await {
+            if let Err(error) = roll_in(partition, board, now_ms).await {
                 failed = Some(error);
             }
         }
@@ -61,8 +60,8 @@ pub async fn roll_board(deployment: &Deployment, board: &Board, now_ms: i64) -> 
     if !rolls(board) {
         return Ok(());
     }
-    for partition in deployment.store.partitions().of_board(board) {
-        roll_in(deployment, partition, board, now_ms).await?;
+    for partition in deployment.partitions_of(board) {
+        roll_in(partition, board, now_ms).await?;
     }
     Ok(())
 }
@@ -85,15 +84,10 @@ fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Resu
 }
 
 /// Rolls a board's windows in one partition.
-pub(crate) async fn roll_in(
-    deployment: &Deployment,
-    partition: Partition,
-    board: &Board,
-    now_ms: i64,
-) -> Result<()> {
+pub(crate) async fn roll_in(partition: Partition<'_>, board: &Board, now_ms: i64) -> Result<()> {
     let mut done = BTreeSet::new();
     loop {
-        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
+        let marks = partition.rolls(board.no).await?;
         let mut left = marks.into_iter().filter(|(name, _)| !done.contains(name));
         let Some((name, mark)) = left.next() else {
             return Ok(());
@@ -106,7 +100,7 @@ pub(crate) async fn roll_in(
                 continue;
             }
         };
-        if !series.step(deployment, partition, mark, now_ms).await? {
+        if !series.step(partition, mark, now_ms).await? {
             done.insert(name);
         }
     }
@@ -119,8 +113,7 @@ fn deadline() -> Instant {
 /// Marks the series of a rolling window as complete up to the period after the present one.
 pub fn mark_rolled(
     writes: &mut Writes,
-    keys: &KeySpace,
-    partition: Partition,
+    partition: Partition<'_>,
     board: &Board,
     id: &StandingsId,
     rolls: &Rolls,
@@ -128,7 +121,7 @@ pub fn mark_rolled(
     if id.window.rolling().is_some() {
         let begun = id.window.period_at(rolls.begun_ms(id), &board.rules.zone)?;
         let mark = RollMark { begun_ms: begun.present_from_ms, is_ready: true };
-        writes.mark_roll(keys, partition, board.no, &id.series(), mark);
+        writes.mark_roll(partition.store.keys(), partition.no, board.no, &id.series(), mark);
     }
     Ok(())
 }
@@ -136,8 +129,7 @@ pub fn mark_rolled(
 /// As [`mark_rolled`], unless the series already has a mark.
 pub(crate) fn mark_new(
     writes: &mut Writes,
-    keys: &KeySpace,
-    partition: Partition,
+    partition: Partition<'_>,
     board: &Board,
     id: &StandingsId,
     rolls: &Rolls,
@@ -145,5 +137,5 @@ pub(crate) fn mark_new(
     if rolls.marks.contains_key(&id.series()) {
         return Ok(());
     }
-    mark_rolled(writes, keys, partition, board, id, rolls)
+    mark_rolled(writes, partition, board, id, rolls)
 }

@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::{LazyLock, Mutex};
 
 use ranking::board::Board;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::BoardNo;
 use ranking::seal::{NEVER_MS, RETAIN_MAX, SealName, kept_from_ms};
 use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
@@ -30,6 +30,7 @@ use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, Quer
 use serde::Serialize;
 
 use crate::deployment::Deployment;
+use crate::partition::Partition;
 use entity::board::{self, WindowRow, WindowState, windows_text};
 use entity::error::Result;
 use entity::sql::set_windows;
@@ -267,8 +268,8 @@ async fn open_from_ms(deployment: &Deployment, board: &Board, window: Window) ->
     if !board.rules.windows.iter().any(is_made_of) {
         return Ok(open_ms);
     }
-    for partition in deployment.store.partitions().of_board(board) {
-        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
+    for partition in deployment.partitions_of(board) {
+        let marks = partition.rolls(board.no).await?;
         for &rolling in board.rules.windows.iter().filter(|other| is_made_of(other)) {
             let suffix = format!(":{rolling}");
             for (_, mark) in marks.iter().filter(|(name, _)| name.ends_with(&suffix)) {
@@ -328,22 +329,18 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
 }
 
 impl WindowSeal<'_> {
-    fn partitions(&self) -> Vec<Partition> {
-        self.deployment.store.partitions().of_board(self.board).into_iter().collect()
-    }
-
     /// The partition's standings of the window whose periods start in a span.
     async fn standings(
         &self,
-        partition: Partition,
+        partition: Partition<'_>,
         from_ms: i64,
         before_ms: i64,
     ) -> Result<Vec<(StandingsId, Period)>> {
-        let store = &self.deployment.store;
-        let keys = store.standings_keys(partition, Some(self.board.no)).await?;
+        let store = &partition.store;
+        let keys = store.standings_keys(partition.no, Some(self.board.no)).await?;
         let mut found = vec![];
         for key in keys {
-            let Some(id) = store.keys().parse_standings(partition, &key) else {
+            let Some(id) = store.keys().parse_standings(partition.no, &key) else {
                 continue;
             };
             // Laurel never writes a label that names no period; such keys are skipped.

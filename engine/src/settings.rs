@@ -4,6 +4,7 @@
 //! Each is declared once, here. The names that a program accepts, the name in an error, and the
 //! environment of a child derive from the declarations.
 
+pub mod limits;
 pub mod log;
 pub mod server;
 pub mod stores;
@@ -15,9 +16,20 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
+pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use stores::{Settings, SqlSettings};
+
+/// The arguments of a command that opens all stores.
+#[derive(Debug, Args)]
+#[allow(missing_docs, reason = "a doc comment of a field would replace the help of the command")]
+pub struct StoreArguments {
+    #[command(flatten)]
+    pub settings: Settings,
+    #[command(flatten)]
+    pub log: LogSettings,
+}
 
 /// Every setting of every command. The ones without a help heading come first: clap would give them
 /// the heading of those before them.
@@ -27,6 +39,10 @@ struct All {
     http: HttpSettings,
     #[command(flatten)]
     stores: Settings,
+    #[command(flatten)]
+    limits: RequestLimits,
+    #[command(flatten)]
+    rates: RateSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::Head;
-use ranking::id::{MemberId, Partition};
+use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
 use ranking::seal::{NEVER_MS, SealName};
@@ -26,8 +26,7 @@ use ranking::store::stage::{StageChange, Stages};
 use ranking::submission::Periods;
 use ranking::window::{Period, Window};
 
-use crate::deployment::Deployment;
-use crate::partition::follow;
+use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::log_cursor;
 
@@ -39,9 +38,8 @@ const CHANGED_MAX: usize = 5000;
 
 /// The staged standings of some windows of a board in one partition.
 pub struct Staged<'a> {
-    deployment: &'a Deployment,
     board: &'a Board,
-    partition: Partition,
+    partition: Partition<'a>,
     windows: BTreeSet<Window>,
     seals: Vec<SealName>,
     /// Periods that start before this instant are sealed or being sealed, by window; they are not
@@ -110,32 +108,29 @@ impl<'a> Staged<'a> {
     /// # Errors
     /// `BoardGone` if the partition has a later mark of the board.
     pub async fn begin(
-        deployment: &'a Deployment,
+        partition: Partition<'a>,
         board: &'a Board,
-        partition: Partition,
         windows: BTreeSet<Window>,
     ) -> Result<Self> {
-        let cursor = follow::settled_cursor(deployment, partition).await?;
+        let cursor = partition.settled_cursor().await?;
         let seal = |&window: &Window| SealName {
             board: board.no,
             generation: board.generation_of(window),
             window,
         };
         let seals: Vec<SealName> = windows.iter().map(seal).collect();
-        let store = &deployment.store;
-        let tail = store.head_and_marks(partition, board.no, &seals, None);
-        let tail = tail.await?;
+        let store = &partition.store;
+        let tail = partition.head(board.no, &seals).await?;
         tail.board.check(board)?;
         let mut staged = Self {
-            deployment,
             board,
             partition,
             windows,
             seals,
             sealing_before_ms: HashMap::new(),
-            rolls: Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() },
+            rolls: Rolls { marks: tail.rolls.clone(), now_ms: partition.clock.now_ms() },
             run_id: tail.head.run_id.clone(),
-            stages: store.stages(partition, entity::random_id()).await?,
+            stages: store.stages(partition.no, entity::random_id()).await?,
             last: (cursor.seq, i32::MAX),
             cursor,
             standings: vec![],

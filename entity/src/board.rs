@@ -16,6 +16,7 @@ use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
 use ranking::window::Window;
 use sea_orm::entity::prelude::*;
+use serde::de::DeserializeOwned;
 
 use self::reshard::{Reshard, Step};
 
@@ -88,11 +89,7 @@ pub struct Model {
     pub reshard_until_ms: Option<i64>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// A window of a board, besides `all`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -194,11 +191,7 @@ impl Model {
             direction: self.direction.into(),
             policy: self.policy.into(),
             tie_break: self.tie_break.into(),
-            tick_ms: if self.tie_break == TieBreak::Member {
-                None
-            } else {
-                Some(self.tick_ms.unsigned_abs())
-            },
+            tick_ms: (self.tie_break != TieBreak::Member).then_some(self.tick_ms.unsigned_abs()),
             decimals: self.decimals.try_into().map_err(|_| broken("number of decimals"))?,
             min: self.min_score,
             max: self.max_score,
@@ -220,8 +213,7 @@ impl Model {
     /// The board's former numbers of shards, and whether a move to the present one is still under
     /// way.
     fn layouts(&self) -> ranking::Result<Layouts> {
-        let former = serde_json::from_str(&self.former_layouts)
-            .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))?;
+        let former = self.parse(&self.former_layouts)?;
         let reshard = self.reshard()?;
         let is_coming = reshard.is_some_and(|reshard| reshard.step == Step::Decided);
         Ok(Layouts { former, is_coming })
@@ -232,11 +224,7 @@ impl Model {
     /// # Errors
     /// `Corrupt` if the row holds a value that no move writes.
     pub fn reshard(&self) -> ranking::Result<Option<Reshard>> {
-        let parse = |text: &String| {
-            serde_json::from_str(text)
-                .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
-        };
-        self.reshard.as_ref().map(parse).transpose()
+        self.reshard.as_deref().map(|json| self.parse(json)).transpose()
     }
 
     /// The member attributes that the board has segments by.
@@ -244,8 +232,7 @@ impl Model {
     /// # Errors
     /// `Corrupt` if they are not a JSON array of texts.
     pub fn segment_attributes(&self) -> ranking::Result<Vec<String>> {
-        serde_json::from_str(&self.segment_by)
-            .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
+        self.parse(&self.segment_by)
     }
 
     /// The windows besides `all`.
@@ -253,7 +240,11 @@ impl Model {
     /// # Errors
     /// `Corrupt` if they are not a JSON array of windows.
     pub fn window_rows(&self) -> ranking::Result<Vec<WindowRow>> {
-        serde_json::from_str(&self.windows)
+        self.parse(&self.windows)
+    }
+
+    fn parse<T: DeserializeOwned>(&self, json: &str) -> ranking::Result<T> {
+        serde_json::from_str(json)
             .map_err(|error| ranking::Error::Corrupt(format!("board {}: {error}", self.slug)))
     }
 }
@@ -319,16 +310,25 @@ pub fn windows_text(windows: &[WindowRow]) -> String {
     serde_json::to_string(windows).expect("names and numbers have a JSON form")
 }
 
+/// The longest segment, in bytes: an attribute, a colon and a text of 200 characters.
+const SEGMENT_BYTES_MAX: usize = 1024;
+
 /// Checks that a board has a segment, given the member attributes that it has segments by. The
 /// empty segment is everyone.
 ///
 /// # Errors
-/// `Invalid` if the board has no such segment; the message says what it would accept.
+/// `Invalid` if the board has no such segment, or if it is too long; the message says what it would accept.
 pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> ranking::Result<()> {
     let is_of = |attribute: &String| {
         let value = segment.strip_prefix(attribute.as_str());
         value.is_some_and(|value| value.len() > 1 && value.starts_with(':'))
     };
+    if segment.len() > SEGMENT_BYTES_MAX {
+        return Err(ranking::Error::Invalid(format!(
+            "invalid segment {} of board {slug}: expected at most {SEGMENT_BYTES_MAX} bytes",
+            ranking::shown(segment)
+        )));
+    }
     if segment.is_empty() || segment_by.iter().any(is_of) {
         return Ok(());
     }
@@ -337,7 +337,7 @@ pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> rankin
         None => "expected no segment, as the board has none".to_owned(),
     };
     Err(ranking::Error::Invalid(format!(
-        "invalid segment {:?} of board {slug}: {accepted}",
-        segment.chars().take(64).collect::<String>()
+        "invalid segment {} of board {slug}: {accepted}",
+        ranking::shown(segment)
     )))
 }

@@ -1,5 +1,7 @@
 //! The one row that describes the deployment.
 
+pub mod clock;
+
 use sea_orm::entity::prelude::*;
 
 /// A row of `deployment`.
@@ -15,11 +17,7 @@ pub struct Model {
     pub created_at_ms: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The row of the deployment; `None` before it is created.
 pub async fn find(db: &impl ConnectionTrait) -> Result<Option<Model>, DbErr> {

@@ -1,11 +1,13 @@
 //! Batch jobs, running and ended.
 
+pub mod schedule;
+
 use std::fmt;
 
 use sea_orm::entity::prelude::*;
 use sea_orm::{Condition, QueryOrder, QuerySelect};
 
-use crate::clock::Clock;
+use crate::deployment::clock::Clock;
 use crate::sql::first_rows;
 
 /// The kinds that this program knows. A newer program may write others.
@@ -73,11 +75,7 @@ pub struct Model {
     pub heartbeat_at_ms: Option<i64>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl fmt::Display for Model {
     /// One line for a client that has to wait for the job: its kind, age and progress.

@@ -3,33 +3,38 @@
 //!
 //! | module | tables |
 //! |---|---|
-//! | [`deployment`] | the deployment itself |
+//! | [`deployment`] | the deployment itself, and its clock |
 //! | [`board`] | boards, their windows and their moves to another number of shards |
-//! | [`member`], [`friendship`], [`access_token`] | members, and what they may do |
+//! | [`member`], [`access_token`] | members, their friendships, and what clients may do |
 //! | [`history`] | commits, events, dead letters, and each partition's cursor |
 //! | [`standings`] | all-time rows, sealed periods and their entries |
 //! | [`archive`] | files of archived events, and their sums |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
-//! | [`job`], [`schedule`] | batch jobs, and work that runs once a day |
-//! | [`sql`] | statements that many tables share |
-//! | [`blocks`], [`by_member`] | rows read in blocks; rows deleted in chunks |
+//! | [`job`] | batch jobs, and work that runs once a day |
+//! | [`sql`] | statements that many tables share; rows read in blocks, and deleted in chunks |
 //!
 //! Nothing here parses a command line, starts a server or names `redis`.
 
+/// The two items that SeaORM wants of every table. No query follows a relation.
+macro_rules! no_relations {
+    () => {
+        /// No relations.
+        #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+        pub enum Relation {}
+
+        impl ActiveModelBehavior for ActiveModel {}
+    };
+}
+
 pub mod access_token;
 pub mod archive;
-pub mod blocks;
 pub mod board;
-pub mod by_member;
-pub mod clock;
 pub mod deployment;
 pub mod error;
-pub mod friendship;
 pub mod history;
 pub mod integrity;
 pub mod job;
 pub mod member;
-pub mod schedule;
 pub mod sql;
 pub mod standings;
 

@@ -1,5 +1,6 @@
 //! Members: everyone who was ranked or named.
 
+pub mod friendship;
 pub mod search;
 
 use sea_orm::entity::prelude::*;
@@ -23,11 +24,7 @@ pub struct Model {
     pub created_at_ms: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// Folds a name for searches: to lower case, character by character. So a prefix of a name folds to
 /// a prefix of the folded name.

@@ -1,6 +1,9 @@
 //! Statements that many tables share: chunked inserts, pages, and updates that lock a row.
 
-use ranking::id::Partition;
+pub mod blocks;
+pub mod by_member;
+
+use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, OnConflict};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -45,12 +48,12 @@ pub(crate) async fn first_rows<E: EntityTrait>(
 
 /// An update that leaves a partition's cursor as it is and so takes the lock of its row.
 pub fn lock_cursor(
-    partition: Partition,
+    partition: PartitionNo,
 ) -> sea_orm::UpdateMany<crate::history::log_cursor::Entity> {
     use crate::history::log_cursor::{Column, Entity};
     Entity::update_many()
         .col_expr(Column::Seq, Expr::col(Column::Seq))
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
 }
 
 /// Sets the windows of a board's row by compare-and-set.

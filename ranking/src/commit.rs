@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, EventId, MemberId, Partition};
+use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
 
 /// The parent of the first commit of every partition.
 pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
@@ -62,7 +62,7 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventPlace {
     /// The partition of its commit.
-    pub partition: Partition,
+    pub partition: PartitionNo,
     /// The seq of its commit.
     pub seq: u64,
     /// Its place in the commit, from 0.
@@ -166,7 +166,7 @@ const WIRE_VERSION: u8 = 1;
 
 impl Commit {
     /// Its events and their places in history.
-    pub fn places(&self, partition: Partition) -> impl Iterator<Item = (EventPlace, &Event)> {
+    pub fn places(&self, partition: PartitionNo) -> impl Iterator<Item = (EventPlace, &Event)> {
         let place = move |(index, event)| {
             let place = EventPlace { partition, seq: self.seq, index };
             (place, event)
@@ -239,7 +239,7 @@ impl EventWire {
             }
             (None, None, None) => EventKind::Removal,
             (None, None, Some((partition, seq, index))) => EventKind::Void {
-                target: EventPlace { partition: Partition(partition), seq, index },
+                target: EventPlace { partition: PartitionNo(partition), seq, index },
             },
             _ => {
                 return Err(Error::corrupt(
@@ -268,7 +268,7 @@ mod tests {
             Just(EventKind::Removal),
             (any::<u16>(), any::<u64>(), any::<u32>()).prop_map(|(partition, seq, index)| {
                 EventKind::Void {
-                    target: EventPlace { partition: Partition(partition), seq, index },
+                    target: EventPlace { partition: PartitionNo(partition), seq, index },
                 }
             }),
             (any::<i64>(), any::<i64>(), any::<bool>())

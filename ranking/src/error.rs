@@ -54,3 +54,12 @@ impl Error {
         Self::Corrupt(message.into())
     }
 }
+
+/// A client's text as it stands in a message: quoted, escaped, and cut to 64 characters.
+pub fn shown(text: &str) -> String {
+    const CHARS_MAX: usize = 64;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}

@@ -25,7 +25,7 @@ pub struct BoardNo(pub i64);
 
 /// A unit of data and atomicity, with a Redis hash tag, a log and a head; 0-based.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Partition(pub u16);
+pub struct PartitionNo(pub u16);
 
 macro_rules! checked_text {
     ($name:ident, $what:literal) => {
@@ -63,7 +63,13 @@ impl fmt::Display for BoardNo {
     }
 }
 
-impl fmt::Display for Partition {
+impl From<PartitionNo> for i32 {
+    fn from(no: PartitionNo) -> Self {
+        no.0.into()
+    }
+}
+
+impl fmt::Display for PartitionNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

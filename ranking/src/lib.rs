@@ -33,4 +33,4 @@ pub mod store;
 pub mod submission;
 pub mod window;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, shown};

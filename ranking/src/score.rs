@@ -1,6 +1,7 @@
 //! Scores: exact decimals, held as raw `i64`s at a board's number of decimals. Nothing here rounds.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
+use crate::window::Window;
 
 /// The most decimals a board may have.
 pub const DECIMALS_MAX: u8 = 9;
@@ -22,9 +23,9 @@ const TEXT_BYTES_MAX: usize = 64;
 /// excepted); `OutOfRange` if the raw score has more than 53 bits. Nothing is rounded.
 pub fn parse(text: &str, decimals: u8) -> Result<i64> {
     let not_decimal = || {
-        let shown: String = text.chars().take(TEXT_BYTES_MAX).collect();
+        let shown = shown(text);
         Error::invalid(format!(
-            "invalid score {shown:?}: expected digits with an optional sign and point, as in \"-12.5\""
+            "invalid score {shown}: expected digits with an optional sign and point, as in \"-12.5\""
         ))
     };
     if text.len() > TEXT_BYTES_MAX {
@@ -94,6 +95,15 @@ pub fn format_decayed(value: f64, decimals: u8) -> String {
     let text = format!("{:.places$}", value / 10_f64.powi(decimals.into()));
     let zero = text.strip_prefix('-').filter(|text| text.bytes().all(|byte| b"0.".contains(&byte)));
     zero.unwrap_or(&text).to_owned()
+}
+
+/// Writes a score of a window; if it decays, its worth at an instant, as [`format_decayed`] does.
+#[must_use]
+pub fn format_in(window: Window, raw: i64, decimals: u8, now_ms: i64) -> String {
+    match window.half_life() {
+        Some(half_life) => format_decayed(half_life.value(raw, now_ms), decimals),
+        None => format(raw, decimals),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::board::Board;
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, MemberId, Partition};
+use crate::id::{BoardNo, MemberId, PartitionNo};
 
 /// The most partitions that a deployment may have.
 pub const PARTITIONS_MAX: u16 = 4096;
@@ -36,33 +36,33 @@ impl Partitions {
     }
 
     /// Every partition.
-    pub fn each(self) -> impl Iterator<Item = Partition> {
-        (0..self.0).map(Partition)
+    pub fn each(self) -> impl Iterator<Item = PartitionNo> {
+        (0..self.0).map(PartitionNo)
     }
 
     /// The partition of a board's shard. The hash is frozen: stored data depends on it.
     #[must_use]
-    pub fn of(self, board: &Board, shard: u16) -> Partition {
+    pub fn of(self, board: &Board, shard: u16) -> PartitionNo {
         self.place(board.no, board.rules.shards, shard)
     }
 
-    pub(crate) fn place(self, no: BoardNo, shards: u16, shard: u16) -> Partition {
+    pub(crate) fn place(self, no: BoardNo, shards: u16, shard: u16) -> PartitionNo {
         let step = u64::from(self.0 / shards);
         let place = hash_of_board(no).wrapping_add(u64::from(shard) * step);
-        Partition((place % u64::from(self.0)) as u16)
+        PartitionNo((place % u64::from(self.0)) as u16)
     }
 
     /// The partitions that hold a board's shards, each once.
     #[must_use]
-    pub fn of_board(self, board: &Board) -> Vec<Partition> {
+    pub fn of_board(self, board: &Board) -> Vec<PartitionNo> {
         let partitions = (0..board.rules.shards).map(|shard| self.of(board, shard));
-        let each_once: BTreeSet<Partition> = partitions.collect();
+        let each_once: BTreeSet<PartitionNo> = partitions.collect();
         each_once.into_iter().collect()
     }
 
     /// The partition that holds all of a member's entries on a board.
     #[must_use]
-    pub fn of_member(self, board: &Board, member: &MemberId) -> Partition {
+    pub fn of_member(self, board: &Board, member: &MemberId) -> PartitionNo {
         self.of(board, shard_of(member, board.rules.shards))
     }
 

@@ -32,7 +32,7 @@ use self::server::node::Greeting;
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
-use crate::id::Partition;
+use crate::id::PartitionNo;
 use crate::shard::Partitions;
 use crate::store::key::KeySpace;
 
@@ -153,7 +153,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` if the server cannot be reached.
-    pub async fn run_id(&self, partition: Partition) -> Result<Arc<str>> {
+    pub async fn run_id(&self, partition: PartitionNo) -> Result<Arc<str>> {
         let map = self.inner.cluster.map().await?;
         let node = map.node(Some(partition));
         Ok(self.inner.cluster.link(&map, node).await?.run_id)
@@ -199,7 +199,7 @@ impl Store {
     }
 
     /// Checks that a partition's head is level with the run that answered.
-    fn check_level(partition: Partition, head: Option<&str>, run_id: &str) -> Result<Head> {
+    fn check_level(partition: PartitionNo, head: Option<&str>, run_id: &str) -> Result<Head> {
         // A head in another form counts as none.
         let head = head.and_then(|head| Head::parse(head).ok());
         head.filter(|head| head.run_id == run_id).ok_or(Error::NotLevel(partition.0))

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use engine::roll::roll;
 use rand::prelude::*;
 use ranking::board::Board;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::standings_id::StandingsId;
 use ranking::submission::Submission;
 use ranking::window::Window;
@@ -140,7 +140,7 @@ impl World {
         let now_ms = START_MS + DAY_MS / 2;
         self.stores.deployment.clock.set(now_ms);
         let mut rng = StdRng::seed_from_u64(1);
-        let mut by_partition: BTreeMap<Partition, Vec<Submission>> = BTreeMap::new();
+        let mut by_partition: BTreeMap<PartitionNo, Vec<Submission>> = BTreeMap::new();
         for board in &self.boards {
             let scores = by_partition.entry(self.stores.partition_of(board)).or_default();
             for member in &self.members {

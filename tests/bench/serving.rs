@@ -1,11 +1,12 @@
 //! The rates of a server for GraphQL clients, beside Redis alone and a server that does nothing.
 
-use std::time::{Duration, Instant};
+mod redis_alone;
+
+use std::time::Instant;
 
 use axum::Router;
 use axum::routing::get;
 use rand::RngExt;
-use ranking::board::Board;
 use ranking::board::State;
 use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
@@ -16,6 +17,7 @@ use crate::chart::{Line, draw as draw_lines};
 use crate::figures::{Figures, quantile};
 use crate::server::{Load, Sending, Server, wrk};
 use crate::stores::Stores;
+use redis_alone::{blind_writes, key_of, raw, redis_benchmark};
 
 pub(crate) const TOP: &str = "query($slug: String!) { board(slug: $slug) { standings { top(first: 100) { nodes { rank score member { key } } } } } }";
 
@@ -227,44 +229,6 @@ async fn submissions(stores: &Stores, server: &Server, figures: &mut Figures) {
     stores.settle().await;
 }
 
-/// Events a second that Redis takes as three variadic ZADD and one XADD for each hundred.
-async fn blind_writes(stores: &Stores) -> f64 {
-    let end = Instant::now() + Duration::from_secs(WRITING.seconds);
-    let writers = (0..WRITING.connections).map(|_| {
-        let mut redis = stores.redis();
-        async move {
-            let mut rng = rand::rng();
-            let mut written = 0_u64;
-            while Instant::now() < end {
-                let mut pipe = redis::pipe();
-                for window in ["all", "daily", "weekly"] {
-                    pipe.cmd("ZADD").arg(format!("blind:{window}"));
-                    for _ in 0..100 {
-                        let (score, member): (u32, _) =
-                            (rng.random_range(0..1_000_000), name(rng.random_range(0..MEMBERS)));
-                        pipe.arg(score).arg(member);
-                    }
-                }
-                let payload = "x".repeat(6000);
-                pipe.cmd("XADD")
-                    .arg("blind:log")
-                    .arg("MAXLEN")
-                    .arg("~")
-                    .arg(1000)
-                    .arg("*")
-                    .arg("c")
-                    .arg(payload);
-                let _: Vec<redis::Value> = pipe.query_async(&mut redis).await.unwrap();
-                written += 100;
-            }
-            written
-        }
-    });
-    let began = Instant::now();
-    let written: u64 = futures::future::join_all(writers).await.iter().sum();
-    written as f64 / began.elapsed().as_secs_f64()
-}
-
 /// The first hundred, beside Redis's own and a static body.
 async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures) {
     let top = [body(TOP, json!({ "slug": slug }))];
@@ -292,23 +256,6 @@ async fn top(stores: &Stores, server: &Server, slug: &str, figures: &mut Figures
     let what = "hot top 100 a second, beside a body of its size";
     figures.add(what, "", "static body", fixed.rate);
     figures.add(what, "", "top(first: 100)", hot.rate);
-}
-
-fn key_of(stores: &Stores, board: &Board) -> String {
-    let store = &stores.deployment.store;
-    let id = StandingsId::all_time(board, String::new());
-    store.keys().standings(store.partitions().of(board, 0), &id)
-}
-
-async fn redis_benchmark(stores: &Stores, command: &[&str]) -> f64 {
-    let mut program = tokio::process::Command::new("redis-benchmark");
-    program.arg("-s").arg(stores.socket());
-    program.args(["-c", "64", "-n", "20000", "--csv"]).args(command);
-    let output = program.output().await.unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    // "test","rps",… and one line of them.
-    let rate = text.lines().last().and_then(|line| line.rsplit("\",\"").nth(6));
-    rate.and_then(|rate| rate.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
 async fn static_body(stores: &Stores, bytes: usize) -> Load {
@@ -357,35 +304,6 @@ async fn around(
     figures.add(what, "", "GraphQL", served.rate);
     figures.add("rank and neighbors(5, 5), p50", "ms", "ZSCORE, ZRANK, ZRANGE", raw_p50_ms);
     figures.add("rank and neighbors(5, 5), p50", "ms", "GraphQL", served.p50_ms);
-}
-
-/// The rate and the p50 in ms of `once` by 64 readers, each on its own connection.
-async fn raw(
-    stores: &Stores,
-    once: impl AsyncFn(&mut redis::aio::MultiplexedConnection, &mut rand::rngs::ThreadRng, &str),
-    key: &str,
-) -> (f64, f64) {
-    let end = Instant::now() + Duration::from_secs(READING.seconds);
-    let once = &once;
-    let mut connections = vec![];
-    for _ in 0..READING.connections {
-        connections.push(stores.connect().await);
-    }
-    let began = Instant::now();
-    let readers = connections.into_iter().map(|mut redis| async move {
-        let mut rng = rand::rng();
-        let mut times_ms = vec![];
-        while Instant::now() < end {
-            let began = Instant::now();
-            once(&mut redis, &mut rng, key).await;
-            times_ms.push(began.elapsed().as_secs_f64() * 1000.0);
-        }
-        times_ms
-    });
-    let times_ms = futures::future::join_all(readers).await;
-    let mut times_ms: Vec<f64> = times_ms.into_iter().flatten().collect();
-    let rate = times_ms.len() as f64 / began.elapsed().as_secs_f64();
-    (rate, quantile(&mut times_ms, 0.5))
 }
 
 /// Pages of 500 friends, beside one ZMSCORE of them; one request at a time.

@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::partition::settle;
-use engine::partition::submit::{Prepared, Submitted, submit};
+use engine::partition::submit::{Prepared, Submitted};
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use entity::board;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Direction, Policy, TieBreak};
-use ranking::id::{EventId, MemberId, Partition};
+use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::Submission;
 use ranking::window::{Window, parse_zone};
 use redis::AsyncConnectionConfig;
@@ -175,7 +174,7 @@ impl Stores {
     }
 
     /// The partition that a board of one shard lies in.
-    pub(crate) fn partition_of(&self, board: &Board) -> Partition {
+    pub(crate) fn partition_of(&self, board: &Board) -> PartitionNo {
         self.deployment.store.partitions().of_board(board)[0]
     }
 
@@ -193,18 +192,21 @@ impl Stores {
     }
 
     /// Submits to a partition; all must be accepted.
-    pub(crate) async fn submit(&self, partition: Partition, batch: Vec<Submission>) -> Submitted {
+    pub(crate) async fn submit(&self, partition: PartitionNo, batch: Vec<Submission>) -> Submitted {
         let now_ms = self.deployment.clock.now_ms();
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
-        let submitted =
-            submit(&self.deployment, partition, Prepared::new(batch, now_ms), None, deadline).await;
+        let submitted = self
+            .deployment
+            .partition(partition)
+            .submit(Prepared::new(batch, now_ms), None, deadline)
+            .await;
         submitted.unwrap()
     }
 
     /// Puts all that the logs have into SQL.
     pub(crate) async fn settle(&self) {
-        for partition in self.deployment.store.partitions().each() {
-            settle::settle(&self.deployment, partition).await.unwrap();
+        for partition in self.deployment.partitions() {
+            partition.settle().await.unwrap();
         }
     }
 

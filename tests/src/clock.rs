@@ -1,6 +1,6 @@
 //! The present, in the unit of the stores.
 
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 
 /// A day, in milliseconds.
 pub const DAY_MS: i64 = 86_400_000;

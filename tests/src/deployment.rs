@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use engine::partition::settle as settling;
 use engine::settings::SqlSettings;
 use engine::settings::stores::Missing;
 use redis::aio::MultiplexedConnection;
@@ -254,8 +253,8 @@ impl Deployment {
 
 /// Lets SQL catch up with Redis, as the background work does.
 pub async fn settle(stores: &engine::deployment::Deployment) {
-    for partition in stores.store.partitions().each() {
-        settling::settle(stores, partition).await.unwrap();
+    for partition in stores.partitions() {
+        partition.settle().await.unwrap();
     }
 }
 

@@ -5,14 +5,6 @@ use crate::tree::{files, report};
 /// The most lines of a file, with its tests.
 const LINES_MAX: usize = 400;
 
-/// Files that were longer when the rule began, each with its length then. They may only shrink.
-const LONGER: [(&str, usize); 4] = [
-    ("engine/src/reshard.rs", 406),
-    ("engine/tests/store.rs", 432),
-    ("ranking/src/store/stage.rs", 406),
-    ("tests/bench/serving.rs", 438),
-];
-
 /// Names that say nothing.
 const DRAWERS: [&str; 8] =
     ["common", "core", "helper", "helpers", "manager", "mod", "util", "utils"];
@@ -23,20 +15,9 @@ fn a_file_has_at_most_400_lines() {
     let files = files(&[".rs"]);
     for file in &files {
         let length = file.text.lines().count();
-        let longer = LONGER.iter().find(|(path, _)| *path == file.path);
-        let limit = longer.map_or(LINES_MAX, |(_, limit)| *limit);
-        if length > limit {
+        if length > LINES_MAX {
             let remedy = format!("{length} lines: split it by nouns, to at most {LINES_MAX}");
-            findings.push(file.at(limit + 1, &remedy));
-        } else if longer.is_some() && length <= LINES_MAX {
-            findings.push(
-                file.at(length, "short enough now: take it off LONGER in tests/tidy/files.rs"),
-            );
-        }
-    }
-    for (path, _) in LONGER {
-        if !files.iter().any(|file| file.path == path) {
-            findings.push(format!("{path}:1: gone: take it off LONGER in tests/tidy/files.rs"));
+            findings.push(file.at(LINES_MAX + 1, &remedy));
         }
     }
     report(findings);

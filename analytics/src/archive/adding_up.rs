@@ -107,7 +107,7 @@ impl<'a> SpanTotals<'a> {
                     member: member.clone(),
                     segment: segment.clone(),
                     through_seq: self.span.through_seq,
-                    partition: self.span.partition.0.into(),
+                    partition: self.span.partition.into(),
                     score: state.map(|state| state.score),
                     tick: state.map(|state| state.tick),
                     events: if segment.is_empty() { *events } else { 0 },

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use entity::archive::{archive_file, archive_mark};
+use engine::partition::Partition;
+use entity::archive::archive_file;
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
-use ranking::id::Partition;
 use sea_orm::EntityTrait;
 
 use crate::diff::finding::{Finding, What};
@@ -17,17 +17,16 @@ use crate::frame::parquet;
 /// Returns the findings about a partition's files of a board, and the lines (path, size, SHA-256)
 /// that the proof digests.
 pub(crate) async fn check(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
 ) -> Result<(Vec<Finding>, Vec<String>)> {
-    let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
-    let files = archive_file::of_partition(&deployment.db, board.no, partition).await?;
+    let mark = partition.archive_mark(board.no).await?;
+    let files = archive_file::of_partition(&partition.db, board.no, partition.no).await?;
     let (mut findings, mut lines, mut through_seq) = (vec![], vec![], 0);
     let mut find = |path: &str, note: String| {
         let what = What::File(path.to_owned());
         findings
-            .push(Finding::of_no_member(Kind::Missing, board.no.0, partition, what).noted(note));
+            .push(Finding::of_no_member(Kind::Missing, board.no.0, partition.no, what).noted(note));
     };
     for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
         if file.first_seq != through_seq + 1 {
@@ -40,7 +39,7 @@ pub(crate) async fn check(
         }
         through_seq = file.last_seq;
         lines.push(format!("{} {} {}", file.path, file.bytes, file.sha256));
-        if let Some(wrong) = wrong(&deployment.archive_dir.join(&file.path), file) {
+        if let Some(wrong) = wrong(&partition.archive_dir.join(&file.path), file) {
             find(&file.path, wrong);
         }
     }

@@ -6,7 +6,7 @@ use engine::integrity::look::{Location, Seen, StoredValues};
 use engine::integrity::repair::ForeignKey;
 use entity::integrity::integrity_finding::{self, Kind};
 use ranking::board::Board;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::ActiveEnum;
@@ -33,7 +33,7 @@ pub struct Finding {
     /// The raw score in Redis.
     pub redis: Option<i64>,
     /// The partition that holds the location.
-    pub partition: Partition,
+    pub partition: PartitionNo,
     /// The subject.
     pub what: What,
     /// SQL and Redis agree with each other against history, here or in "all" for the same member.
@@ -85,7 +85,7 @@ pub fn kind_between(history: Option<StoredValues>, store: Option<StoredValues>) 
 impl Finding {
     /// The difference at a location, if there is one: that of Redis, or else that of SQL. Scores
     /// that decay are shown as of an instant, rounded.
-    pub fn of(board: &Board, partition: Partition, seen: &Seen, now_ms: i64) -> Option<Self> {
+    pub fn of(board: &Board, partition: PartitionNo, seen: &Seen, now_ms: i64) -> Option<Self> {
         let Seen { member, spot, history, sql, redis } = seen;
         let has_row = !matches!(spot, Location::Entry(id) if id.window != Window::All);
         let is_in_redis = matches!(spot, Location::Entry(_));
@@ -126,7 +126,7 @@ impl Finding {
     }
 
     /// A finding that concerns no single member.
-    pub fn of_no_member(kind: Kind, board_no: i64, partition: Partition, what: What) -> Self {
+    pub fn of_no_member(kind: Kind, board_no: i64, partition: PartitionNo, what: What) -> Self {
         let mut finding = Self {
             kind,
             board_no,
@@ -168,7 +168,7 @@ impl Finding {
     }
 
     /// Identifies the finding across comparisons.
-    pub fn identity(&self) -> (i64, Partition, What) {
+    pub fn identity(&self) -> (i64, PartitionNo, What) {
         (self.board_no, self.partition, self.what.clone())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 
 use crate::diff::finding::{Finding, What};
 
@@ -38,7 +38,7 @@ impl Findings {
     pub(crate) fn doubt(
         &mut self,
         board_no: i64,
-        partition: Partition,
+        partition: PartitionNo,
         members: &BTreeSet<Vec<u8>>,
     ) {
         if members.is_empty() {

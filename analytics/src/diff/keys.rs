@@ -10,7 +10,7 @@ use engine::integrity::repair::ForeignKey;
 use entity::board::{self, WindowState};
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::window::Window;
 use sea_orm::EntityTrait;
 
@@ -19,7 +19,7 @@ use crate::frame::history::check_layout;
 
 /// The keys of boards.
 pub(crate) struct Keys {
-    by_part: BTreeMap<(BoardNo, Partition), Vec<String>>,
+    by_part: BTreeMap<(BoardNo, PartitionNo), Vec<String>>,
     /// Keys that belong to no board.
     pub(crate) foreign: Vec<Finding>,
 }
@@ -29,11 +29,11 @@ impl Keys {
     /// `is_one`.
     pub(crate) async fn list(
         deployment: &Deployment,
-        boards: &[(board::Model, Board, Vec<Partition>)],
+        boards: &[(board::Model, Board, Vec<PartitionNo>)],
         is_one: bool,
     ) -> Result<Self> {
         let only = boards.first().filter(|_| is_one).map(|(_, board, _)| board.no);
-        let (mut by_board, mut foreign): (BTreeMap<BoardNo, Vec<(Partition, String)>>, _) =
+        let (mut by_board, mut foreign): (BTreeMap<BoardNo, Vec<(PartitionNo, String)>>, _) =
             Default::default();
         let count = deployment.store.partitions().count();
         for (partition, key) in deployment.store.all_standings_keys(only).await? {
@@ -78,7 +78,7 @@ impl Keys {
     }
 
     /// Takes the keys of a board's partition, in their order.
-    pub(crate) fn of(&mut self, no: BoardNo, partition: Partition) -> Vec<String> {
+    pub(crate) fn of(&mut self, no: BoardNo, partition: PartitionNo) -> Vec<String> {
         self.by_part.remove(&(no, partition)).unwrap_or_default()
     }
 
@@ -87,10 +87,10 @@ impl Keys {
         deployment: &Deployment,
         row: &board::Model,
         board: &Board,
-        of_board: Vec<(Partition, String)>,
+        of_board: Vec<(PartitionNo, String)>,
     ) -> Result<()> {
         let unfinished = unfinished_windows(row)?;
-        let partitions: BTreeSet<Partition> =
+        let partitions: BTreeSet<PartitionNo> =
             super::part::partitions(deployment, board).into_iter().collect();
         for (partition, key) in of_board {
             let Some(id) = deployment.store.keys().parse_standings(partition, &key) else {
@@ -122,7 +122,7 @@ impl Keys {
 fn foreign_key(
     foreign: &mut Vec<Finding>,
     no: i64,
-    partition: Partition,
+    partition: PartitionNo,
     key: String,
     is_gone: bool,
     note: &str,

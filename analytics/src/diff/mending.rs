@@ -9,8 +9,8 @@ use engine::integrity::look::{Location, Locations};
 use engine::integrity::repair::{
     ForeignKey, Truth, drop_foreign, list_periods, mend_redis, mend_sql,
 };
+use engine::partition::Partition;
 use entity::board;
-use ranking::id::Partition;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter};
@@ -47,22 +47,18 @@ pub(crate) async fn mend(
             mended += usize::from(is_back);
             is_whole &= is_back;
         }
-        mended += mend_keys(deployment, partition, &findings).await?;
+        mended += mend_keys(deployment.partition(partition), &findings).await?;
         if !rows.iter().any(|row| row.no == no) || !is_whole {
             continue;
         }
-        mended += mend_part(deployment, against, no, partition, &findings).await?;
+        mended += mend_part(deployment.partition(partition), against, no, &findings).await?;
         job.advance(findings.len());
     }
     Ok(mended)
 }
 
-async fn mend_keys(
-    deployment: &Deployment,
-    partition: Partition,
-    findings: &[&Finding],
-) -> Result<usize> {
-    if partition.0 >= deployment.store.partitions().count() {
+async fn mend_keys(partition: Partition<'_>, findings: &[&Finding]) -> Result<usize> {
+    if partition.no.0 >= partition.store.partitions().count() {
         return Ok(0);
     }
     let foreign = findings.iter().filter_map(|finding| match &finding.what {
@@ -72,19 +68,18 @@ async fn mend_keys(
     let foreign: Vec<ForeignKey> = foreign.collect();
     let mut dropped = 0;
     for keys in foreign.chunks(KEYS_MAX) {
-        dropped += drop_foreign(deployment, partition, keys).await?;
+        dropped += drop_foreign(partition, keys).await?;
     }
     Ok(dropped)
 }
 
 async fn mend_part(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     against: Option<Against>,
     no: i64,
-    partition: Partition,
     findings: &[&Finding],
 ) -> Result<usize> {
-    let Some(row) = living(deployment, no).await? else {
+    let Some(row) = living(partition.deployment, no).await? else {
         return Ok(0);
     };
     let board = row.to_ranking()?;
@@ -116,33 +111,30 @@ async fn mend_part(
     let mut mended = 0;
     if against == Some(Against::Standings) {
         for places in chunks(in_redis) {
-            mended += mend_redis(deployment, &board, partition, Truth::Standings, &places).await?;
+            mended += mend_redis(partition, &board, Truth::Standings, &places).await?;
         }
     } else {
-        let archived = archived_events(deployment, &board, partition, &in_sql).await?;
+        let archived = archived_events(partition, &board, &in_sql).await?;
         for places in chunks(in_sql) {
             for _ in 0..ATTEMPTS_MAX {
-                let Some(row) = living(deployment, no).await? else {
+                let Some(row) = living(partition.deployment, no).await? else {
                     return Ok(mended);
                 };
-                if let Some(rows) =
-                    mend_sql(deployment, &row, partition, &archived, &places).await?
-                {
+                if let Some(rows) = mend_sql(partition, &row, &archived, &places).await? {
                     mended += rows;
                     break;
                 }
             }
         }
-        let archived = archived_events(deployment, &board, partition, &in_redis).await?;
+        let archived = archived_events(partition, &board, &in_redis).await?;
         for places in chunks(in_redis) {
-            mended += mend_redis(deployment, &board, partition, Truth::History(&archived), &places)
-                .await?;
+            mended += mend_redis(partition, &board, Truth::History(&archived), &places).await?;
         }
     }
     let unlisted: Vec<StandingsId> = unlisted.into_iter().collect();
     for ids in unlisted.chunks(KEYS_MAX) {
         let ids = ids.iter().cloned().collect();
-        mended += list_periods(deployment, &board, partition, &ids).await?;
+        mended += list_periods(partition, &board, &ids).await?;
     }
     Ok(mended)
 }

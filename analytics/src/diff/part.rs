@@ -11,10 +11,11 @@ use anyhow::{Context, Result};
 use engine::deployment::Deployment;
 use engine::integrity::look::{Location, is_sealing};
 use engine::integrity::repair::ForeignKey;
+use engine::partition::Partition;
 use entity::board;
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
 use ranking::seal::NEVER_MS;
@@ -35,30 +36,24 @@ use crate::job::Job;
 use archived::ArchivedTotals;
 
 /// The partitions that hold a board's shards.
-pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<Partition> {
+pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<PartitionNo> {
     deployment.store.partitions().of_board(board)
 }
 
 /// Reads the history of the members whose entries lie in a partition.
-async fn history_of(
-    deployment: &Deployment,
-    board: &Board,
-    partition: Partition,
-    job: &Job,
-) -> Result<History> {
-    history::read_in(deployment, board, &[partition], job).await
+async fn history_of(partition: Partition<'_>, board: &Board, job: &Job) -> Result<History> {
+    history::read_in(partition.deployment, board, &[partition], job).await
 }
 
 /// A board's part in one partition.
 pub(crate) struct PartitionDiff<'a> {
     /// The stores.
-    pub(crate) deployment: &'a Deployment,
     /// The board's row.
     pub(crate) row: &'a board::Model,
     /// The board.
     pub(crate) board: &'a Board,
     /// The partition.
-    pub(crate) partition: Partition,
+    pub(crate) partition: Partition<'a>,
     /// The keys of the standings to compare, in order.
     pub(crate) keys: &'a [String],
     /// True if Redis has no other clients.
@@ -78,11 +73,11 @@ pub(crate) struct Compared {
 impl PartitionDiff<'_> {
     /// Compares the part in full.
     pub(crate) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
-        let (deployment, board, partition) = (self.deployment, self.board, self.partition);
-        let history = Arc::new(history_of(deployment, board, partition, self.job).await?);
+        let (board, partition) = (self.board, self.partition);
+        let history = Arc::new(history_of(partition, board, self.job).await?);
         let rolls = self.rolls().await?;
-        let through_ms = through_ms(&BTreeMap::from([(partition, rolls.clone())]), rolls.now_ms);
-        let mut suspects = Suspects::new(deployment, board, partition);
+        let through_ms = through_ms(&BTreeMap::from([(partition.no, rolls.clone())]), rolls.now_ms);
+        let mut suspects = Suspects::new(partition, board);
         let (mut digest, mut entries) = (Digest::default(), 0);
         let (mut ids, mut standing) = (BTreeSet::new(), Sum::default());
         let found_before = findings.count;
@@ -115,7 +110,7 @@ impl PartitionDiff<'_> {
                 self.compare_sealed(window, &rows, &mut suspects, findings).await?;
             }
             let of_window = |key: &&String| {
-                let id = deployment.store.keys().parse_standings(partition, key);
+                let id = partition.store.keys().parse_standings(partition.no, key);
                 id.is_some_and(|id| {
                     id.window == window && id.generation == board.generation_of(window)
                 })
@@ -151,7 +146,7 @@ impl PartitionDiff<'_> {
     pub(crate) async fn digest(&self) -> Result<Option<String>> {
         let rolls = self.rolls().await?;
         let mut digest = Digest::default();
-        let mut sets = Sets::begin(self.deployment, self.keys, self.is_exclusive).await?;
+        let mut sets = Sets::begin(&self.partition, self.keys, self.is_exclusive).await?;
         while let Some((place, part)) = sets.next().await? {
             match part {
                 SetChunk::Entries(entries) => {
@@ -169,8 +164,8 @@ impl PartitionDiff<'_> {
     }
 
     async fn rolls(&self) -> Result<Rolls> {
-        let (_, marks) = self.deployment.store.rolls(self.partition, self.board.no).await?;
-        Ok(Rolls { marks, now_ms: self.deployment.clock.now_ms() })
+        let marks = self.partition.rolls(self.board.no).await?;
+        Ok(Rolls { marks, now_ms: self.partition.clock.now_ms() })
     }
 
     /// Compares sorted sets with rows.
@@ -189,14 +184,14 @@ impl PartitionDiff<'_> {
             rows.len(),
         );
         let name = |key: &String| {
-            self.deployment
+            partition
                 .store
                 .keys()
-                .parse_standings(partition, key)
+                .parse_standings(partition.no, key)
                 .context("a key does not name standings")
         };
         let mut missing = self.all_there(rows, rolls)?;
-        let mut sets = Sets::begin(self.deployment, keys, self.is_exclusive).await?;
+        let mut sets = Sets::begin(&self.partition, keys, self.is_exclusive).await?;
         let mut present: Option<(usize, StandingsId, Walk<'_>)> = None;
         while let Some((place, part)) = sets.next().await? {
             if present.as_ref().is_none_or(|(of, ..)| *of != place) {
@@ -240,7 +235,7 @@ impl PartitionDiff<'_> {
     /// The finding of a key that is not a sorted set.
     pub(crate) fn foreign_key(&self, key: &str) -> Finding {
         let what = What::Key(ForeignKey { key: key.to_owned(), is_gone: false });
-        Finding::of_no_member(Kind::Phantom, self.board.no.0, self.partition, what)
+        Finding::of_no_member(Kind::Phantom, self.board.no.0, self.partition.no, what)
             .noted("a key that is not a sorted set")
     }
 
@@ -276,17 +271,17 @@ impl PartitionDiff<'_> {
         by_history: &BTreeSet<StandingsId>,
         findings: &mut Findings,
     ) -> Result<Vec<String>> {
-        let (board, store) = (self.board, &self.deployment.store);
+        let (board, store) = (self.board, &self.partition.store);
         let (mut lists, mut ids) = (vec![], vec![]);
         for key in self.keys {
-            let id = store.keys().parse_standings(self.partition, key);
+            let id = store.keys().parse_standings(self.partition.no, key);
             let is_listed = |id: &StandingsId| {
                 id.window.has_periods()
                     && board.rules.windows.contains(&id.window)
                     && board.generation_of(id.window) == id.generation
             };
             if let Some(id) = id.filter(is_listed) {
-                lists.push((store.keys().periods(self.partition, &id), id.period.clone()));
+                lists.push((store.keys().periods(self.partition.no, &id), id.period.clone()));
                 ids.push(id);
             }
         }
@@ -306,11 +301,11 @@ impl PartitionDiff<'_> {
             return Ok(lines);
         }
         // A period that was sealed or emptied since need not be listed.
-        let row = board::Entity::find_by_id(board.no.0).one(&self.deployment.db).await?;
+        let row = board::Entity::find_by_id(board.no.0).one(&self.partition.db).await?;
         let later = row.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
         for (id, period) in unlisted {
-            let key = store.keys().standings(self.partition, &id);
-            let list = (store.keys().periods(self.partition, &id), id.period.clone());
+            let key = store.keys().standings(self.partition.no, &id);
+            let list = (store.keys().periods(self.partition.no, &id), id.period.clone());
             let size = store.sizes(&[key]).await?.pop().flatten();
             let start = store.listed(&[list]).await?.pop().flatten();
             let is_listed = start == Some(period.present_from_ms as f64);
@@ -318,7 +313,7 @@ impl PartitionDiff<'_> {
                 let found = Finding::of_no_member(
                     Kind::Missing,
                     board.no.0,
-                    self.partition,
+                    self.partition.no,
                     What::Unlisted(id),
                 );
                 findings

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
 use entity::archive::archive_mark;
 use entity::board;
-use entity::history::{commit, score_event};
+use entity::history::score_event;
 use entity::integrity::integrity_proof;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 
@@ -49,8 +48,8 @@ impl Proven {
 
 /// A board's layouts and sums as they were before the comparison.
 pub(crate) struct Proving {
-    layouts: BTreeMap<Partition, String>,
-    sums: BTreeMap<Partition, Sums>,
+    layouts: BTreeMap<PartitionNo, String>,
+    sums: BTreeMap<PartitionNo, Sums>,
 }
 
 impl Proving {
@@ -61,7 +60,7 @@ impl Proving {
         deployment: &Deployment,
         row: &board::Model,
         board: &Board,
-        partitions: &[Partition],
+        partitions: &[PartitionNo],
     ) -> Result<Self> {
         let mut layouts = BTreeMap::new();
         for &partition in partitions {
@@ -81,9 +80,9 @@ impl Proving {
         findings: &mut Findings,
         proven: &mut Proven,
     ) -> Result<u64> {
-        let (deployment, board, partition) = (part.deployment, part.board, part.partition);
+        let (board, partition) = (part.board, part.partition);
         part.job.stage(&format!("{}: checking the archive's files", part.row.slug), 0);
-        let (damaged, lines) = files::check(deployment, board, partition).await?;
+        let (damaged, lines) = files::check(partition, board).await?;
         if !damaged.is_empty() {
             // Its history cannot be read. Other partitions are still compared.
             damaged.into_iter().for_each(|finding| findings.add(finding));
@@ -97,24 +96,24 @@ impl Proving {
         }
         let compared = part.compare(findings).await?;
         let entries = compared.entries as u64;
-        if let (Some((redis, rows)), Some(sums)) = (compared.seen, self.sums.get(&partition))
+        if let (Some((redis, rows)), Some(sums)) = (compared.seen, self.sums.get(&partition.no))
             && is_unchanged(part, sums.cursor.seq).await?
         {
             let proof = integrity_proof::Model {
                 board_no: board.no.0,
-                partition: partition.0.into(),
+                partition: partition.no.into(),
                 seq: sums.cursor.seq,
                 commit_id: sums.cursor.commit_id.clone(),
-                layout: self.layouts[&partition].clone(),
+                layout: self.layouts[&partition.no].clone(),
                 redis,
                 sql: sums.digest(&rows),
                 files,
                 entries: compared.entries as i64,
-                proven_at_ms: deployment.clock.now_ms(),
+                proven_at_ms: partition.clock.now_ms(),
             };
             integrity_proof::Entity::insert(proof.into_active_model())
                 .on_conflict(integrity_proof::replace())
-                .exec_without_returning(&deployment.db)
+                .exec_without_returning(&partition.db)
                 .await?;
             proven.by_history += 1;
         } else {
@@ -126,12 +125,12 @@ impl Proving {
     /// The number of entries that the stored proof counted, if it still holds; `None` otherwise.
     async fn prove(&self, part: &PartitionDiff<'_>, files: &str) -> Result<Option<u64>> {
         let (board, partition) = (part.board, part.partition);
-        let key = (board.no.0, i32::from(partition.0));
-        let proof = integrity_proof::Entity::find_by_id(key).one(&part.deployment.db).await?;
-        let (Some(proof), Some(sums)) = (proof, self.sums.get(&partition)) else {
+        let key = (board.no.0, i32::from(partition.no));
+        let proof = integrity_proof::Entity::find_by_id(key).one(&part.partition.db).await?;
+        let (Some(proof), Some(sums)) = (proof, self.sums.get(&partition.no)) else {
             return Ok(None);
         };
-        let is_same = proof.layout == self.layouts[&partition]
+        let is_same = proof.layout == self.layouts[&partition.no]
             && proof.files == files
             && proof.seq <= sums.cursor.seq;
         if !is_same || !leads_on(part, &proof).await? || !is_unchanged(part, proof.seq).await? {
@@ -141,7 +140,7 @@ impl Proving {
             &format!("{}: digesting partition {partition}", part.row.slug),
             proof.entries.unsigned_abs() as usize,
         );
-        let rows = Hashed::read(part.deployment, board, partition).await?;
+        let rows = Hashed::read(partition, board).await?;
         if proof.sql != sums.digest(&rows) {
             return Ok(None);
         }
@@ -156,20 +155,19 @@ impl Proving {
 /// True if history still has the commit that a proof names: SQL may have been restored from a
 /// backup.
 async fn leads_on(part: &PartitionDiff<'_>, proof: &integrity_proof::Model) -> Result<bool> {
-    let key = (proof.partition, proof.seq);
-    let row = commit::Entity::find_by_id(key).one(&part.deployment.db).await?;
+    let row = part.partition.commit(proof.seq).await?;
     Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
 }
 
 /// True if the partition has no event of the board after `seq`.
 async fn is_unchanged(part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
     use score_event::Column::{BoardNo, Partition as In, Seq};
-    settle(part.deployment, part.partition).await?;
+    part.partition.settle().await?;
     let later = score_event::Entity::find()
-        .filter(In.eq(i32::from(part.partition.0)))
+        .filter(In.eq(i32::from(part.partition.no)))
         .filter(Seq.gt(seq))
         .filter(BoardNo.eq(part.board.no.0))
-        .one(&part.deployment.db);
+        .one(&part.partition.db);
     Ok(later.await?.is_none())
 }
 

@@ -4,13 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use engine::deployment::Deployment;
 use engine::integrity::look::{ArchivedHistory, Location, Locations, look};
 use engine::integrity::repair::PLACES_MAX;
-use entity::archive::archive_mark;
+use engine::partition::Partition;
 use ranking::board::Board;
-use ranking::id::Partition;
-use sea_orm::DatabaseConnection;
 
 use super::findings::Findings;
 use crate::diff::finding::Finding;
@@ -22,9 +19,8 @@ const WAITING_MAX: usize = 20_000;
 
 /// Locations in a board's partition that need a second look.
 pub(crate) struct Suspects<'a> {
-    deployment: &'a Deployment,
     board: &'a Board,
-    partition: Partition,
+    partition: Partition<'a>,
     places: Locations,
     count: usize,
     /// True if there has been a suspect.
@@ -35,9 +31,8 @@ pub(crate) struct Suspects<'a> {
 
 impl<'a> Suspects<'a> {
     /// No suspects yet.
-    pub(crate) fn new(deployment: &'a Deployment, board: &'a Board, partition: Partition) -> Self {
+    pub(crate) fn new(partition: Partition<'a>, board: &'a Board) -> Self {
         Self {
-            deployment,
             board,
             partition,
             places: Locations::new(),
@@ -65,13 +60,13 @@ impl<'a> Suspects<'a> {
     async fn look_again(&mut self, findings: &mut Findings) -> Result<()> {
         self.count = 0;
         let places = std::mem::take(&mut self.places);
-        let (deployment, board, partition) = (self.deployment, self.board, self.partition);
-        let archived = archived_events(deployment, board, partition, &places).await?;
+        let (board, partition) = (self.board, self.partition);
+        let archived = archived_events(partition, board, &places).await?;
         for places in chunks(places) {
-            let seen = look(deployment, board, partition, &archived, &places).await?;
-            let now_ms = deployment.clock.now_ms();
+            let seen = look(partition, board, &archived, &places).await?;
+            let now_ms = partition.clock.now_ms();
             for seen in &seen {
-                if let Some(finding) = Finding::of(board, partition, seen, now_ms) {
+                if let Some(finding) = Finding::of(board, partition.no, seen, now_ms) {
                     if finding.is_against_both {
                         self.doubted.insert(seen.member.clone());
                     }
@@ -86,7 +81,7 @@ impl<'a> Suspects<'a> {
     /// doubtful in all.
     pub(crate) async fn end(mut self, findings: &mut Findings) -> Result<()> {
         self.look_again(findings).await?;
-        findings.doubt(self.board.no.0, self.partition, &self.doubted);
+        findings.doubt(self.board.no.0, self.partition.no, &self.doubted);
         Ok(())
     }
 }
@@ -111,21 +106,19 @@ pub(crate) fn chunks(places: Locations) -> Vec<Locations> {
 
 /// The archive mark of a board's partition, and the archived events of the members of `places`.
 pub(crate) async fn archived_events(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     places: &Locations,
 ) -> Result<ArchivedHistory> {
-    let db: &DatabaseConnection = &deployment.db;
-    let mark = archive_mark::of(db, board.no, partition).await?;
+    let mark = partition.archive_mark(board.no).await?;
     let mut events: BTreeMap<String, Vec<_>> = BTreeMap::new();
     if mark.archived_seq > 0 && !places.is_empty() {
         let name = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
         let members: Vec<String> = places.keys().filter_map(name).collect();
         let named: BTreeSet<String> = members.iter().cloned().collect();
-        let marks = BTreeMap::from([(partition, mark.clone())]);
+        let marks = BTreeMap::from([(partition.no, mark.clone())]);
         let members = keys(vec![("member", members)])?;
-        for row in archived_with(deployment, board, &marks, &members).await? {
+        for row in archived_with(partition.deployment, board, &marks, &members).await? {
             // `archived_with` returns the voids of all members.
             if named.contains(&row.member) {
                 let event = (row.place()?, row.to_ranking()?);

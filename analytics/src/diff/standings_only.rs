@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use engine::integrity::look::{Location, Locations, StoredValues, look_at_standings};
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use futures::StreamExt;
 use ranking::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
@@ -19,7 +19,7 @@ use crate::diff::finding::Finding;
 
 /// Compares a part. Returns the number of rows that SQL has.
 pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -> Result<u64> {
-    let (deployment, board, partition) = (part.deployment, part.board, part.partition);
+    let (board, partition) = (part.board, part.partition);
     part.job
         .stage(&format!("{}: reading SQL's standings of partition {partition}", part.row.slug), 0);
     let mut lists: BTreeMap<StandingsId, List> = BTreeMap::new();
@@ -28,9 +28,9 @@ pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -
         let spots = suspects.entry(member.to_vec()).or_default();
         spots.insert(Location::Entry(id.clone()));
     };
-    let mut there = Columns::of_standing(partition, Some(board.no))
+    let mut there = Columns::of_standing(partition.no, Some(board.no))
         .with(&["score", "rank_key"])
-        .read(&deployment.db);
+        .read(&partition.db);
     while let Some(block) = there.next().await {
         let block = block.context("the standings in SQL cannot be read")?;
         for (segment, member, [score, key]) in block.rows(["score", "rank_key"])?.iter() {
@@ -48,10 +48,10 @@ pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -
     }
     let rows = Rows::of_lists(lists);
     let mut missing: BTreeSet<StandingsId> = rows.lists().cloned().collect();
-    let named = |key: &String| deployment.store.keys().parse_standings(partition, key);
+    let named = |key: &String| partition.store.keys().parse_standings(partition.no, key);
     let is_all = |key: &&String| named(key).is_some_and(|id| id.window == Window::All);
     let keys: Vec<String> = part.keys.iter().filter(is_all).cloned().collect();
-    let mut sets = Sets::begin(deployment, &keys, part.is_exclusive).await?;
+    let mut sets = Sets::begin(&partition, &keys, part.is_exclusive).await?;
     let mut present = None;
     while let Some((place, set)) = sets.next().await? {
         let id = named(&keys[place]).context("a key does not name standings")?;
@@ -79,7 +79,7 @@ pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -
         rows.walk(&id).end(|member| suspect(member.as_bytes(), &id));
     }
     for places in chunks(suspects) {
-        for seen in look_at_standings(deployment, board, partition, &places).await? {
+        for seen in look_at_standings(partition, board, &places).await? {
             findings_of(part, findings, &seen);
         }
     }
@@ -91,8 +91,8 @@ fn findings_of(
     findings: &mut Findings,
     seen: &engine::integrity::look::Seen,
 ) {
-    let now_ms = part.deployment.clock.now_ms();
-    if let Some(mut finding) = Finding::of(part.board, part.partition, seen, now_ms) {
+    let now_ms = part.partition.clock.now_ms();
+    if let Some(mut finding) = Finding::of(part.board, part.partition.no, seen, now_ms) {
         // The history was not read.
         finding.history = None;
         findings.add(finding);

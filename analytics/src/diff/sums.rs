@@ -14,12 +14,13 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 use engine::deployment::Deployment;
+use engine::partition::Partition;
 use entity::archive::archive_mark;
-use entity::blocks::{Block, Columns};
 use entity::history::log_cursor;
+use entity::sql::blocks::{Block, Columns};
 use futures::TryStreamExt;
 use ranking::board::Board;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, EntityTrait, Statement,
 };
@@ -53,15 +54,11 @@ pub(crate) struct Hashed {
 
 impl Hashed {
     /// Reads and hashes the rows of a board in a partition.
-    pub(crate) async fn read(
-        deployment: &Deployment,
-        board: &Board,
-        partition: Partition,
-    ) -> Result<Self> {
-        let db = &deployment.db;
-        let mark = archive_mark::of(db, board.no, partition).await?;
-        let standing = Columns::of_standing(partition, Some(board.no));
-        let archived = Columns::of_archived(partition, board.no, mark.archived_seq);
+    pub(crate) async fn read(partition: Partition<'_>, board: &Board) -> Result<Self> {
+        let db = &partition.db;
+        let mark = partition.archive_mark(board.no).await?;
+        let standing = Columns::of_standing(partition.no, Some(board.no));
+        let archived = Columns::of_archived(partition.no, board.no, mark.archived_seq);
         Ok(Self { standing: Sum::of(standing, db).await?, archived: Sum::of(archived, db).await? })
     }
 }
@@ -108,8 +105,8 @@ impl Sums {
 pub(crate) async fn sums(
     deployment: &Deployment,
     board: &Board,
-    partitions: &[Partition],
-) -> Result<BTreeMap<Partition, Sums>> {
+    partitions: &[PartitionNo],
+) -> Result<BTreeMap<PartitionNo, Sums>> {
     let no = board.no;
     let of_sealed = Table {
         name: "sealed_entry",
@@ -129,7 +126,7 @@ pub(crate) async fn sums(
     );
     let sealed = of_sealed.sums(&view, &of_periods).await?;
     // Events that were accepted while the board had other numbers of shards.
-    let mut former: BTreeMap<Partition, String> = BTreeMap::new();
+    let mut former: BTreeMap<PartitionNo, String> = BTreeMap::new();
     if board.has_moved() {
         let since = board.layout_since();
         for home in deployment.store.partitions().of_history(board) {
@@ -142,7 +139,7 @@ pub(crate) async fn sums(
     }
     let mut all = BTreeMap::new();
     for &partition in partitions {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(&view).await?;
+        let cursor = log_cursor::Entity::find_by_id(i32::from(partition)).one(&view).await?;
         let Some(cursor) = cursor else { continue };
         let mark = archive_mark::of(&view, no, partition).await?.archived_seq;
         let later =
@@ -150,7 +147,7 @@ pub(crate) async fn sums(
         let mut lines =
             vec![line(&sealed, partition), line(&of_events.sums(&view, &later).await?, partition)];
         let homes = deployment.store.partitions().homes(board, partition);
-        let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
+        let homes: BTreeSet<PartitionNo> = homes.into_iter().map(|(_, home)| home).collect();
         lines.extend(homes.iter().filter_map(|home| former.get(home).cloned()));
         all.insert(partition, Sums { cursor, lines });
     }
@@ -158,8 +155,8 @@ pub(crate) async fn sums(
     Ok(all)
 }
 
-fn line(of: &BTreeMap<i32, String>, partition: Partition) -> String {
-    of.get(&i32::from(partition.0)).cloned().unwrap_or_default()
+fn line(of: &BTreeMap<i32, String>, partition: PartitionNo) -> String {
+    of.get(&i32::from(partition)).cloned().unwrap_or_default()
 }
 
 /// A table whose rows SQL counts and sums.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::deployment::Deployment;
-use engine::partition::settle::{settle, settle_to};
+use engine::partition::Partition;
 use entity::archive::{archive_file, archive_mark};
 use entity::history::score_event;
 use entity::{Error, board};
@@ -19,7 +19,7 @@ use polars::prelude::{
 };
 use ranking::board::Board;
 use ranking::commit::Head;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::roll::Rolls;
 use ranking::shard::{Partitions, shard_of};
 use sea_orm::{DatabaseConnection, DbBackend, EntityTrait};
@@ -45,7 +45,7 @@ pub struct History {
     /// The events that a fold counts.
     pub counted: Counted,
     /// How far each partition is archived.
-    pub marks: BTreeMap<Partition, archive_mark::Model>,
+    pub marks: BTreeMap<PartitionNo, archive_mark::Model>,
     /// The archive's files up to those marks.
     pub archived: Vec<LazyFrame>,
     /// The directory of the events that are not held in memory.
@@ -58,26 +58,25 @@ pub struct History {
 /// # Errors
 /// If a file of the archive is missing or altered, or a store does not answer.
 pub async fn read(deployment: &Deployment, board: &Board, job: &Job) -> Result<History> {
-    let partitions = deployment.store.partitions().of_board(board);
-    read_in(deployment, board, &partitions, job).await
+    read_in(deployment, board, &deployment.partitions_of(board), job).await
 }
 
 /// As [`read`], for some of the board's partitions.
 pub async fn read_in(
     deployment: &Deployment,
     board: &Board,
-    partitions: &[Partition],
+    partitions: &[Partition<'_>],
     job: &Job,
 ) -> Result<History> {
     let mut heads = BTreeMap::new();
     for &partition in partitions {
-        let seq = settle(deployment, partition).await?;
-        let head = deployment.store.log_after(partition, seq, 1).await?.head;
-        heads.insert(partition, head);
+        let seq = partition.settle().await?;
+        let head = partition.store.log_after(partition.no, seq, 1).await?.head;
+        heads.insert(partition.no, head);
     }
     for (&partition, head) in &heads {
         // Commits from here on are past the history that is read.
-        settle_to(deployment, partition, head.seq).await?;
+        deployment.partition(partition).settle_to(head.seq).await?;
     }
     read_to(deployment, board, heads, job).await
 }
@@ -86,7 +85,7 @@ pub async fn read_in(
 pub async fn read_to(
     deployment: &Deployment,
     board: &Board,
-    heads: BTreeMap<Partition, Head>,
+    heads: BTreeMap<PartitionNo, Head>,
     job: &Job,
 ) -> Result<History> {
     let spool = tempfile::Builder::new()
@@ -154,7 +153,7 @@ pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> 
 pub async fn marks(
     deployment: &Deployment,
     board: &Board,
-) -> Result<BTreeMap<Partition, archive_mark::Model>> {
+) -> Result<BTreeMap<PartitionNo, archive_mark::Model>> {
     let partitions = deployment.store.partitions().of_board(board);
     marks_of(deployment, board, &partitions).await
 }
@@ -162,8 +161,8 @@ pub async fn marks(
 async fn marks_of(
     deployment: &Deployment,
     board: &Board,
-    partitions: impl IntoIterator<Item = &Partition>,
-) -> Result<BTreeMap<Partition, archive_mark::Model>> {
+    partitions: impl IntoIterator<Item = &PartitionNo>,
+) -> Result<BTreeMap<PartitionNo, archive_mark::Model>> {
     let mut marks = BTreeMap::new();
     for &partition in partitions {
         let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
@@ -182,7 +181,7 @@ pub async fn archived(
     board: &Board,
     mark: &archive_mark::Model,
 ) -> Result<Vec<LazyFrame>> {
-    let partition = Partition(mark.partition.try_into()?);
+    let partition = PartitionNo(mark.partition.try_into()?);
     let files = archive_file::of_partition(&deployment.db, board.no, partition).await?;
     let (mut parts, mut through_seq) = (vec![], 0);
     for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
@@ -224,7 +223,7 @@ pub async fn archived(
 pub async fn archived_with(
     deployment: &Deployment,
     board: &Board,
-    marks: &BTreeMap<Partition, archive_mark::Model>,
+    marks: &BTreeMap<PartitionNo, archive_mark::Model>,
     keys: &DataFrame,
 ) -> Result<Vec<score_event::Model>> {
     let names = keys.get_column_names();
@@ -258,7 +257,7 @@ struct Reading<'a> {
     board: &'a Board,
     partitions: Partitions,
     /// The partitions whose members' events are read.
-    meant: BTreeSet<Partition>,
+    meant: BTreeSet<PartitionNo>,
 }
 
 impl Reading<'_> {
@@ -307,7 +306,7 @@ impl Reading<'_> {
 }
 
 /// The latest instant that a rolling window has reached, or `now_ms` if that is later.
-pub fn through_ms(rolls: &BTreeMap<Partition, Rolls>, now_ms: i64) -> i64 {
+pub fn through_ms(rolls: &BTreeMap<PartitionNo, Rolls>, now_ms: i64) -> i64 {
     let marks = rolls.values().flat_map(|rolls| rolls.marks.values());
     marks.map(|mark| mark.begun_ms).fold(now_ms, i64::max)
 }

@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use entity::blocks::hash_of_row;
+use entity::sql::blocks::hash_of_row;
 
 /// The rows of one side minus those of the other, in any order: a sum of 128-bit hashes (XXH3). The
 /// seed is random, so that no client can make up rows that cancel each other out. By chance that

@@ -12,7 +12,7 @@ use polars::prelude::{
 use sha2::{Digest, Sha256};
 
 use crate::display_path;
-use crate::failpoint;
+use crate::job::failpoint;
 
 /// The size and the checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,19 +6,17 @@ mod ndjson_rows;
 mod parquet_rows;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use ranking::board::Board;
 use ranking::id::{EventId, MemberId};
 use ranking::submission::Submission;
-use sha2::{Digest, Sha256};
 
 use super::Arguments;
 use crate::display_path;
 use crate::file::format::FileFormat;
+use crate::frame::parquet::sum;
 
 /// The longest region, in characters.
 const REGION_CHARS_MAX: usize = 200;
@@ -26,6 +24,9 @@ const REGION_CHARS_MAX: usize = 200;
 /// The most digits of a score that is a JSON number: a writer that holds numbers as doubles would
 /// lose more.
 pub(crate) const NUMBER_DIGITS_MAX: usize = 15;
+
+/// The digits of the SHA-256 of a file that name the events in it: 64 bits.
+const HASH_DIGITS: usize = 16;
 
 /// A row that is not imported, with the reason.
 pub(crate) struct BadRow {
@@ -92,7 +93,7 @@ pub(crate) fn read_rows(
         arguments,
         boards,
         now_ms,
-        hash: hash_of(&arguments.file)?,
+        hash: sum(&arguments.file)?.sha256[..HASH_DIGITS].to_owned(),
         rows: Rows { good: vec![], bad: vec![] },
     };
     match FileFormat::of_input(&arguments.file) {
@@ -111,22 +112,6 @@ pub(crate) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
         "{number} has more than {digits_max} digits: expected text, as a number that long may have been rounded on its way"
     );
     Ok(())
-}
-
-/// The first 64 bits of the SHA-256 of a file.
-fn hash_of(path: &Path) -> Result<String> {
-    let cannot = || format!("{} cannot be read", display_path(path));
-    let mut file = File::open(path).with_context(cannot)?;
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
-    loop {
-        let count = file.read(&mut buffer).with_context(cannot)?;
-        if count == 0 {
-            break;
-        }
-        hash.update(&buffer[..count]);
-    }
-    let hash = hash.finalize();
-    Ok(hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl RowChecker<'_> {

@@ -12,14 +12,12 @@ mod look;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anyhow::{Context, Result, bail};
-use engine::deployment::Deployment;
-use engine::partition::all_time_rows;
+use engine::partition::{Partition, all_time_rows};
 use entity::board;
 use entity::history::{log_cursor, score_event};
 use entity::sql::insert_chunked;
 use entity::standings::standing;
 use ranking::board::Board;
-use ranking::id::Partition;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
@@ -36,9 +34,8 @@ const MENDED_MAX: usize = 500;
 
 /// The rows of one partition of a board.
 struct Rows<'a> {
-    deployment: &'a Deployment,
     board: &'a Board,
-    partition: Partition,
+    partition: Partition<'a>,
     /// The seq up to which the history was read.
     seq: i64,
     /// The fold of that history in "all".
@@ -48,13 +45,12 @@ struct Rows<'a> {
 /// Repairs the rows of a board in one partition, and returns the number of members whose rows
 /// differed. `all` is the fold in "all" of the history up to `seq`.
 pub async fn mend(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     seq: u64,
     all: &Sorted,
 ) -> Result<usize> {
-    let rows = Rows { deployment, board, partition, seq: seq as i64, all };
+    let rows = Rows { partition, board, seq: seq as i64, all };
     let wrong = rows.look().await?;
     rows.mend(&wrong).await?;
     Ok(wrong.len())
@@ -64,7 +60,7 @@ impl Rows<'_> {
     fn is_ours(&self) -> Condition {
         Condition::all()
             .add(standing::Column::BoardNo.eq(self.board.no.0))
-            .add(standing::Column::Partition.eq(i32::from(self.partition.0)))
+            .add(standing::Column::Partition.eq(i32::from(self.partition.no)))
     }
 
     async fn mend(&self, wrong: &BTreeSet<String>) -> Result<()> {
@@ -83,7 +79,7 @@ impl Rows<'_> {
         }
         let wrong: Vec<&String> = wrong.iter().collect();
         for members in wrong.chunks(MENDED_MAX) {
-            let transaction = self.deployment.db.begin().await?;
+            let transaction = self.partition.db.begin().await?;
             self.mend_in(&transaction, members, &known).await?;
             transaction.commit().await?;
         }
@@ -96,7 +92,7 @@ impl Rows<'_> {
         members: &[&String],
         known: &HashMap<&str, Vec<(&str, usize)>>,
     ) -> Result<()> {
-        let partition = i32::from(self.partition.0);
+        let partition = i32::from(self.partition.no);
         // A write that changes nothing, for its lock: no persister moves the cursor until the
         // commit. It comes first, since SQLite has one write lock.
         log_cursor::Entity::update_many()
@@ -132,7 +128,7 @@ impl Rows<'_> {
             if later.contains(member) {
                 let (board, seq) = (self.board, cursor.seq.unsigned_abs());
                 let folded =
-                    all_time_rows::recompute(transaction, self.partition, board, member, seq)
+                    all_time_rows::recompute(transaction, self.partition.no, board, member, seq)
                         .await?;
                 rows.extend(folded.into_iter().map(IntoActiveModel::into_active_model));
                 continue;
@@ -154,7 +150,7 @@ impl Rows<'_> {
             member: self.all.member(row).to_owned(),
             score: self.all.score(row),
             rank_key: self.all.key(row).to_i64(),
-            partition: self.partition.0.into(),
+            partition: self.partition.no.into(),
             seq: self.all.seq(row),
         }
     }

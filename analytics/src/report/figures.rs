@@ -52,7 +52,6 @@ pub(crate) struct Figures {
 
 /// A member at the top.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct MemberMove {
     pub(crate) rank: usize,
     pub(crate) member: String,
@@ -75,7 +74,6 @@ pub(crate) struct Scores {
 /// The number of members with a score from `from` (inclusive) to `to` (exclusive, except in the
 /// last bucket).
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Bucket {
     pub(crate) from: String,
     pub(crate) to: String,
@@ -98,7 +96,6 @@ pub(crate) struct Ties {
 
 /// The number of members with a score.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Tie {
     pub(crate) score: String,
     pub(crate) members: usize,

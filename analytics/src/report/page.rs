@@ -33,6 +33,8 @@ footer { margin-top: 20px; font-size: 13px }
 /// If a picture cannot be drawn.
 pub(crate) fn page(figures: &Figures) -> Result<String> {
     let title = escaped(&figures.title);
+    let has_ties = figures.ties.members > 0;
+    let ties = if has_ties { charts::ties(figures) } else { Ok(String::new()) };
     let sections = [
         leaders(figures),
         section("Scores", &scores_text(figures), &charts::distribution(figures)?),
@@ -43,7 +45,7 @@ pub(crate) fn page(figures: &Figures) -> Result<String> {
             "The ranks of the present leaders over time, by the scores earned up to then. The first ten ranks have most of the room.",
             &charts::movement(figures)?,
         ),
-        section("Ties", &ties_text(figures), &ties_picture(figures)?),
+        section("Ties", &ties_text(figures), &ties?),
         section("The top 1 %", &share_text(figures), &charts::share(figures)?),
     ];
     // Within a script element, only '<' could end it.
@@ -170,7 +172,9 @@ fn activity_text(figures: &Figures) -> String {
     let busiest = busiest.map_or_else(String::new, |busiest| {
         format!(" The busiest was {}, with {}.", busiest.period, count(busiest.events))
     });
-    format!("{} events.{busiest}", adverb(figures))
+    // A sentence begins with a capital letter.
+    let (first, rest) = figures.activity.window.split_at(1);
+    format!("{}{rest} events.{busiest}", first.to_uppercase())
 }
 
 fn growth_text(figures: &Figures) -> String {
@@ -178,12 +182,6 @@ fn growth_text(figures: &Figures) -> String {
         "Members with a score so far, and those with an event in the period, {}.",
         figures.activity.window
     )
-}
-
-/// The name of the window with a capital letter, as a sentence begins with it.
-fn adverb(figures: &Figures) -> String {
-    let (first, rest) = figures.activity.window.split_at(1);
-    first.to_uppercase() + rest
 }
 
 fn ties_text(figures: &Figures) -> String {
@@ -198,13 +196,6 @@ fn ties_text(figures: &Figures) -> String {
         count(ties.scores),
         count(ties.by_name)
     )
-}
-
-fn ties_picture(figures: &Figures) -> Result<String> {
-    match figures.ties.members {
-        0 => Ok(String::new()),
-        _ => charts::ties(figures),
-    }
 }
 
 fn share_text(figures: &Figures) -> String {

@@ -32,7 +32,6 @@ pub(crate) struct Timeline {
 
 /// The activity of each period from the first to the last, including the empty ones.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Activity {
     /// `daily`; `weekly` or `monthly` if that would be too many periods.
     pub(crate) window: String,
@@ -41,7 +40,6 @@ pub(crate) struct Activity {
 
 /// The activity of a period.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Active {
     pub(crate) period: String,
     pub(crate) events: usize,
@@ -53,7 +51,6 @@ pub(crate) struct Active {
 
 /// The ranks of the present leaders at the end of some periods, by the events up to there.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Movement {
     /// Indices into the periods of the activity.
     pub(crate) periods: Vec<usize>,
@@ -62,7 +59,6 @@ pub(crate) struct Movement {
 
 /// The ranks of one leader; none before its first event.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Moved {
     pub(crate) member: String,
     pub(crate) ranks: Vec<Option<usize>>,

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
-use engine::partition::settle::settle;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -174,11 +173,8 @@ async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
 /// a moment ago.
 async fn seal(deployment: &Deployment) -> Result<()> {
     let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
-    if !engine::seal::is_due(deployment, now_ms).await? {
-        return Ok(());
-    }
-    if job::failed_since(db, entity::job::SEAL, None, deployment.clock.now_ms() - SEAL_AGAIN_MS)
-        .await?
+    if !engine::seal::is_due(deployment, now_ms).await?
+        || job::failed_since(db, entity::job::SEAL, None, now_ms - SEAL_AGAIN_MS).await?
     {
         return Ok(());
     }
@@ -200,12 +196,12 @@ async fn seal(deployment: &Deployment) -> Result<()> {
 async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
     let heads = deployment.store.heads().await?;
     let mut failed = None;
-    for (partition, head) in deployment.store.partitions().each().zip(heads) {
-        let seq = &mut seqs[usize::from(partition.0)];
+    for (partition, head) in deployment.partitions().zip(heads) {
+        let seq = &mut seqs[usize::from(partition.no.0)];
         if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
             continue;
         }
-        match settle(deployment, partition).await {
+        match partition.settle().await {
             Ok(settled) => *seq = Some(settled),
             // A partition that fails must not stop the others.
             Err(error) => failed = Some(error),

@@ -40,7 +40,6 @@ impl CachedBoard {
 
 impl Boards {
     /// Starts empty.
-    #[must_use]
     pub fn new() -> Self {
         Self(SqlCache::new(BOARDS_MAX, |_| 1))
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use engine::deployment::Deployment;
-use entity::friendship;
+use entity::member::friendship;
 use ranking::id::MemberId;
 use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
 use crate::cache::sql::SqlCache;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// The most friends of one member.
 pub const FRIENDS_MAX: usize = 10_000;
@@ -22,7 +22,6 @@ pub struct Friends(SqlCache<MemberId, Arc<[MemberId]>>);
 
 impl Friends {
     /// Starts empty.
-    #[must_use]
     pub fn new() -> Self {
         let bytes = |friends: &Arc<[MemberId]>| {
             let bytes: usize = friends.iter().map(|friend| friend.as_str().len() + 40).sum();
@@ -59,12 +58,9 @@ impl Friends {
         let pair = (a.min(b).as_str(), a.max(b).as_str());
         let full = friendship::insert(db, pair, clock.now_ms(), FRIENDS_MAX as u64).await?;
         if let Some(member) = full {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!(
-                    "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
-                ),
-            ));
+            return Err(Error::limit_exceeded(format!(
+                "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
+            )));
         }
         self.changed(a, b);
         Ok(())

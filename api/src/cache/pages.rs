@@ -42,13 +42,11 @@ fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
 
 impl PageCache {
     /// Starts empty; pages stay for `age`. It holds up to `bytes_max` bytes.
-    #[must_use]
     pub fn new(store: &Store, age: Duration, bytes_max: u64) -> Self {
         Self { pages: SharedCache::new(store, age, bytes_max, page_bytes), age }
     }
 
     /// True if the cache keeps pages of that length at a position.
-    #[must_use]
     pub fn keeps(position: u64, limit: usize) -> bool {
         position.saturating_add(limit as u64) <= HOT_ENTRIES_MAX
     }

@@ -48,7 +48,6 @@ pub struct GoodUntil(Arc<Mutex<Instant>>);
 
 impl GoodUntil {
     /// Starts at `latest`, for a request that has used nothing yet.
-    #[must_use]
     pub fn new(latest: Instant) -> Self {
         Self(Arc::new(Mutex::new(latest)))
     }
@@ -60,7 +59,6 @@ impl GoodUntil {
     }
 
     /// The earliest of the instants noted.
-    #[must_use]
     pub fn instant(&self) -> Instant {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -74,7 +72,6 @@ where
     /// Starts empty. Values stay for `age`; at an age of 0, a value goes only to requests that
     /// already wait for it. The cache holds up to `bytes_max` bytes; at 0 it keeps and shares
     /// nothing.
-    #[must_use]
     pub fn new(store: &Store, age: Duration, bytes_max: u64, bytes: fn(&K, &V) -> usize) -> Self {
         let weigh = move |key: &K, fetched: &CachedValue<V>| {
             u32::try_from(bytes(key, &fetched.value)).unwrap_or(u32::MAX)

@@ -53,7 +53,6 @@ where
     V: Clone + Send + Sync + 'static,
 {
     /// Starts empty, and keeps values up to a total weight.
-    #[must_use]
     pub fn new(weight_max: u64, weigh: fn(&V) -> u32) -> Self {
         let weigher = move |_: &K, value: &Value<V>| value.last.as_ref().map_or(1, weigh);
         Self {

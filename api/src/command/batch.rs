@@ -16,42 +16,33 @@ pub const PROGRAM: &str = "laurel-analytics";
 #[derive(Debug, Subcommand)]
 pub enum BatchCommand {
     /// Takes events from a CSV, NDJSON or Parquet file.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Import(Passed),
     /// Writes the standings of a board to a file, in rank order.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Export(Passed),
     /// Rebuilds standings from the history, or moves a board to another number of shards.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Rebuild(Passed),
     /// Compares the history with the standings in SQL and in Redis, and repairs them.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Diff(Passed),
     /// Loads Redis from SQL and the archive.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Restore(Passed),
     /// Moves old events from SQL to Parquet files.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Archive(Passed),
     /// Moves rolling windows on to the present; the background work does it, too.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Roll(Passed),
     /// Moves past periods that no window retains from Redis to SQL; the background work does it,
     /// too.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Seal(Passed),
     /// Compares the standings of a board with those under other rules.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     WhatIf(Passed),
     /// Writes a page of charts about a board.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Report(Passed),
     /// Writes synthetic events to a file.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
     Generate(Passed),
 }
 
+/// The arguments of a batch job, its --help among them.
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Passed {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0.., hide = true)]
     arguments: Vec<OsString>,

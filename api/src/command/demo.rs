@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
 use engine::process::StopSignals;
+use engine::settings::StoreArguments;
 use engine::settings::stores::Missing;
 use entity::board;
 use entity::history::score_event;
@@ -20,14 +20,14 @@ use futures::StreamExt;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{BoardNo, EventId, MemberId, Partition};
+use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
 use ranking::submission::{Submission, Verdict};
 use ranking::window::Window;
 use sea_orm::DatabaseConnection;
 use serde::Deserialize;
 
-use super::StoreArguments;
 use super::worker::Working;
+use super::{connect, open};
 use crate::background::daily_diff::Daily;
 use crate::background::worker::Signals;
 use crate::submit::committer::Committers;
@@ -61,12 +61,12 @@ struct Row {
 pub async fn run(arguments: StoreArguments) -> Result<()> {
     let mut stop = StopSignals::catch()?;
     arguments.log.start("info")?;
-    let db = arguments.connect(Missing::Create).await?;
+    let db = connect(&arguments, Missing::Create).await?;
     if is_loaded(&db).await? {
         println!("the demo boards are there");
         return Ok(());
     }
-    let deployment = arguments.settings.open(db).await.context("the stores cannot be opened")?;
+    let deployment = open(&arguments, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = Working::start(&deployment, &signals, Daily::default());
@@ -118,15 +118,15 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
             );
         }
     }
-    for partition in deployment.store.partitions().each() {
-        settle(deployment, partition).await?;
+    for partition in deployment.partitions() {
+        partition.settle().await?;
     }
     let mut known: HashMap<BoardNo, HashSet<String>> = HashMap::new();
     for board in boards.values().chain([&largest, &recent]) {
         // The dedup window forgets event ids after a day; the history does not.
         known.insert(board.no, score_event::event_ids(db, board.no).await?);
     }
-    let mut by_partition: BTreeMap<Partition, Vec<Submission>> = BTreeMap::new();
+    let mut by_partition: BTreeMap<PartitionNo, Vec<Submission>> = BTreeMap::new();
     for row in &rows {
         let of_all = format!("{}:{}", row.board, row.event_id);
         let of_boards = [
@@ -160,7 +160,7 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
 /// Submits events in batches. Returns the number of those that are new.
 async fn submit_all(
     committers: &Committers,
-    by_partition: BTreeMap<Partition, Vec<Submission>>,
+    by_partition: BTreeMap<PartitionNo, Vec<Submission>>,
 ) -> Result<usize> {
     let batches = by_partition.into_iter().flat_map(|(partition, submissions)| {
         let chunks: Vec<_> = submissions

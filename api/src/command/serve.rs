@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::ServeArguments;
 use super::worker::Working;
+use super::{ServeArguments, connect, open};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
@@ -30,26 +30,27 @@ const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments { http: settings, caches, daily_diff, stores } = arguments;
+    let ServeArguments { http: settings, limits, rates, caches, daily_diff, stores } = arguments;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     let daily = match settings.no_workers {
         true => None,
         false => Some(Daily::new(&daily_diff, environment)?),
     };
-    let db = stores.connect(Missing::Create).await?;
+    let db = connect(&stores, Missing::Create).await?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("LAUREL_LISTEN: {} cannot be listened on", settings.listen))?;
-    let deployment = stores.settings.open(db).await.context("the stores cannot be opened")?;
+    let deployment = open(&stores, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
     let app = Arc::new(App::new(deployment.clone(), committers, settings.public_reads, &caches));
     announce(&deployment.db, listener.local_addr()?, deployment.clock.now_ms()).await?;
-    let router = http::router(app.clone(), graphql::schema(app.clone()), &caches);
+    let router = http::router(app.clone(), graphql::schema(app.clone()), &caches, &limits, &rates);
     let (stopping, mut stopped) = watch::channel(false);
-    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(async move {
         stop.wait().await;
         stopping.send_replace(true);
     });

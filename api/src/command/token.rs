@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use entity::access_token;
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use sea_orm::DatabaseConnection;
 

@@ -10,7 +10,7 @@ use engine::settings::stores::Missing;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::WorkerArguments;
+use super::{WorkerArguments, connect, open};
 use crate::background::daily_diff::Daily;
 use crate::background::worker::{self, Signals};
 
@@ -19,7 +19,8 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let mut stop = StopSignals::catch()?;
     arguments.stores.log.start("info")?;
     let daily = Daily::new(&arguments.daily_diff, environment)?;
-    let deployment = arguments.stores.open(Missing::Refuse).await?;
+    let db = connect(&arguments.stores, Missing::Refuse).await?;
+    let deployment = open(&arguments.stores, db).await?;
     let working = Working::start(&deployment, &Arc::default(), daily);
     stop.wait().await;
     working.stop().await;

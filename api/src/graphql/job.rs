@@ -1,6 +1,7 @@
 //! Jobs: long work on whole boards, and its progress. For operators.
 
 use async_graphql::connection::Edge;
+use async_graphql::resolver_utils::EnumType;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::job as row;
 
@@ -49,17 +50,10 @@ pub enum JobState {
 }
 
 impl JobKind {
+    /// The kind of a name in SQL.
     fn of(name: &str) -> Self {
-        match name {
-            row::REBUILD => Self::Rebuild,
-            row::RESTORE => Self::Restore,
-            row::DIFF => Self::Diff,
-            row::ARCHIVE => Self::Archive,
-            row::ROLL => Self::Roll,
-            row::SEAL => Self::Seal,
-            row::IMPORT => Self::Import,
-            _ => Self::Other,
-        }
+        let mut kinds = Self::items().iter().map(|item| item.value);
+        kinds.find(|kind| kind.name() == name).unwrap_or(Self::Other)
     }
 
     /// The name in SQL.

@@ -19,7 +19,7 @@ use super::standings::{Choice, Standings};
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 
 /// The most boards in one field `ranks`.
 const BOARDS_MAX: usize = 100;
@@ -195,12 +195,8 @@ impl Member {
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
         #[graphql(desc = "Such as \"region:eu\"; everyone by default.")] segment: Option<String>,
     ) -> Result<Option<Entry>> {
-        let choice = Choice {
-            window: board::window_or_all(window),
-            at_ms: at.map(|at| at.0),
-            segment,
-            period: None,
-        };
+        let (window, at_ms) = (board::window_or_all(window), at.map(|at| at.0));
+        let choice = Choice { window, at_ms, segment, period: None };
         Ok(Box::pin(self.entry(ctx, &board, choice)).await?)
     }
 
@@ -214,18 +210,16 @@ impl Member {
         window: Option<String>,
     ) -> Result<Vec<Option<Entry>>> {
         if boards.len() > BOARDS_MAX {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!("{} boards requested: expected at most {BOARDS_MAX}", boards.len()),
-            )
+            return Err(Error::limit_exceeded(format!(
+                "{} boards requested: expected at most {BOARDS_MAX}",
+                boards.len()
+            ))
             .into());
         }
+        let window = board::window_or_all(window);
         let entries = boards.iter().map(|board| {
-            self.entry(
-                ctx,
-                board,
-                Choice { window: board::window_or_all(window.clone()), ..Choice::default() },
-            )
+            let choice = Choice { window: window.clone(), ..Choice::default() };
+            self.entry(ctx, board, choice)
         });
         Ok(Box::pin(futures::future::try_join_all(entries)).await?)
     }

@@ -1,4 +1,4 @@
-//! The prices of look-ups, in points: a point is a microsecond of CPU of the API and Redis together.
+//! The prices of look-ups, in points: microseconds of CPU of the API and Redis together.
 //!
 //! A resolver pays before the work with what it knows: shards, lengths, positions. What it learns
 //! from the work only, such as the number of a member's friends, it pays after it. A look-up that a

@@ -7,7 +7,8 @@ use async_graphql::Context;
 use crate::access::{Principal, Scope};
 use crate::app::{App, SharedApp};
 use crate::cache::shared::GoodUntil;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
+use crate::http::admission::Budget;
 use crate::loader::Loaders;
 
 /// The state of one request.
@@ -20,15 +21,17 @@ pub struct RequestState {
     pub good_until: GoodUntil,
     /// The look-ups of the request.
     pub loaders: Loaders,
+    /// The points that the request may still spend.
+    pub budget: Arc<Budget>,
 }
 
 impl RequestState {
-    /// Spends points on work that is about to be done.
+    /// Spends points on work that is about to be done, beyond what the text of the query costs.
     ///
     /// # Errors
-    /// `LIMIT_EXCEEDED` if the points of the request are spent.
-    pub fn spend(&self, _points: u64) -> Result<()> {
-        Ok(())
+    /// `LIMIT_EXCEEDED` if the request would cost more than one may.
+    pub fn spend(&self, points: u64) -> Result<()> {
+        self.budget.spend(points)
     }
 
     /// Checks that the client has a scope.
@@ -37,26 +40,20 @@ impl RequestState {
     /// `UNAUTHENTICATED` without a token, `FORBIDDEN` with one of a lesser scope.
     pub fn require(&self, scope: Scope) -> Result<&Principal> {
         let missing = || {
-            Error::new(
-                ErrorCode::Unauthenticated,
-                format!(
-                    "this needs an access token with scope {}: send it as \"Authorization: Bearer …\"",
-                    scope.name()
-                ),
-            )
+            Error::unauthenticated(format!(
+                "this needs an access token with scope {}: send it as \"Authorization: Bearer …\"",
+                scope.name()
+            ))
         };
         let principal = self.principal.as_deref().ok_or_else(missing)?;
         if principal.scope >= scope {
             return Ok(principal);
         }
-        Err(Error::new(
-            ErrorCode::Forbidden,
-            format!(
-                "this needs an access token with scope {}; yours has {}",
-                scope.name(),
-                principal.scope.name()
-            ),
-        ))
+        Err(Error::forbidden(format!(
+            "this needs an access token with scope {}; yours has {}",
+            scope.name(),
+            principal.scope.name()
+        )))
     }
 }
 

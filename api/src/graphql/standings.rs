@@ -30,7 +30,7 @@ use super::types::global_id::{GlobalId, StandingsName};
 use super::types::scalar::{Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 use crate::loader::{Bound, Found, Place};
 
 /// The default number of neighbors on each side.
@@ -151,25 +151,28 @@ impl Standings {
     ) -> crate::error::Result<Option<Entry>> {
         let price = price::entries(&self.read, 1);
         price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
-        let place = Place { standings: self.read.clone(), member: member.clone() };
+        let place = Place { standings: self.read.clone(), key: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
     /// The number of entries, by the loader of the request.
-    pub(crate) async fn count_all(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
+    pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
         price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(&self.read))?;
         state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
-    /// The place of a page cursor, and the standings in which it continues.
+    /// The place of a page cursor, if there is one, and the standings in which the page continues.
     pub(crate) fn resume(
         &self,
         app: &App,
-        cursor: &str,
-    ) -> crate::error::Result<(Self, RankedEntry)> {
+        cursor: Option<&str>,
+    ) -> crate::error::Result<(Self, Option<RankedEntry>)> {
+        let Some(cursor) = cursor else {
+            return Ok((self.clone(), None));
+        };
         let (list, cursor) = self.list_of(app, cursor)?;
-        Ok((list, cursor.place()?))
+        Ok((list, Some(cursor.place()?)))
     }
 
     /// A page cursor, and the standings in which it continues.
@@ -237,7 +240,7 @@ impl Standings {
 
     /// The number of entries.
     async fn size(&self, ctx: &Context<'_>) -> Result<i32> {
-        Ok(int(self.count_all(ctx).await?)?)
+        Ok(int(self.count(ctx).await?)?)
     }
 
     /// A page of entries in rank order: the first ones, those after or before a page cursor, or
@@ -339,7 +342,7 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(desc = "0 to 100, rounded to nine decimals.")] percentile: f64,
     ) -> Result<Option<Decimal>> {
-        let rank = rank_of_percentile(percentile, self.count_all(ctx).await?)?;
+        let rank = rank_of_percentile(percentile, self.count(ctx).await?)?;
         let entry = self.entry_of_position(ctx, rank - 1).await?;
         Ok(entry.map(|entry| entry.shown_score(state(ctx).now_ms)))
     }
@@ -389,10 +392,10 @@ impl Standings {
 /// `LIMIT_EXCEEDED` for more than 1,000 keys; `BAD_USER_INPUT` for an invalid key.
 pub(crate) fn member_ids(keys: &[String]) -> crate::error::Result<Vec<MemberId>> {
     if keys.len() > PAGE_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("{} members requested: expected at most {PAGE_MAX}", keys.len()),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "{} members requested: expected at most {PAGE_MAX}",
+            keys.len()
+        )));
     }
     Ok(keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_graphql::{Context, Enum, InputObject, Object, Result, SimpleObject};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{EventId, MemberId, Partition};
+use ranking::id::{EventId, ID_BYTES_MAX, MemberId, PartitionNo};
 use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
@@ -184,13 +184,10 @@ pub(crate) async fn submit(
         )));
     }
     if input.scores.len() > COMMIT_EVENTS_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!(
-                "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
-                input.scores.len()
-            ),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
+            input.scores.len()
+        )));
     }
     let mut board = super::board::find(app, state, &input.board)
         .await?
@@ -276,16 +273,15 @@ fn check_member_token(
         return Ok(());
     };
     if !board.row.self_submit {
-        return Err(Error::new(
-            ErrorCode::Forbidden,
-            format!("board {} does not accept scores from members themselves", board.row.slug),
-        ));
+        return Err(Error::forbidden(format!(
+            "board {} does not accept scores from members themselves",
+            board.row.slug
+        )));
     }
     if scores.iter().any(|score| score.member != *member) {
-        return Err(Error::new(
-            ErrorCode::Forbidden,
-            format!("this access token may submit scores of {member} only"),
-        ));
+        return Err(Error::forbidden(format!(
+            "this access token may submit scores of {member} only"
+        )));
     }
     Ok(())
 }
@@ -299,7 +295,7 @@ async fn submit_by_partition(
     input: &SubmitScoresInput,
     indices: impl IntoIterator<Item = usize>,
 ) -> Vec<(usize, Outcome)> {
-    let mut by_partition: BTreeMap<Partition, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
+    let mut by_partition: BTreeMap<PartitionNo, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
     let mut outcomes: Vec<(usize, Outcome)> = vec![];
     let segments = Segments::of(app, board, &input.scores).await;
     for index in indices {
@@ -350,7 +346,7 @@ fn read(
 /// Submits to one partition. Returns the outcomes in the order of the submissions.
 async fn submit_to(
     app: &App,
-    partition: Partition,
+    partition: PartitionNo,
     submissions: Vec<Submission>,
     ack: Ack,
 ) -> Vec<crate::error::Result<Verdict>> {
@@ -385,6 +381,8 @@ impl SubmitResult {
             Ok(Verdict::Rejected(error)) => refused(error.into()),
             Err(error) => refused(error),
         };
-        Self { board: board.clone(), member: member.to_owned(), status, error }
+        // The key of a rejected score may be of any length.
+        let end = member.floor_char_boundary(ID_BYTES_MAX);
+        Self { board: board.clone(), member: member[..end].to_owned(), status, error }
     }
 }

@@ -1,7 +1,6 @@
 //! The parameters of a GraphQL request, from a JSON body or a URL.
 
-use async_graphql::parser::types::ExecutableDocument;
-use async_graphql::{Request, ServerError, Variables};
+use async_graphql::{Request, Variables};
 use serde_json::{Map, Value};
 
 use super::persisted::QueryHash;
@@ -89,37 +88,4 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
         }
     }
     Ok(Parameters { request, hash })
-}
-
-/// Checks that an operation has all variables that it needs, before any of it runs. async-graphql
-/// itself would find out at the field that uses a variable, after the fields before it.
-///
-/// # Errors
-/// An error for the first variable that is missing or null.
-pub fn require_variables(
-    document: &ExecutableDocument,
-    operation_name: Option<&str>,
-    variables: &Variables,
-) -> Result<(), ServerError> {
-    let mut meant = document.operations.iter().filter(|(name, _)| {
-        operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
-    });
-    let (Some((_, operation)), None) = (meant.next(), meant.next()) else {
-        // async-graphql reports it if no operation or several match.
-        return Ok(());
-    };
-    for definition in &operation.node.variable_definitions {
-        let position = definition.pos;
-        let definition = &definition.node;
-        let lacks = match variables.get(&definition.name.node) {
-            Some(value) => *value == async_graphql::Value::Null,
-            None => definition.default_value.is_none(),
-        };
-        if lacks && !definition.var_type.node.nullable {
-            let (name, needed) = (&definition.name.node, &definition.var_type.node);
-            let message = format!("missing variable ${name}: expected {needed}");
-            return Err(ServerError::new(message, Some(position)));
-        }
-    }
-    Ok(())
 }

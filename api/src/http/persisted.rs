@@ -14,15 +14,15 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
 
-/// The longest query that is kept, in bytes.
-const PERSISTED_QUERY_BYTES_MAX: usize = 64 << 10;
-
 /// The SHA-256 of a query's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueryHash([u8; 32]);
 
 /// The cache of persisted queries.
-pub struct PersistedQueries(Cache<QueryHash, Arc<str>>);
+pub struct PersistedQueries {
+    queries: Cache<QueryHash, Arc<str>>,
+    query_bytes_max: usize,
+}
 
 impl QueryHash {
     /// The hash in the extensions of a request, if there is one.
@@ -61,10 +61,12 @@ impl QueryHash {
 }
 
 impl PersistedQueries {
-    /// Starts empty, and keeps up to `bytes_max` bytes of queries.
-    pub fn new(bytes_max: u64) -> Self {
+    /// Starts empty, and keeps up to `bytes_max` bytes of queries, each of at most
+    /// `query_bytes_max`.
+    pub fn new(bytes_max: u64, query_bytes_max: usize) -> Self {
         let bytes = |_: &QueryHash, query: &Arc<str>| query.len() as u32 + 128;
-        Self(Cache::builder().max_capacity(bytes_max).weigher(bytes).build())
+        let queries = Cache::builder().max_capacity(bytes_max).weigher(bytes).build();
+        Self { queries, query_bytes_max }
     }
 
     /// Fills in the query of a request that has only a hash. If a request has both, checks that
@@ -75,21 +77,19 @@ impl PersistedQueries {
     /// is too long to keep, `BAD_USER_INPUT` if the hash is that of another query.
     pub fn complete(&self, request: &mut Request, hash: QueryHash) -> Result<()> {
         if request.query.is_empty() {
-            let query = self.0.get(&hash).ok_or_else(|| {
+            let query = self.queries.get(&hash).ok_or_else(|| {
                 // Clients look for this text.
                 Error::new(ErrorCode::PersistedQueryNotFound, "PersistedQueryNotFound")
             })?;
             request.query = query.as_ref().to_owned();
             return Ok(());
         }
-        if request.query.len() > PERSISTED_QUERY_BYTES_MAX {
-            return Err(Error::new(
-                ErrorCode::LimitExceeded,
-                format!(
-                    "the query has {} bytes: expected at most {PERSISTED_QUERY_BYTES_MAX} with persistedQuery",
-                    request.query.len()
-                ),
-            ));
+        if request.query.len() > self.query_bytes_max {
+            return Err(Error::limit_exceeded(format!(
+                "the query has {} bytes: expected at most {}",
+                request.query.len(),
+                self.query_bytes_max
+            )));
         }
         if Sha256::digest(&request.query)[..] != hash.0 {
             return Err(Error::bad_input(
@@ -101,8 +101,8 @@ impl PersistedQueries {
 
     /// Keeps a query that belongs to the hash and has passed all checks.
     pub fn keep(&self, hash: QueryHash, query: &str) {
-        if self.0.get(&hash).is_none() {
-            self.0.insert(hash, query.into());
+        if self.queries.get(&hash).is_none() {
+            self.queries.insert(hash, query.into());
         }
     }
 }

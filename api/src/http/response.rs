@@ -1,6 +1,8 @@
 //! HTTP responses: answers in the media type that the client prefers, with the status that belongs
 //! to it.
 
+use std::io::{self, Write};
+
 use async_graphql::{Response, ServerError, Value};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -14,6 +16,9 @@ use crate::metrics::METRICS;
 
 /// The most errors in one answer.
 const ERRORS_MAX: usize = 20;
+
+/// The longest message of an error, in bytes.
+const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// The headers that an answer depends on, besides its URL.
 const VARY: &str = "accept, authorization";
@@ -75,6 +80,18 @@ pub fn refuse(media_type: MediaType, status: StatusCode, error: &Error) -> HttpR
     answer
 }
 
+/// As [`refuse`], for a client that may try again after so many seconds.
+pub fn refuse_for(
+    media_type: MediaType,
+    status: StatusCode,
+    error: &Error,
+    seconds: u64,
+) -> HttpResponse {
+    let mut answer = refuse(media_type, status, error);
+    answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    answer
+}
+
 /// Answers a request that cannot be executed because of its document, its variables or its cost.
 pub fn reject(media_type: MediaType, errors: Vec<ServerError>) -> HttpResponse {
     let status = media_type.status_of_rejected();
@@ -101,8 +118,8 @@ struct ForAll {
 }
 
 impl Answer {
-    /// Serializes a response.
-    pub fn new(mut response: Response) -> Self {
+    /// Serializes a response of at most so many bytes; a longer one becomes an error.
+    pub fn new(mut response: Response, bytes_max: usize) -> Self {
         let began = response.data != Value::Null
             || response.is_ok()
             || response.errors.iter().any(|error| !error.path.is_empty());
@@ -111,7 +128,14 @@ impl Answer {
         }
         finish(&mut response.errors);
         // A serde_json value in between would sort the fields by name again.
-        let body = serde_json::to_string(&response).expect("an answer has a JSON form");
+        let mut body = Bounded { bytes: vec![], bytes_max };
+        if serde_json::to_writer(&mut body, &response).is_err() {
+            let message =
+                format!("the answer is longer than {bytes_max} bytes: ask for less at once");
+            let error = server_error(Error::new(ErrorCode::LimitExceeded, message));
+            return Self { body: without_data(vec![error]).into(), began: false, for_all: None };
+        }
+        let body = body.bytes;
         let hints = response.cache_control;
         let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
         let for_all =
@@ -175,12 +199,36 @@ fn without_data(mut errors: Vec<ServerError>) -> String {
     serde_json::json!({ "errors": errors }).to_string()
 }
 
-/// Truncates errors, completes their codes, and counts them. Errors of async-graphql itself
+/// Bytes up to a number; writing more fails.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + part.len() > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Truncates errors and their messages, completes their codes, and counts them. Errors of async-graphql itself
 /// (syntax, types, variables) are the fault of the client.
 fn finish(errors: &mut Vec<ServerError>) {
     errors.truncate(ERRORS_MAX);
     for error in errors {
         let own_code = error.source::<Error>().map(|error| error.code);
+        if error.message.len() > MESSAGE_BYTES_MAX {
+            let end = error.message.floor_char_boundary(MESSAGE_BYTES_MAX);
+            error.message.replace_range(end.., " …");
+        }
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
             extensions.set("code", own_code.unwrap_or(ErrorCode::BadUserInput).name());
@@ -191,7 +239,7 @@ fn finish(errors: &mut Vec<ServerError>) {
     }
 }
 
-fn half_of_hash(body: &str) -> u128 {
+fn half_of_hash(body: &[u8]) -> u128 {
     let hash = Sha256::digest(body);
     u128::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes"))
 }

@@ -1,26 +1,22 @@
 //! Entries of members, and counts of entries.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use dataloader::BatchFn;
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
-use ranking::store::read::{RankedEntry, Standings};
+use ranking::store::read::RankedEntry;
 
-use super::lookups::{InStandings, Lookups, by_standings};
+use super::lookups::{In, Lookups, by_standings};
 use crate::app::SharedApp;
 use crate::error::{Error, Result};
 
-/// A member in standings, as the key of a loader. Two are equal if they name the same.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// The standings.
-    pub standings: Arc<Standings>,
-    /// The member.
-    pub member: MemberId,
-}
+/// A member in standings.
+pub type Place = In<MemberId>;
+
+/// A rank key in standings, for a loader that counts the entries with smaller keys. `None` counts
+/// all.
+pub type Bound = In<Option<RankKey>>;
 
 /// An entry in standings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,15 +25,6 @@ pub struct Found {
     pub key: RankKey,
     /// The number of entries before it.
     pub position: u64,
-}
-
-/// A rank key in standings, or their end, as the key of a loader that counts the entries before it.
-#[derive(Debug, Clone)]
-pub struct Bound {
-    /// The standings.
-    pub standings: Arc<Standings>,
-    /// The key; entries with smaller keys are counted. `None` counts all.
-    pub key: Option<RankKey>,
 }
 
 /// Finds entries in one round trip, or two if there are several shards.
@@ -51,27 +38,27 @@ pub(crate) struct BetterScoresBatch(pub(crate) Lookups);
 
 impl BatchFn<Place, Result<Option<Found>>> for EntryBatch {
     async fn load(&mut self, places: &[Place]) -> HashMap<Place, Result<Option<Found>>> {
-        let groups = by_standings(places).into_iter();
+        let groups = by_standings(places);
         self.0.read_all(groups.map(|places| find(&self.0.app, places))).await
     }
 }
 
 impl BatchFn<Bound, Result<u64>> for CountBatch {
     async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
-        let groups = by_standings(bounds).into_iter();
+        let groups = by_standings(bounds);
         self.0.read_all(groups.map(|bounds| count(&self.0.app, bounds))).await
     }
 }
 
 impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
     async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
-        let groups = by_standings(bounds).into_iter();
+        let groups = by_standings(bounds);
         self.0.read_all(groups.map(|bounds| count_better(&self.0.app, bounds))).await
     }
 }
 
 async fn find(app: &SharedApp, places: Vec<&Place>) -> Vec<(Place, Result<Option<Found>>)> {
-    let members: Vec<MemberId> = places.iter().map(|place| place.member.clone()).collect();
+    let members: Vec<MemberId> = places.iter().map(|place| place.key.clone()).collect();
     match app.reader.find(&places[0].standings, &members).await {
         Ok(found) => {
             let entry = |(RankedEntry { key, .. }, position)| Found { key, position };
@@ -119,46 +106,4 @@ async fn count_better(app: &SharedApp, bounds: Vec<&Bound>) -> Vec<(Bound, Resul
 pub(crate) fn failed<K: Clone, V>(keys: Vec<&K>, error: impl Into<Error>) -> Vec<(K, Result<V>)> {
     let error = error.into();
     keys.into_iter().map(|key| (key.clone(), Err(error.clone()))).collect()
-}
-
-impl InStandings for Place {
-    fn standings(&self) -> &Arc<Standings> {
-        &self.standings
-    }
-}
-
-impl InStandings for Bound {
-    fn standings(&self) -> &Arc<Standings> {
-        &self.standings
-    }
-}
-
-impl PartialEq for Place {
-    fn eq(&self, other: &Self) -> bool {
-        self.member == other.member && self.standings.id == other.standings.id
-    }
-}
-
-impl Eq for Place {}
-
-impl Hash for Place {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.standings.id.hash(state);
-        self.member.hash(state);
-    }
-}
-
-impl PartialEq for Bound {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.standings.id == other.standings.id
-    }
-}
-
-impl Eq for Bound {}
-
-impl Hash for Bound {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.standings.id.hash(state);
-        self.key.hash(state);
-    }
 }

@@ -72,9 +72,9 @@ async fn ranking(app: &SharedApp, place: &Place) -> Vec<(Place, RankingRead)> {
 }
 
 async fn ranked(app: &SharedApp, place: &Place) -> RankingRead {
-    let (friends, good_until) = app.friends.of(&app.deployment.db, &place.member).await?;
+    let (friends, good_until) = app.friends.of(&app.deployment.db, &place.key).await?;
     let mut members = friends.to_vec();
-    members.push(place.member.clone());
+    members.push(place.key.clone());
     let keys = app.reader.rank_keys(&place.standings, &members).await?;
     let place = |(member, key): (MemberId, _)| match key {
         Some(key) => FriendPlace::Ranked(RankedEntry { key, member }),

@@ -1,6 +1,7 @@
 //! The reads behind the loaders of one request: at most 64 of them are under way.
 
 use std::collections::HashMap;
+use std::collections::hash_map::IntoValues;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -22,14 +23,13 @@ pub(crate) struct Lookups {
     permits: Arc<Semaphore>,
 }
 
-/// Standings, equal to others of the same name.
+/// Something in standings, as the key of a loader. Two are equal if they name the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Named(pub(crate) Arc<Standings>);
-
-/// The key of a look-up in standings.
-pub(crate) trait InStandings {
+pub struct In<K> {
     /// The standings.
-    fn standings(&self) -> &Arc<Standings>;
+    pub standings: Arc<Standings>,
+    /// The key in them.
+    pub key: K,
 }
 
 impl Lookups {
@@ -67,24 +67,25 @@ impl Lookups {
 }
 
 /// Groups keys by their standings.
-pub(crate) fn by_standings<K: InStandings>(keys: &[K]) -> Vec<Vec<&K>> {
-    let mut groups: HashMap<&StandingsId, Vec<&K>> = HashMap::new();
+pub(crate) fn by_standings<K>(keys: &[In<K>]) -> IntoValues<&StandingsId, Vec<&In<K>>> {
+    let mut groups: HashMap<&StandingsId, Vec<&In<K>>> = HashMap::new();
     for key in keys {
-        groups.entry(&key.standings().id).or_default().push(key);
+        groups.entry(&key.standings.id).or_default().push(key);
     }
-    groups.into_values().collect()
+    groups.into_values()
 }
 
-impl PartialEq for Named {
+impl<K: PartialEq> PartialEq for In<K> {
     fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id
+        self.key == other.key && self.standings.id == other.standings.id
     }
 }
 
-impl Eq for Named {}
+impl<K: Eq> Eq for In<K> {}
 
-impl Hash for Named {
+impl<K: Hash> Hash for In<K> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.id.hash(state);
+        self.standings.id.hash(state);
+        self.key.hash(state);
     }
 }

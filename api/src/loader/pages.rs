@@ -7,11 +7,11 @@ use std::sync::Arc;
 use dataloader::BatchFn;
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
-use ranking::store::read::{RankedEntry, Standings};
+use ranking::store::read::RankedEntry;
 use tokio::time::Instant;
 
 use super::entries::failed;
-use super::lookups::{InStandings, Lookups, Named, by_standings};
+use super::lookups::{In, Lookups, by_standings};
 use crate::app::SharedApp;
 use crate::cache::pages::PageCache;
 use crate::error::{Error, Result};
@@ -20,25 +20,29 @@ use crate::error::{Error, Result};
 /// more, they are parts of one page from the front.
 const SEARCHES_MAX: usize = 2;
 
-/// A page from a position on, as the key of a loader.
+/// A page of up to some entries from a position on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Page {
-    pub(crate) standings: Named,
+pub(crate) struct Span {
     pub(crate) position: u64,
     pub(crate) limit: usize,
 }
 
+/// A page, as the key of a loader.
+pub(crate) type Page = In<Span>;
+
 /// The entries of a page, and the instant until which they are good.
 pub(crate) type PageRead = Result<(Arc<[RankedEntry]>, Instant)>;
 
-/// A neighborhood, as the key of a loader.
+/// A member, and the numbers of entries above and below it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Around {
-    pub(crate) standings: Named,
+pub(crate) struct Extent {
     pub(crate) member: MemberId,
     pub(crate) above: usize,
     pub(crate) below: usize,
 }
+
+/// A neighborhood, as the key of a loader.
+pub(crate) type Around = In<Extent>;
 
 /// The entries of a neighborhood and the position of the first; `None` without the member.
 pub(crate) type AroundRead = Result<Option<(u64, Arc<[RankedEntry]>)>>;
@@ -51,7 +55,7 @@ pub(crate) struct AroundBatch(pub(crate) Lookups);
 
 impl BatchFn<Page, PageRead> for PageBatch {
     async fn load(&mut self, pages: &[Page]) -> HashMap<Page, PageRead> {
-        let groups = by_standings(pages).into_iter();
+        let groups = by_standings(pages);
         self.0.read_all(groups.map(|pages| read_pages(&self.0.app, pages))).await
     }
 }
@@ -60,7 +64,7 @@ impl BatchFn<Around, AroundRead> for AroundBatch {
     async fn load(&mut self, all: &[Around]) -> HashMap<Around, AroundRead> {
         let mut groups: HashMap<(&StandingsId, usize, usize), Vec<&Around>> = HashMap::new();
         for one in all {
-            let alike = (&one.standings.0.id, one.above, one.below);
+            let alike = (&one.standings.id, one.key.above, one.key.below);
             groups.entry(alike).or_default().push(one);
         }
         let groups = groups.into_values();
@@ -70,18 +74,19 @@ impl BatchFn<Around, AroundRead> for AroundBatch {
 
 /// Reads pages of the same standings. Single entries are never cached.
 async fn read_pages(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageRead)> {
-    let is_cached = |page: &&Page| page.limit > 1 && PageCache::keeps(page.position, page.limit);
+    let is_cached =
+        |page: &&Page| page.key.limit > 1 && PageCache::keeps(page.key.position, page.key.limit);
     let (cached, direct): (Vec<&Page>, Vec<&Page>) = pages.into_iter().partition(is_cached);
     let mut found = read_direct(app, direct).await;
-    let searched = cached.iter().filter(|page| page.position > 0).count();
-    let shards = cached.first().map_or(1, |page| page.standings.0.partitions().len());
+    let searched = cached.iter().filter(|page| page.key.position > 0).count();
+    let shards = cached.first().map_or(1, |page| page.standings.partitions().len());
     if shards > 1 && searched > SEARCHES_MAX {
         found.extend(read_from_front(app, cached).await);
         return found;
     }
     for page in cached {
-        let Page { standings, position, limit } = page;
-        let read = app.pages.page_from(&app.reader, &standings.0, *position, *limit).await;
+        let Span { position, limit } = page.key;
+        let read = app.pages.page_from(&app.reader, &page.standings, position, limit).await;
         found.push((page.clone(), read));
     }
     found
@@ -92,8 +97,9 @@ async fn read_direct(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageRead)
         return vec![];
     };
     let good_until = Instant::now() + app.cache_age;
-    let wanted: Vec<(u64, usize)> = pages.iter().map(|page| (page.position, page.limit)).collect();
-    match app.reader.pages_from(&first.standings.0, &wanted).await {
+    let wanted: Vec<(u64, usize)> =
+        pages.iter().map(|page| (page.key.position, page.key.limit)).collect();
+    match app.reader.pages_from(&first.standings, &wanted).await {
         Ok(read) => {
             let read = read.into_iter().map(|entries| Ok((entries.into(), good_until)));
             pages.into_iter().cloned().zip(read).collect()
@@ -107,12 +113,13 @@ async fn read_from_front(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageR
     let Some(&first) = pages.first() else {
         return vec![];
     };
-    let end = pages.iter().map(|page| page.position as usize + page.limit).max().unwrap_or(0);
-    match app.pages.page_from(&app.reader, &first.standings.0, 0, end).await {
+    let end =
+        pages.iter().map(|page| page.key.position as usize + page.key.limit).max().unwrap_or(0);
+    match app.pages.page_from(&app.reader, &first.standings, 0, end).await {
         Ok((front, good_until)) => {
             let part = |page: &Page| {
-                let from = front.len().min(page.position as usize);
-                let to = front.len().min(from + page.limit);
+                let from = front.len().min(page.key.position as usize);
+                let to = front.len().min(from + page.key.limit);
                 Ok((Arc::from(&front[from..to]), good_until))
             };
             pages.into_iter().map(|page| (page.clone(), part(page))).collect()
@@ -123,9 +130,9 @@ async fn read_from_front(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageR
 
 /// Reads neighborhoods of the same standings and extent.
 async fn read_around(app: &SharedApp, alike: Vec<&Around>) -> Vec<(Around, AroundRead)> {
-    let Around { standings, above, below, .. } = alike[0];
-    let members: Vec<MemberId> = alike.iter().map(|one| one.member.clone()).collect();
-    let read = app.reader.neighborhoods(&standings.0, &members, *above, *below).await;
+    let Around { standings, key: Extent { above, below, .. } } = alike[0];
+    let members: Vec<MemberId> = alike.iter().map(|one| one.key.member.clone()).collect();
+    let read = app.reader.neighborhoods(standings, &members, *above, *below).await;
     match read.map_err(Error::from) {
         Ok(read) => {
             let shared = |(first, entries): (u64, Vec<RankedEntry>)| (first, entries.into());
@@ -133,11 +140,5 @@ async fn read_around(app: &SharedApp, alike: Vec<&Around>) -> Vec<(Around, Aroun
             alike.into_iter().cloned().zip(read).collect()
         }
         Err(error) => failed(alike, error),
-    }
-}
-
-impl InStandings for Page {
-    fn standings(&self) -> &Arc<Standings> {
-        &self.standings.0
     }
 }

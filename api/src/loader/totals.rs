@@ -9,9 +9,9 @@ use entity::history::score_event;
 use entity::member::search::Prefix;
 use futures::FutureExt;
 use futures::future::join_all;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 
-use super::lookups::{Lookups, Named};
+use super::lookups::{In, Lookups};
 use crate::app::SharedApp;
 use crate::error::Result;
 
@@ -23,7 +23,7 @@ const COUNTED_AT_ONCE: usize = 4;
 pub(crate) enum Total {
     /// The periods that have entries and became the present one before an instant, of the window
     /// and segment of standings.
-    Periods(Named, i64),
+    Periods(In<i64>),
     /// The events of a member on a board, without archived ones.
     Events(OfMember),
     /// The archived events of a member on a board.
@@ -38,7 +38,7 @@ pub(crate) enum Total {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct OfMember {
     pub(crate) board: BoardNo,
-    pub(crate) partition: Partition,
+    pub(crate) partition: PartitionNo,
     pub(crate) member: String,
 }
 
@@ -63,8 +63,8 @@ async fn counts(lookups: &Lookups, totals: &[Total]) -> HashMap<Total, Result<u6
 async fn count(app: &SharedApp, total: &Total) -> Result<u64> {
     let db = &app.deployment.db;
     Ok(match total {
-        Total::Periods(standings, before_ms) => {
-            app.reader.count_periods(&standings.0, *before_ms).await?
+        Total::Periods(In { standings, key: before_ms }) => {
+            app.reader.count_periods(standings, *before_ms).await?
         }
         Total::Events(OfMember { board, partition, member }) => {
             let mark = archive_mark::of(db, *board, *partition).await?;

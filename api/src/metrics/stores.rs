@@ -18,7 +18,7 @@ use sea_orm::DatabaseConnection;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
-use super::Label;
+use super::{Label, registered};
 
 /// The greatest age of the gauges.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -55,60 +55,46 @@ pub(crate) struct Stores {
 
 impl Stores {
     pub(crate) fn new(registry: &mut Registry) -> Self {
-        let stores = Self {
+        Self {
             asked: Mutex::new(None),
-            up: Family::default(),
-            log_commits: Family::default(),
-            sql_lag_commits: Family::default(),
-            jobs: Family::default(),
-            last_run: Family::default(),
-            findings: Gauge::default(),
-            checked: Gauge::default(),
-            last_run_at: Instants::default(),
-            last_clean_at: Instants::default(),
-        };
-        registry.register("up", "1 if the store answers, else 0", stores.up.clone());
-        registry.register(
-            "log_commits",
-            "Commits in the log of a partition",
-            stores.log_commits.clone(),
-        );
-        registry.register(
-            "sql_lag_commits",
-            "Commits of a partition that SQL does not have yet",
-            stores.sql_lag_commits.clone(),
-        );
-        registry.register(
-            "jobs",
-            "Jobs that are running, and those that ended in the last 24 hours",
-            stores.jobs.clone(),
-        );
-        registry.register(
-            "integrity_last_run",
-            "Outcome of the last diff of all boards: 1 for that outcome",
-            stores.last_run.clone(),
-        );
-        registry.register(
-            "integrity_findings",
-            "Differences that the last diff of all boards found and did not repair",
-            stores.findings.clone(),
-        );
-        registry.register(
-            "integrity_checked",
-            "Entries that the last diff of all boards compared",
-            stores.checked.clone(),
-        );
-        registry.register(
-            "integrity_last_run_timestamp_seconds",
-            "End of the last diff of all boards; 0 for never",
-            stores.last_run_at.clone(),
-        );
-        registry.register(
-            "integrity_last_clean_timestamp_seconds",
-            "End of the last diff of all boards that found no difference; 0 for never",
-            stores.last_clean_at.clone(),
-        );
-        stores
+            up: registered(registry, "up", "1 if the store answers, else 0"),
+            log_commits: registered(registry, "log_commits", "Commits in the log of a partition"),
+            sql_lag_commits: registered(
+                registry,
+                "sql_lag_commits",
+                "Commits of a partition that SQL does not have yet",
+            ),
+            jobs: registered(
+                registry,
+                "jobs",
+                "Jobs that are running, and those that ended in the last 24 hours",
+            ),
+            last_run: registered(
+                registry,
+                "integrity_last_run",
+                "Outcome of the last diff of all boards: 1 for that outcome",
+            ),
+            findings: registered(
+                registry,
+                "integrity_findings",
+                "Differences that the last diff of all boards found and did not repair",
+            ),
+            checked: registered(
+                registry,
+                "integrity_checked",
+                "Entries that the last diff of all boards compared",
+            ),
+            last_run_at: registered(
+                registry,
+                "integrity_last_run_timestamp_seconds",
+                "End of the last diff of all boards; 0 for never",
+            ),
+            last_clean_at: registered(
+                registry,
+                "integrity_last_clean_timestamp_seconds",
+                "End of the last diff of all boards that found no difference; 0 for never",
+            ),
+        }
     }
 
     /// Asks the stores, unless a request did so a moment ago. No other request asks while the guard

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::partition::submit::{Prepared, submit};
+use engine::partition::Partition;
+use engine::partition::submit::Prepared;
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::submission::{Submission, Verdict};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -47,7 +48,6 @@ pub struct Committers {
 
 impl Committers {
     /// Starts a committer for each partition. Each signals the persister after each commit.
-    #[must_use]
     pub fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
         let (mut queues, mut tasks) = (vec![], vec![]);
         for partition in deployment.store.partitions().each() {
@@ -65,7 +65,7 @@ impl Committers {
     /// `UNAVAILABLE` if nothing was written; `TIMEOUT` if that is unknown.
     pub async fn submit(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         submissions: Vec<Submission>,
     ) -> Result<Submitted> {
         let (reply, answer) = oneshot::channel();
@@ -104,7 +104,7 @@ impl Committers {
 
 async fn run(
     deployment: Deployment,
-    partition: Partition,
+    partition: PartitionNo,
     queue: Arc<FairQueue<QueuedRequest>>,
     signals: Arc<Signals>,
 ) {
@@ -121,7 +121,7 @@ async fn run(
             }
         };
         next = Taken::of(queue.take(COMMIT_EVENTS_MAX), deployment.clock.now_ms());
-        commit(&deployment, partition, taken, next.as_mut()).await;
+        commit(deployment.partition(partition), taken, next.as_mut()).await;
         signals.committed.notify_one();
     }
 }
@@ -144,19 +144,12 @@ impl Taken {
     }
 }
 
-async fn commit(
-    deployment: &Deployment,
-    partition: Partition,
-    taken: Taken,
-    following: Option<&mut Taken>,
-) {
+async fn commit(partition: Partition<'_>, taken: Taken, following: Option<&mut Taken>) {
     let following = following.map(|taken| &mut taken.prepared);
     let began = Instant::now();
     let count: usize = taken.orders.iter().map(|order| order.count).sum();
     let deadline = began + SUBMIT_TIMEOUT;
-    let result = submit(deployment, partition, taken.prepared, following, deadline)
-        .await
-        .map_err(Error::from);
+    let result = partition.submit(taken.prepared, following, deadline).await.map_err(Error::from);
     if matches!(&result, Ok(submitted) if submitted.commit.is_some()) {
         METRICS.commit_scores.observe(count as f64);
         let seconds = began.elapsed().as_secs_f64();

@@ -31,7 +31,6 @@ struct Waiting<T> {
 
 impl<T> FairQueue<T> {
     /// An empty queue.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             waiting: Mutex::new(Waiting {

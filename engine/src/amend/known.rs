@@ -1,30 +1,28 @@
 //! The history of one member on a board, as an amendment reads it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use ranking::board::Board;
-use ranking::commit::{Commit, Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::commit::{Event, EventPlace};
+use ranking::id::PartitionNo;
 use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
 use super::{Amending, Amendment};
-use crate::deployment::Deployment;
-use crate::partition::follow;
+use crate::partition::Partition;
+use crate::partition::members_history::MembersHistory;
 use entity::archive::{archive_mark, archived_entry};
 use entity::error::Result;
-use entity::history::{commit, dead_letter, log_cursor, score_event};
+use entity::history::{commit, dead_letter, score_event};
 
 /// A member's history on a board, up to a commit.
 pub(super) struct MemberHistory {
-    pub(super) cursor: log_cursor::Model,
+    /// The events after the archived ones.
+    pub(super) history: MembersHistory,
     /// The archive mark of the partition's history.
     pub(super) mark: archive_mark::Model,
     /// The sums of the archived events in `all`.
     pub(super) archived: Vec<archived_entry::Model>,
-    /// The events after the archived ones.
-    pub(super) events: Vec<(EventPlace, Event)>,
     /// Those events that SQL refused.
     pub(super) refused: HashSet<EventPlace>,
     /// The acceptance time of the event to be voided, and the field of its event id in the seen
@@ -34,14 +32,10 @@ pub(super) struct MemberHistory {
 
 impl Amending {
     /// Reads the history that SQL has, with the cursor that it reaches to.
-    pub(super) async fn read(
-        &self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<MemberHistory> {
-        let db = &deployment.db;
-        let cursor = follow::settled_cursor(deployment, partition).await?;
-        let mark = archive_mark::of(db, self.board.no, partition).await?;
+    pub(super) async fn read(&self, partition: Partition<'_>) -> Result<MemberHistory> {
+        let db = &partition.db;
+        let cursor = partition.settled_cursor().await?;
+        let mark = partition.archive_mark(self.board.no).await?;
         let archived = archived_entry::of_members(db, &mark, [self.member.as_str()]).await?;
         use score_event::Column::{Partition as In, Seq};
         let here = Condition::all()
@@ -60,7 +54,7 @@ impl Amending {
         }
         // Refused events count in Redis until they are voided.
         let mut refused = HashSet::new();
-        for letter in dead_letter::pending(db, Some(partition)).await? {
+        for letter in dead_letter::pending(db, Some(partition.no)).await? {
             let (place, event) = letter.event()?;
             let is_known = place.seq <= cursor.seq as u64;
             if is_known && (event.board, &event.member) == (self.board.no, &self.member) {
@@ -75,19 +69,15 @@ impl Amending {
             && let Some((_, event)) = events.iter().find(|(place, _)| *place == target)
             && let Some(event_id) = &event.event_id
         {
-            let of_target = (i32::from(target.partition.0), target.seq as i64);
+            let of_target = (i32::from(target.partition), target.seq as i64);
             let row = commit::Entity::find_by_id(of_target).one(db).await?;
             let field = seen_field(self.board.no, &self.member, event_id);
             seen = row.map(|row| (row.accepted_at_ms, field));
         }
-        Ok(MemberHistory {
-            cursor,
-            mark,
-            archived: archived.into_values().collect(),
-            events,
-            refused,
-            seen,
-        })
+        let events = BTreeMap::from([(self.member.to_string(), events)]);
+        let history = MembersHistory { cursor, events };
+        let archived = archived.into_values().collect();
+        Ok(MemberHistory { history, mark, archived, refused, seen })
     }
 }
 
@@ -102,28 +92,12 @@ impl MemberHistory {
     pub(super) fn is_seen_as(
         &self,
         value: &str,
-        partition: Partition,
+        partition: PartitionNo,
         target: EventPlace,
     ) -> ranking::Result<bool> {
         let accepted_at_ms = self.seen.as_ref().map_or(0, |(at_ms, _)| *at_ms);
         let is_here = target.partition == partition;
         let seq = if is_here { target.seq } else { ELSEWHERE };
         seen_is_of(value, seq, accepted_at_ms)
-    }
-
-    pub(super) fn extend(
-        &mut self,
-        board: &Board,
-        member: &MemberId,
-        partition: Partition,
-        commit: &Commit,
-    ) {
-        for (place, event) in commit.places(partition) {
-            if (event.board, &event.member) == (board.no, member) {
-                self.events.push((place, event.clone()));
-            }
-        }
-        self.cursor.seq = commit.seq as i64;
-        self.cursor.commit_id = commit.id.clone();
     }
 }

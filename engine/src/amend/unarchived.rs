@@ -32,14 +32,15 @@ impl Amending {
         }
         let is_removal =
             |event: &&(EventPlace, Event)| event.0 == target && event.1.kind == EventKind::Removal;
-        let brings_back = known.events.iter().any(|event| is_removal(&event));
+        let events = known.history.of(self.member.as_str());
+        let brings_back = events.iter().any(|event| is_removal(&event));
         if brings_back && !known.archived.is_empty() && !self.sealing_before_ms.is_empty() {
             return refused("this removal took back archived events and cannot be voided");
         }
         let mut periods = Periods::default();
         let sealing = self.sealing_before_ms.iter().map(|(_, before_ms)| *before_ms);
         let rolls = Rolls::to(sealing.max().unwrap_or(0).max(0));
-        for (place, event) in &known.events {
+        for (place, event) in events {
             let EventKind::Score { at_ms, .. } = event.kind else {
                 continue;
             };

@@ -1,15 +1,14 @@
 //! Plans an archive: events may leave SQL if no fold will need them again without the archive's
 //! files.
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::BoardNo;
 use ranking::seal::NEVER_MS;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{Plan, Span};
 use crate::deployment::Deployment;
-use crate::partition::settle::settle;
-use entity::archive::archive_mark;
+use crate::partition::Partition;
 use entity::board;
 use entity::board::WindowState;
 use entity::error::Result;
@@ -66,9 +65,9 @@ pub async fn plan(
         before_ms = before_ms.min(open.start_ms);
     }
     let mut spans = vec![];
-    for partition in deployment.store.partitions().of_board(&board) {
-        settle(deployment, partition).await?;
-        spans.extend(span(deployment, board.no, partition, before_ms).await?);
+    for partition in deployment.partitions_of(&board) {
+        partition.settle().await?;
+        spans.extend(span(partition, board.no, before_ms).await?);
     }
     if spans.is_empty() {
         return Ok(Err(
@@ -81,14 +80,9 @@ pub async fn plan(
 
 /// The events of a partition, from the archive mark on, that were all accepted and earned before an
 /// instant; it ends before the first event that was not.
-async fn span(
-    deployment: &Deployment,
-    board: BoardNo,
-    partition: Partition,
-    before_ms: i64,
-) -> Result<Option<Span>> {
-    let db = &deployment.db;
-    let mark = archive_mark::of(db, board, partition).await?;
+async fn span(partition: Partition<'_>, board: BoardNo, before_ms: i64) -> Result<Option<Span>> {
+    let db = &partition.db;
+    let mark = partition.archive_mark(board).await?;
     let cursor = log_cursor::Entity::find_by_id(mark.partition).one(db).await?;
     let mut end_seq = cursor.map_or(0, |cursor| cursor.seq) + 1;
     use commit::Column as C;
@@ -101,7 +95,7 @@ async fn span(
         .one(db)
         .await?;
     end_seq = end_seq.min(first_later.flatten().unwrap_or(end_seq));
-    for letter in dead_letter::pending(db, Some(partition)).await? {
+    for letter in dead_letter::pending(db, Some(partition.no)).await? {
         end_seq = end_seq.min(letter.seq);
     }
     use score_event::Column as E;
@@ -128,7 +122,7 @@ async fn span(
         .one(db)
         .await?;
     Ok(last.flatten().map(|through_seq| Span {
-        partition,
+        partition: partition.no,
         after_seq: mark.archived_seq,
         through_seq,
     }))

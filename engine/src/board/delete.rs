@@ -14,14 +14,13 @@ use sea_orm::{
 };
 
 use crate::deployment::Deployment;
-use crate::partition::barrier;
-use crate::partition::settle::settle;
 use crate::{reshard, seal};
 use entity::archive::archive_file;
+use entity::board;
 use entity::error::Result;
 use entity::history::dead_letter;
 use entity::integrity::{integrity_finding, integrity_proof};
-use entity::{board, by_member};
+use entity::sql::by_member;
 
 /// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: u64 = 5000;
@@ -29,8 +28,7 @@ const ROWS_MAX: u64 = 5000;
 /// Marks the board with a slug as deleted, which frees the slug. `None` if there is no such board.
 pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::Model>> {
     let db = &deployment.db;
-    let row = board::living().filter(board::Column::Slug.eq(slug)).one(db).await?;
-    let Some(row) = row else { return Ok(None) };
+    let Some(row) = board::of_slug(db, slug).await? else { return Ok(None) };
     let deleted = board::ActiveModel {
         // An impossible slug.
         slug: Set(format!("~{}", row.no)),
@@ -60,15 +58,15 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
     let partitions = reshard::partitions(deployment, row)?;
     for &partition in &partitions {
-        barrier::mark(deployment, partition, board.no, BoardMark::Deleted).await?;
-        settle(deployment, partition).await?;
+        partition.mark(board.no, BoardMark::Deleted).await?;
+        partition.settle().await?;
     }
     purge_sql(deployment, board.no).await?;
     seal::purge(deployment, board.no, None).await?;
     // Last: writers that knew the board have been refused since the mark, so no new keys can
     // appear.
     for &partition in &partitions {
-        barrier::drop_keys(deployment, partition, &board, |_| true).await?;
+        partition.drop_keys(&board, |_| true).await?;
     }
     let purged = board::ActiveModel {
         no: Set(row.no),

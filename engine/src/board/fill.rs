@@ -5,15 +5,13 @@ use std::collections::BTreeSet;
 
 use ranking::board::Board;
 use ranking::fold::replay::Replay;
-use ranking::id::{MemberId, Partition};
+use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;
 
-use crate::deployment::Deployment;
-use crate::partition::home;
+use crate::partition::Partition;
 use crate::stage::{Staged, Step};
-use entity::archive::archive_mark;
 use entity::error::Result;
 use entity::history::score_event;
 
@@ -25,12 +23,11 @@ const STANDINGS_MAX: usize = 500;
 
 /// Fills windows in one partition.
 pub(crate) async fn fill(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     windows: &BTreeSet<(Window, u32)>,
 ) -> Result<()> {
-    let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
+    let mark = partition.archive_mark(board.no).await?;
     if mark.closing_seq > 0 {
         return Err(ranking::Error::Corrupt(format!(
             "board {} has windows to fill, but events of it are archived",
@@ -40,8 +37,8 @@ pub(crate) async fn fill(
     }
     for _ in 0..STAGES_MAX {
         let shown = windows.iter().map(|(window, _)| *window).collect();
-        let mut staged = Staged::begin(deployment, board, partition, shown).await?;
-        let filled = stage_and_put(deployment, board, partition, &mut staged).await;
+        let mut staged = Staged::begin(partition, board, shown).await?;
+        let filled = stage_and_put(partition, board, &mut staged).await;
         staged.discard().await;
         if filled? == Step::Done {
             return Ok(());
@@ -56,12 +53,11 @@ pub(crate) async fn fill(
 
 /// Folds the history from SQL, and swaps it in together with later events.
 async fn stage_and_put(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     staged: &mut Staged<'_>,
 ) -> Result<Step> {
-    let replay = replay(deployment, board, partition, staged).await?;
+    let replay = replay(partition, board, staged).await?;
     for change in replay.changes()? {
         let StandingsChange { id, entries, .. } = change;
         let period = id.window.period_named(&id.period, &board.rules.zone)?;
@@ -86,16 +82,11 @@ async fn stage_and_put(
 }
 
 /// Folds the history in SQL up to the head of the stage.
-async fn replay(
-    deployment: &Deployment,
-    board: &Board,
-    partition: Partition,
-    staged: &Staged<'_>,
-) -> Result<Replay> {
-    let (db, seq) = (&deployment.db, staged.head().seq);
+async fn replay(partition: Partition<'_>, board: &Board, staged: &Staged<'_>) -> Result<Replay> {
+    let (db, seq) = (&partition.db, staged.head().seq);
     let voided = match board.has_moved() {
         true => score_event::voided_on(db, board.no).await?,
-        false => score_event::voided(db, partition, seq).await?,
+        false => score_event::voided(db, partition.no, seq).await?,
     };
     let replay = Replay::without(voided, staged.rolls().now_ms);
     let replay = replay.rolled(board.no, staged.rolls().clone());
@@ -105,9 +96,6 @@ async fn replay(
     let through = |layout, _| {
         if is_present(layout) { seq as i64 } else { i64::MAX }
     };
-    home::each_event(deployment, board, partition, through, |place, event| {
-        replay.apply(board, place, event)
-    })
-    .await?;
+    partition.each_event(board, through, |place, event| replay.apply(board, place, event)).await?;
     Ok(replay)
 }

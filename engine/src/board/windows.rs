@@ -16,8 +16,6 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use crate::board::fill::fill;
 use crate::deployment::Deployment;
 use crate::job::{self, Begun};
-use crate::partition::barrier;
-use crate::partition::settle::settle;
 use crate::seal;
 use entity::board::{self, WindowRow, WindowState, windows_text};
 use entity::error::{Error, Result};
@@ -167,10 +165,10 @@ async fn put_windows(
 
 async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let board = row.to_ranking()?;
-    let partitions = deployment.store.partitions().of_board(&board);
+    let partitions = deployment.partitions_of(&board);
     let generation = BoardMark::Generation(board.generation);
     for &partition in &partitions {
-        barrier::mark(deployment, partition, board.no, generation).await?;
+        partition.mark(board.no, generation).await?;
     }
     let of_state = |state: WindowState| {
         let windows = row.window_rows()?.into_iter();
@@ -182,15 +180,15 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
     let (filling, dropped) = (of_state(WindowState::Filling)?, of_state(WindowState::Dropped)?);
     for &partition in &partitions {
         if !filling.is_empty() {
-            fill(deployment, &board, partition, &filling).await?;
+            fill(partition, &board, &filling).await?;
         }
         if !dropped.is_empty() {
             let keys = deployment.store.keys();
             let is_dropped = |key: &str| {
-                let window = keys.window_of(partition, key);
+                let window = keys.window_of(partition.no, key);
                 window.is_some_and(|window| dropped.contains(&window))
             };
-            barrier::drop_keys(deployment, partition, &board, is_dropped).await?;
+            partition.drop_keys(&board, is_dropped).await?;
         }
     }
     for window in dropped {
@@ -198,7 +196,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
             // Once SQL has those commits, no persister corrects the sealed standings of dropped
             // windows.
             for &partition in &partitions {
-                settle(deployment, partition).await?;
+                partition.settle().await?;
             }
             seal::purge(deployment, board.no, Some(window)).await?;
         }

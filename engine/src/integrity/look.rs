@@ -7,17 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::{Coverage, Rolls};
 use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
-use ranking::store::scan::integrity::Asked;
+use ranking::store::scan::integrity::{Asked, Probe};
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, TransactionTrait};
 
-use crate::deployment::Deployment;
-use crate::partition::settle::{settle, settle_to};
+use crate::partition::Partition;
 use entity::archive::archive_mark;
 use entity::board;
 use entity::error::{Error, Result};
@@ -90,7 +89,7 @@ impl ArchivedHistory {
         &self,
         db: &impl ConnectionTrait,
         board: BoardNo,
-        partition: Partition,
+        partition: PartitionNo,
     ) -> Result<archive_mark::Model> {
         let mark = archive_mark::of(db, board, partition).await?;
         if mark.archived_seq != self.mark.archived_seq {
@@ -132,14 +131,13 @@ impl StoredValues {
 
 /// The member that bytes name; `None` if they name none, or one of another partition.
 pub(crate) fn home_member(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     bytes: &[u8],
 ) -> Option<MemberId> {
     let member = std::str::from_utf8(bytes).ok()?;
     let member = MemberId::new(member).ok()?;
-    let is_home = deployment.store.partitions().of_member(board, &member) == partition;
+    let is_home = partition.store.partitions().of_member(board, &member) == partition.no;
     is_home.then_some(member)
 }
 
@@ -169,12 +167,13 @@ pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> b
     id.window.rolling().is_some() && reach == Ok(Coverage::Partial)
 }
 
-/// The sorted sets of entries in Redis, with the members to look up.
-pub(crate) fn asked(
-    deployment: &Deployment,
-    partition: Partition,
+/// The sorted sets of entries in Redis, with the members that were looked up, and what Redis had at
+/// one moment.
+pub(crate) async fn probe(
+    partition: Partition<'_>,
+    board: &Board,
     places: &Locations,
-) -> Vec<(StandingsId, Asked)> {
+) -> Result<(Vec<(StandingsId, Asked)>, Probe)> {
     let mut by_standings: BTreeMap<&StandingsId, Vec<Vec<u8>>> = BTreeMap::new();
     for (member, spots) in places {
         for spot in spots {
@@ -183,12 +182,15 @@ pub(crate) fn asked(
             }
         }
     }
-    let keys = deployment.store.keys();
+    let keys = partition.store.keys();
     let asked = |(id, members): (&StandingsId, Vec<Vec<u8>>)| {
-        let key = keys.standings(partition, id);
+        let key = keys.standings(partition.no, id);
         (id.clone(), Asked { key, members })
     };
-    by_standings.into_iter().map(asked).collect()
+    let asked: Vec<_> = by_standings.into_iter().map(asked).collect();
+    let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
+    let probe = partition.store.probe(partition.no, board.no, &sets).await?;
+    Ok((asked, probe))
 }
 
 /// Compares locations of a partition at one moment, and folds their members' history up to that
@@ -198,18 +200,15 @@ pub(crate) fn asked(
 /// `Overtaken` if the board was archived since `archived` was read, or moved to another number of
 /// shards.
 pub async fn look(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<Vec<Seen>> {
-    settle(deployment, partition).await?;
-    let asked = asked(deployment, partition, places);
-    let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
-    let probe = deployment.store.probe(partition, board.no, &sets).await?;
-    let rolls = Rolls { marks: probe.rolls, now_ms: deployment.clock.now_ms() };
-    settle_to(deployment, partition, probe.head.seq).await?;
+    partition.settle().await?;
+    let (asked, probe) = probe(partition, board, places).await?;
+    let rolls = Rolls { marks: probe.rolls, now_ms: partition.clock.now_ms() };
+    partition.settle_to(probe.head.seq).await?;
     let mut doubles: BTreeMap<(&StandingsId, &[u8]), f64> = BTreeMap::new();
     for ((id, asked), found) in asked.iter().zip(probe.doubles) {
         for (member, double) in asked.members.iter().zip(found.unwrap_or_default()) {
@@ -219,7 +218,7 @@ pub async fn look(
         }
     }
     // Periods sealed since then are not in Redis; the row says so before Redis does.
-    let later = board::Entity::find_by_id(board.no.0).one(&deployment.db).await?;
+    let later = board::Entity::find_by_id(board.no.0).one(&partition.db).await?;
     let later = later.map_or_else(|| Ok(board.clone()), |row| row.to_ranking())?;
     if later.layouts != board.layouts {
         return Err(Error::Overtaken(format!(
@@ -227,8 +226,8 @@ pub async fn look(
             board.no
         )));
     }
-    let view = deployment.view().await?;
-    let in_sql = InSql::read(deployment, &view, board, partition, archived, places).await;
+    let view = partition.view().await?;
+    let in_sql = InSql::read(partition, &view, board, archived, places).await;
     view.rollback().await?;
     let in_sql = in_sql?;
     let mut seen = vec![];
@@ -272,9 +271,8 @@ const LOOKS_MAX: usize = 20;
 /// As [`look`], but takes the rows of `standing` as the truth. Returns locations of `all` where
 /// Redis and SQL differ.
 pub async fn look_at_standings(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     places: &Locations,
 ) -> Result<Vec<Seen>> {
     let (mut seen, mut left) = (vec![], places.clone());
@@ -282,13 +280,11 @@ pub async fn look_at_standings(
         if left.is_empty() {
             break;
         }
-        settle(deployment, partition).await?;
-        let asked = asked(deployment, partition, &left);
-        let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
-        let probe = deployment.store.probe(partition, board.no, &sets).await?;
-        settle(deployment, partition).await?;
+        partition.settle().await?;
+        let (asked, probe) = probe(partition, board, &left).await?;
+        partition.settle().await?;
         let named: Vec<&str> = left.keys().filter_map(|bytes| text_of(bytes)).collect();
-        let view = deployment.db.begin().await?;
+        let view = partition.db.begin().await?;
         let rows = standing::Entity::find()
             .filter(standing::Column::BoardNo.eq(board.no.0))
             .filter(standing::Column::Member.is_in(named.iter().copied()))
@@ -297,7 +293,7 @@ pub async fn look_at_standings(
         // Read after the rows: a member that played after the head may have a newer row.
         use score_event::Column::{BoardNo, Member, Partition as In, Seq};
         let later = score_event::Entity::find()
-            .filter(In.eq(i32::from(partition.0)))
+            .filter(In.eq(i32::from(partition.no)))
             .filter(Seq.gt(probe.head.seq as i64))
             .filter(BoardNo.eq(board.no.0))
             .filter(Member.is_in(named))
@@ -307,7 +303,7 @@ pub async fn look_at_standings(
         let later: BTreeSet<Vec<u8>> =
             later.into_iter().map(|row| row.member.into_bytes()).collect();
         let held = |row: standing::Model| {
-            let held = match row.partition == i32::from(partition.0) {
+            let held = match row.partition == i32::from(partition.no) {
                 true => StoredValues::of_row(board, row.score, row.rank_key),
                 false => StoredValues::Foreign,
             };

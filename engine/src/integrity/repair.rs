@@ -10,17 +10,19 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::BoardNo;
+use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
+use ranking::window::Period;
 use sea_orm::{ColumnTrait, QueryFilter, TransactionTrait};
 use tokio::time::{Duration, Instant};
 
 use crate::amend::seal_names;
-use crate::deployment::Deployment;
 use crate::integrity::look::{ArchivedHistory, Locations};
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::reshard;
 use entity::board;
 use entity::error::Result;
@@ -56,25 +58,19 @@ pub struct ForeignKey {
 /// differed.
 ///
 /// # Errors
-/// `BoardGone` if the board has changed; otherwise as [`crate::partition::submit::submit`]. Needs
-/// SQL.
+/// `BoardGone` if the board has changed; otherwise as [`Partition::submit`]. Needs SQL.
 pub async fn mend_redis(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     truth: Truth<'_>,
     places: &Locations,
 ) -> Result<usize> {
-    commit(deployment, partition, Mending::new(board, truth, places)).await
+    commit(partition, Mending::new(board, truth, places)).await
 }
 
 /// Drops keys that are still foreign, with one commit. Returns their number.
-pub async fn drop_foreign(
-    deployment: &Deployment,
-    partition: Partition,
-    keys: &[ForeignKey],
-) -> Result<usize> {
-    commit(deployment, partition, Dropping { keys }).await
+pub async fn drop_foreign(partition: Partition<'_>, keys: &[ForeignKey]) -> Result<usize> {
+    commit(partition, Dropping { keys }).await
 }
 
 /// Lists periods that have entries and are missing from their lists, with one commit. Returns their
@@ -83,45 +79,42 @@ pub async fn drop_foreign(
 /// # Errors
 /// As [`mend_redis`].
 pub async fn list_periods(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     board: &Board,
-    partition: Partition,
     unlisted: &BTreeSet<StandingsId>,
 ) -> Result<usize> {
-    commit(deployment, partition, Listing { board, unlisted }).await
+    commit(partition, Listing { board, unlisted }).await
 }
 
 /// Makes a repair's commit. Returns the number of repairs.
 async fn commit(
-    deployment: &Deployment,
-    partition: Partition,
+    partition: Partition<'_>,
     mut change: impl Change<Outcome = usize> + Send,
 ) -> Result<usize> {
     let deadline = Instant::now() + COMMIT_TIMEOUT;
-    let done = commit_with_retry(deployment, partition, &mut change, deadline).await?;
+    let done = partition.commit_with_retry(&mut change, deadline).await?;
     Ok(done.outcome)
 }
 
 /// Repairs rows of `standing`, `sealed_entry` and `archived_entry`, at most [`PLACES_MAX`], in one
 /// transaction. Returns how many still differed; `None` if the board has changed.
 pub async fn mend_sql(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     row: &board::Model,
-    partition: Partition,
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<Option<usize>> {
-    let transaction = deployment.db.begin().await?;
+    let transaction = partition.db.begin().await?;
     // The locks keep out changes of the windows, seals, archives and deletion of the board, then
     // persisters. All transactions take them in this order.
     let held = set_windows(row, &row.windows).exec(&transaction).await?;
-    let locked = lock_cursor(partition).exec(&transaction).await?;
+    let locked = lock_cursor(partition.no).exec(&transaction).await?;
     if held.rows_affected != 1 || locked.rows_affected != 1 {
         transaction.rollback().await?;
         return Ok(None);
     }
     let board = row.to_ranking()?;
-    let mended = mend_in(deployment, &transaction, &board, partition, archived, places).await?;
+    let mended = mend_in(partition, &transaction, &board, archived, places).await?;
     transaction.commit().await?;
     Ok(Some(mended))
 }
@@ -133,27 +126,25 @@ struct Dropping<'a> {
 impl Change for Dropping<'_> {
     type Outcome = usize;
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<usize>> {
-        let store = &deployment.store;
-        let tail = store.head_and_marks(partition, BoardNo(0), &[], None).await?;
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<usize>> {
+        let store = &partition.store;
+        let tail = partition.head(BoardNo(0), &[]).await?;
         let names: Vec<String> = self.keys.iter().map(|foreign| foreign.key.clone()).collect();
         let (mut writes, mut dropped) = (Writes::default(), 0);
-        let id = |key: &String| store.keys().parse_standings(partition, key);
+        let id = |key: &String| store.keys().parse_standings(partition.no, key);
         // Read after the head: a board may have moved to another number of shards.
         let nos = names.iter().filter_map(id).map(|id| id.board);
         let mut boards = BTreeMap::new();
         for no in nos.collect::<BTreeSet<BoardNo>>() {
             let row = board::living().filter(board::Column::No.eq(no.0));
-            if let Some(row) = row.one(&deployment.db).await? {
-                let is_here = reshard::partitions(deployment, &row)?.contains(&partition);
+            if let Some(row) = row.one(&partition.db).await? {
+                let is_here = reshard::partitions(&partition, &row)?
+                    .iter()
+                    .any(|part| part.no == partition.no);
                 let is_there = row.reshard.is_some() && is_here;
                 let board = row.to_ranking()?;
                 let present = store.partitions().of_board(&board);
-                boards.insert(no, is_there || present.contains(&partition));
+                boards.insert(no, is_there || present.contains(&partition.no));
             }
         }
         for (foreign, kind) in self.keys.iter().zip(store.kinds(&names).await?) {
@@ -165,7 +156,7 @@ impl Change for Dropping<'_> {
                 dropped += 1;
             }
         }
-        Ok(proposal(deployment, &tail, writes, dropped))
+        Ok(proposal(partition, &tail, writes, dropped))
     }
 }
 
@@ -177,38 +168,39 @@ struct Listing<'a> {
 impl Change for Listing<'_> {
     type Outcome = usize;
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<usize>> {
-        let (store, keys) = (&deployment.store, deployment.store.keys());
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<usize>> {
+        let (store, keys) = (&partition.store, partition.store.keys());
         let seals = seal_names(self.board);
-        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
+        let tail = partition.head(self.board.no, &seals).await?;
         tail.board.check(self.board)?;
         let names: Vec<String> =
-            self.unlisted.iter().map(|id| keys.standings(partition, id)).collect();
-        let lists = self.unlisted.iter().map(|id| (keys.periods(partition, id), id.period.clone()));
+            self.unlisted.iter().map(|id| keys.standings(partition.no, id)).collect();
+        let lists =
+            self.unlisted.iter().map(|id| (keys.periods(partition.no, id), id.period.clone()));
         let lists: Vec<(String, String)> = lists.collect();
         let (kinds, listed) = (store.kinds(&names).await?, store.listed(&lists).await?);
         let (mut writes, mut noted) = (Writes::default(), 0);
         for ((id, kind), start) in self.unlisted.iter().zip(kinds).zip(listed) {
             let period = id.window.period_named(&id.period, &self.board.rules.zone)?;
-            let mut marks = seals.iter().zip(&tail.seals);
-            let is_sealed =
-                marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(&period));
+            let is_sealed = is_sealed(&seals, &tail, id, &period);
             if kind == "zset" && !is_sealed && start != Some(period.present_from_ms as f64) {
-                writes.note_period(keys, partition, id, period.present_from_ms);
+                writes.note_period(keys, partition.no, id, period.present_from_ms);
                 noted += 1;
             }
         }
-        Ok(proposal(deployment, &tail, writes, noted))
+        Ok(proposal(partition, &tail, writes, noted))
     }
+}
+
+/// True if one of the seals that were read closes a period.
+fn is_sealed(seals: &[SealName], tail: &Tail, id: &StandingsId, period: &Period) -> bool {
+    let mut marks = seals.iter().zip(&tail.seals);
+    marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(period))
 }
 
 /// Proposes writes onto the head that was read, or nothing if there are none.
 fn proposal(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     tail: &Tail,
     writes: Writes,
     outcome: usize,
@@ -216,6 +208,6 @@ fn proposal(
     let proposal = Proposal::onto(tail, outcome);
     match outcome {
         0 => proposal,
-        _ => proposal.writing(writes, deployment.clock.now_ms()),
+        _ => proposal.writing(writes, partition.clock.now_ms()),
     }
 }

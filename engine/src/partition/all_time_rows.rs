@@ -6,13 +6,14 @@ use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::{Event, EventKind};
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
 };
 
+use crate::partition::persist::HistoryTransaction;
 use entity::archive::{archive_mark, archived_entry};
 use entity::history::score_event;
 use entity::sql::insert_chunked;
@@ -31,11 +32,9 @@ const MEMBERS_MAX: usize = 1000;
 /// or whose new value no key can hold, was edited by hand; it stays unchanged and is logged. The
 /// integrity diff reports it and a rebuild repairs it.
 pub(crate) async fn fold_onto(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     events: &[(u64, &Event)],
     mut rows: Loaded,
-    boards: &HashMap<BoardNo, Board>,
 ) -> Result<(), DbErr> {
     let mut by_member: BTreeMap<(BoardNo, &str), Vec<(u64, &Event)>> = BTreeMap::new();
     for &(seq, event) in events {
@@ -43,18 +42,18 @@ pub(crate) async fn fold_onto(
     }
     let (mut changed, mut moved) = (vec![], vec![]);
     for ((no, member), events) in by_member {
-        let Some(board) = boards.get(&no) else {
+        let Some(board) = within.boards.get(&no) else {
             continue;
         };
         let known = rows.remove(&(no, member.to_owned())).unwrap_or_default();
-        let has_moved = known.iter().any(|row| row.partition != i32::from(partition.0));
-        let states = fold_member(transaction, partition, board, member, known, &events).await?;
+        let has_moved = known.iter().any(|row| row.partition != i32::from(within.partition));
+        let states = fold_member(within, board, member, known, &events).await?;
         for (segment, state) in states {
             let Some((state, seq)) = state else {
-                Entity::delete_by_id((no.0, segment, member.to_owned())).exec(transaction).await?;
+                Entity::delete_by_id((no.0, segment, member.to_owned())).exec(within.db).await?;
                 continue;
             };
-            match row_of(board, segment, member, state, partition, seq) {
+            match row_of(board, segment, member, state, within.partition, seq) {
                 Ok(row) if has_moved => moved.push(row.into_active_model()),
                 Ok(row) => changed.push(row.into_active_model()),
                 Err(error) => {
@@ -66,12 +65,12 @@ pub(crate) async fn fold_onto(
     // Naming the partition in the update doubles the cost of SQLite's index, even if it stays the
     // same.
     insert_chunked::<Entity, _>(
-        transaction,
+        within.db,
         changed,
         Some(replacing([Column::Score, Column::RankKey, Column::Seq])),
     )
     .await?;
-    insert_chunked::<Entity, _>(transaction, moved, Some(replace())).await
+    insert_chunked::<Entity, _>(within.db, moved, Some(replace())).await
 }
 
 /// A member's states by segment, each with the seq of its last commit; `None` for a removed one.
@@ -79,8 +78,7 @@ type States = BTreeMap<String, Option<(State, u64)>>;
 
 /// Folds a member's events onto its rows.
 async fn fold_member(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     board: &Board,
     member: &str,
     known: Vec<Model>,
@@ -102,7 +100,7 @@ async fn fold_member(
     let is_void = |(_, event): &&(u64, &Event)| matches!(event.kind, EventKind::Void { .. });
     if let Some(&(seq, _)) = events.iter().rfind(is_void) {
         states.values_mut().for_each(|state| *state = None);
-        for (segment, state) in refold(transaction, partition, board, member).await? {
+        for (segment, state) in refold(within.db, within.partition, board, member).await? {
             states.insert(segment, Some((state, seq)));
         }
         return Ok(states);
@@ -128,7 +126,7 @@ async fn fold_member(
 /// The rows that a member's whole history adds up to, as of a commit that the transaction has.
 pub async fn recompute(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     member: &str,
     seq: u64,
@@ -150,7 +148,7 @@ pub async fn recompute(
 /// transaction locks the partition's cursor, so nothing is archived at the same time.
 async fn refold(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     board: &Board,
     member: &str,
 ) -> Result<Vec<(String, State)>, DbErr> {
@@ -213,7 +211,7 @@ fn row_of(
     segment: String,
     member: &str,
     state: State,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
 ) -> ranking::Result<Model> {
     Ok(Model {
@@ -222,7 +220,7 @@ fn row_of(
         member: member.to_owned(),
         score: state.score,
         rank_key: board.rules.key(Window::All, &Period::all(), state)?.to_i64(),
-        partition: partition.0.into(),
+        partition: partition.into(),
         seq: seq as i64,
     })
 }

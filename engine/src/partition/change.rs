@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use ranking::commit::{Commit, Head};
 use ranking::error::Error as RankingError;
-use ranking::id::Partition;
 use ranking::store::log::Tail;
 use ranking::store::write::{Outcome, Writes};
-use sea_orm::EntityTrait;
 use tokio::time::{Instant, sleep};
 
-use crate::deployment::Deployment;
-use crate::partition::recovery;
+use crate::partition::Partition;
 use entity::error::{Error, Result};
-use entity::history::commit;
 
 /// The time limit of a commit of a job.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -59,17 +55,12 @@ pub(crate) trait Change {
     /// first.
     fn propose(
         &mut self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
     ) -> impl Future<Output = Result<Proposal<Self::Outcome>>> + Send;
 
     /// Reads ahead for the next change, while the commit is under way. The reads are sent right
     /// behind the commit.
-    fn read_behind(
-        &mut self,
-        _deployment: &Deployment,
-        _partition: Partition,
-    ) -> impl Future<Output = ()> + Send {
+    fn read_behind(&mut self, _partition: Partition<'_>) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
@@ -100,138 +91,130 @@ enum Tried<T> {
     Refused(Error),
 }
 
-/// Commits a change of a job, as [`commit_with_retry`], and tries for 20 s.
-pub(crate) async fn commit_change<C: Change + Send>(
-    deployment: &Deployment,
-    partition: Partition,
-    change: &mut C,
-) -> Result<Done<C::Outcome>> {
-    let deadline = Instant::now() + COMMIT_TIMEOUT;
-    commit_with_retry(deployment, partition, change, deadline).await
-}
+impl Partition<'_> {
+    /// Commits a change of a job, as [`Self::commit_with_retry`], and tries for 20 s.
+    pub(crate) async fn commit_change<C: Change + Send>(
+        self,
+        change: &mut C,
+    ) -> Result<Done<C::Outcome>> {
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        self.commit_with_retry(change, deadline).await
+    }
 
-/// Commits a change, and tries until `deadline`. It folds again if another writer was first, and
-/// recovers the partition if it is not level.
-///
-/// A lost reply is not a failure. Before another commit, the commits already sent are looked up: in
-/// the log, and at or below the cursor in SQL. A commit that arrives even later is refused because
-/// the head has moved on, or the next attempt finds it.
-///
-/// # Errors
-/// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time; any error
-/// of the fold.
-pub(crate) async fn commit_with_retry<C: Change + Send>(
-    deployment: &Deployment,
-    partition: Partition,
-    change: &mut C,
-    deadline: Instant,
-) -> Result<Done<C::Outcome>> {
-    let mut sent: Vec<Sent<C::Outcome>> = vec![];
-    for attempt in 0.. {
-        let tried = try_once(deployment, partition, change, &mut sent).await;
-        let error = match tried {
-            Ok(Tried::Done(done)) => return Ok(done),
-            Ok(Tried::Refused(error)) if sent.is_empty() => return Err(error),
-            Ok(Tried::Refused(error)) => Some(error),
-            Ok(Tried::Beaten) => None,
-            Err(error) if error.is_transient() => Some(error),
-            Err(error) if sent.is_empty() => return Err(error),
-            Err(error) => {
-                tracing::error!(%partition, %error, "a commit cannot be resolved");
-                return Err(Error::Unknown);
+    /// Commits a change, and tries until `deadline`. It folds again if another writer was first,
+    /// and recovers the partition if it is not level.
+    ///
+    /// A lost reply is not a failure. Before another commit, the commits already sent are looked
+    /// up: in the log, and at or below the cursor in SQL. A commit that arrives even later is
+    /// refused because the head has moved on, or the next attempt finds it.
+    ///
+    /// # Errors
+    /// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time; any
+    /// error of the fold.
+    pub(crate) async fn commit_with_retry<C: Change + Send>(
+        self,
+        change: &mut C,
+        deadline: Instant,
+    ) -> Result<Done<C::Outcome>> {
+        let mut sent: Vec<Sent<C::Outcome>> = vec![];
+        for attempt in 0.. {
+            let tried = self.try_once(change, &mut sent).await;
+            let error = match tried {
+                Ok(Tried::Done(done)) => return Ok(done),
+                Ok(Tried::Refused(error)) if sent.is_empty() => return Err(error),
+                Ok(Tried::Refused(error)) => Some(error),
+                Ok(Tried::Beaten) => None,
+                Err(error) if error.is_transient() => Some(error),
+                Err(error) if sent.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::error!(partition = %self, %error, "a commit cannot be resolved");
+                    return Err(Error::Unknown);
+                }
+            };
+            if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
+                match self.recover().await {
+                    Err(error) if !error.is_transient() => {
+                        return Err(if sent.is_empty() { error } else { Error::Unknown });
+                    }
+                    _ => {}
+                }
             }
+            let pause = pause(attempt);
+            if Instant::now() + pause >= deadline {
+                return Err(match error {
+                    Some(error) if sent.is_empty() => error,
+                    None if sent.is_empty() => {
+                        RankingError::Unavailable("too many writers at once; try again".into())
+                            .into()
+                    }
+                    _ => Error::Unknown,
+                });
+            }
+            sleep(pause).await;
+        }
+        unreachable!("the loop ends by its deadline")
+    }
+
+    async fn try_once<C: Change>(
+        self,
+        change: &mut C,
+        sent: &mut Vec<Sent<C::Outcome>>,
+    ) -> Result<Tried<C::Outcome>> {
+        let Proposal { head, log_len, commit, outcome } = change.propose(self).await?;
+        for index in 0..sent.len() {
+            if self.is_written(&head, &sent[index]).await? {
+                let Sent { seq, id, outcome } = sent.swap_remove(index);
+                return Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) }));
+            }
+        }
+        let Some((commit, writes)) = commit else {
+            return Ok(Tried::Done(Done { outcome, commit: None }));
         };
-        if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
-            match recovery::recover(deployment, partition).await {
-                Err(error) if !error.is_transient() => {
-                    return Err(if sent.is_empty() { error } else { Error::Unknown });
-                }
-                _ => {}
-            }
-        }
-        let pause = pause(attempt);
-        if Instant::now() + pause >= deadline {
-            return Err(match error {
-                Some(error) if sent.is_empty() => error,
-                None if sent.is_empty() => {
-                    RankingError::Unavailable("too many writers at once; try again".into()).into()
-                }
-                _ => Error::Unknown,
-            });
-        }
-        sleep(pause).await;
-    }
-    unreachable!("the loop ends by its deadline")
-}
-
-async fn try_once<C: Change>(
-    deployment: &Deployment,
-    partition: Partition,
-    change: &mut C,
-    sent: &mut Vec<Sent<C::Outcome>>,
-) -> Result<Tried<C::Outcome>> {
-    let Proposal { head, log_len, commit, outcome } = change.propose(deployment, partition).await?;
-    for index in 0..sent.len() {
-        if is_written(deployment, partition, &head, &sent[index]).await? {
-            let Sent { seq, id, outcome } = sent.swap_remove(index);
-            return Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) }));
-        }
-    }
-    let Some((commit, writes)) = commit else {
-        return Ok(Tried::Done(Done { outcome, commit: None }));
-    };
-    if log_len >= deployment.log_commits_max {
-        return Ok(Tried::Refused(RankingError::Unavailable(format!(
-            "the log of partition {partition} is full: {log_len} commits wait for the database; try again later"
+        if log_len >= self.log_commits_max {
+            return Ok(Tried::Refused(RankingError::Unavailable(format!(
+            "the log of partition {self} is full: {log_len} commits wait for the database; try again later"
         ))
         .into()));
-    }
-    let (seq, id) = (commit.seq, commit.id.clone());
-    // Biased: the commit is polled and therefore sent first.
-    let (committed, ()) = tokio::join!(
-        biased;
-        deployment
-            .store
-            .commit_writes(partition, &head, &commit, &writes),
-        change.read_behind(deployment, partition),
-    );
-    match committed {
-        Ok(Outcome::Done) => Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) })),
-        Ok(Outcome::Refused(error)) => Ok(Tried::Refused(error.into())),
-        Ok(Outcome::Stale) => Ok(Tried::Beaten),
-        Ok(Outcome::Restarted) => Err(RankingError::NotLevel(partition.0).into()),
-        Err(error) => {
-            sent.push(Sent { seq, id, outcome });
-            Err(error.into())
+        }
+        let (seq, id) = (commit.seq, commit.id.clone());
+        // Biased: the commit is polled and therefore sent first.
+        let (committed, ()) = tokio::join!(
+            biased;
+            self.deployment
+                .store
+                .commit_writes(self.no, &head, &commit, &writes),
+            change.read_behind(self),
+        );
+        match committed {
+            Ok(Outcome::Done) => Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) })),
+            Ok(Outcome::Refused(error)) => Ok(Tried::Refused(error.into())),
+            Ok(Outcome::Stale) => Ok(Tried::Beaten),
+            Ok(Outcome::Restarted) => Err(RankingError::NotLevel(self.no.0).into()),
+            Err(error) => {
+                sent.push(Sent { seq, id, outcome });
+                Err(error.into())
+            }
         }
     }
-}
 
-/// True if a commit is in the partition's history: in the log, or in SQL if the log no longer has
-/// that seq.
-async fn is_written<T>(
-    deployment: &Deployment,
-    partition: Partition,
-    head: &Head,
-    sent: &Sent<T>,
-) -> Result<bool> {
-    if head.seq < sent.seq {
-        return Ok(false);
+    /// True if a commit is in the partition's history: in the log, or in SQL if the log no longer
+    /// has that seq.
+    async fn is_written<T>(self, head: &Head, sent: &Sent<T>) -> Result<bool> {
+        if head.seq < sent.seq {
+            return Ok(false);
+        }
+        let log = self.store.log_after(self.no, sent.seq - 1, 1).await?;
+        if let Some(commit) = log.commits.first().filter(|commit| commit.seq == sent.seq) {
+            return Ok(commit.id == sent.id);
+        }
+        let row = self.commit(sent.seq as i64).await?.ok_or_else(|| {
+            RankingError::Unavailable(format!(
+                "commit {} of partition {self} has left the log and is not yet in SQL",
+                sent.seq
+            ))
+        })?;
+        Ok(row.id == sent.id)
     }
-    let log = deployment.store.log_after(partition, sent.seq - 1, 1).await?;
-    if let Some(commit) = log.commits.first().filter(|commit| commit.seq == sent.seq) {
-        return Ok(commit.id == sent.id);
-    }
-    let row = commit::Entity::find_by_id((partition.0.into(), sent.seq as i64))
-        .one(&deployment.db)
-        .await?;
-    let row = row.ok_or_else(|| {
-        RankingError::Unavailable(format!(
-            "commit {} of partition {partition} has left the log and is not yet in SQL",
-            sent.seq
-        ))
-    })?;
-    Ok(row.id == sent.id)
 }
 
 /// A random pause of at most 1 ms, doubling to 64 ms, so that losers of a race do not race again.

@@ -3,16 +3,15 @@
 
 use std::ops::ControlFlow;
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::BoardNo;
 use ranking::seal::SealName;
 use ranking::store::log::Tail;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
-use crate::deployment::Deployment;
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::partition::persist::descends;
-use crate::partition::settle::settle;
 use entity::error::Result;
-use entity::history::{commit, log_cursor, score_event};
+use entity::history::log_cursor;
 
 /// The most commits of the log to read at once. If the log has more, SQL gets them first.
 const TAIL_MAX: usize = 500;
@@ -40,122 +39,100 @@ pub(crate) trait Follower: Send {
     fn cursor(&self) -> Option<log_cursor::Model>;
 
     /// The marks to read with the end of the log.
-    fn marks(&self, deployment: &Deployment) -> Marks;
+    fn marks(&self, partition: Partition<'_>) -> Marks;
 
     /// Reads the history that SQL has: all of it, or the part since the cursor.
     fn read_sql(
         &mut self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
     ) -> impl Future<Output = Result<ControlFlow<Self::Outcome>>> + Send;
 
     /// Takes the log from the cursor to the head. `read` counts the reads so far. The reader goes
     /// on if it must read again.
     fn take_tail(
         &mut self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
         tail: Tail,
         read: usize,
     ) -> impl Future<Output = Result<ControlFlow<Self::Outcome>>> + Send;
 }
 
-/// Reads a partition's history up to the head: SQL first, then the log, and again if the persister
-/// moved on in between.
-///
-/// # Errors
-/// `Unavailable` if other writers are faster.
-pub(crate) async fn read_to_head<F: Follower>(
-    deployment: &Deployment,
-    partition: Partition,
-    follower: &mut F,
-) -> Result<F::Outcome> {
-    for read in 1..=READS_MAX {
-        if follower.cursor().is_none()
-            && let ControlFlow::Break(outcome) = follower.read_sql(deployment, partition).await?
-        {
-            return Ok(outcome);
-        }
-        let Some(cursor) = follower.cursor() else { continue };
-        let marks = follower.marks(deployment);
-        let flow = match tail_to_head(deployment, partition, &cursor, &marks).await? {
-            Some(tail) => follower.take_tail(deployment, partition, tail, read).await?,
-            // The persister has moved on, or the log is too long: SQL has more now.
-            None => follower.read_sql(deployment, partition).await?,
-        };
-        if let ControlFlow::Break(outcome) = flow {
-            return Ok(outcome);
-        }
+/// A follower that makes a proposal at the head is a change.
+impl<F: Follower<Outcome = Proposal<T>>, T: Send> Change for F {
+    type Outcome = T;
+
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<T>> {
+        partition.read_to_head(self).await
     }
-    let is_read = F::IS_READ;
-    Err(ranking::Error::Unavailable(format!("others write faster than {is_read} read; try again"))
+}
+
+impl Partition<'_> {
+    /// Reads the partition's history up to the head: SQL first, then the log, and again if the
+    /// persister moved on in between.
+    ///
+    /// # Errors
+    /// `Unavailable` if other writers are faster.
+    pub(crate) async fn read_to_head<F: Follower>(self, follower: &mut F) -> Result<F::Outcome> {
+        for read in 1..=READS_MAX {
+            if follower.cursor().is_none()
+                && let ControlFlow::Break(outcome) = follower.read_sql(self).await?
+            {
+                return Ok(outcome);
+            }
+            let Some(cursor) = follower.cursor() else { continue };
+            let marks = follower.marks(self);
+            let flow = match self.tail_to_head(&cursor, &marks).await? {
+                Some(tail) => follower.take_tail(self, tail, read).await?,
+                // The persister has moved on, or the log is too long: SQL has more now.
+                None => follower.read_sql(self).await?,
+            };
+            if let ControlFlow::Break(outcome) = flow {
+                return Ok(outcome);
+            }
+        }
+        let is_read = F::IS_READ;
+        Err(ranking::Error::Unavailable(format!(
+            "others write faster than {is_read} read; try again"
+        ))
         .into())
-}
-
-/// SQL's cursor of a partition, after the log was persisted.
-pub(crate) async fn settled_cursor(
-    deployment: &Deployment,
-    partition: Partition,
-) -> Result<log_cursor::Model> {
-    settle(deployment, partition).await?;
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(&deployment.db).await?;
-    Ok(cursor.ok_or(ranking::Error::NotLevel(partition.0))?)
-}
-
-/// The commits of a partition from a cursor to the head, with the marks. `None` if one read of the
-/// log does not lead from the cursor to the head.
-async fn tail_to_head(
-    deployment: &Deployment,
-    partition: Partition,
-    cursor: &log_cursor::Model,
-    marks: &Marks,
-) -> Result<Option<Tail>> {
-    let (from, store) = (cursor.seq as u64, &deployment.store);
-    let seen = marks.seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
-    let tail = store.tail(partition, from, TAIL_MAX, marks.board, &marks.seals, seen).await?;
-    let end =
-        tail.commits.last().map_or((from, &cursor.commit_id), |commit| (commit.seq, &commit.id));
-    let reaches = descends(cursor, &tail.commits) && end == (tail.head.seq, &tail.head.commit);
-    Ok(reaches.then_some(tail))
-}
-
-/// The selected events that SQL got since a cursor, in the order of the selection, and the cursor
-/// now. `None` if the history does not lead on from the old cursor.
-pub(crate) async fn events_since(
-    deployment: &Deployment,
-    partition: Partition,
-    cursor: &log_cursor::Model,
-    events: Select<score_event::Entity>,
-) -> Result<Option<(log_cursor::Model, Vec<score_event::Model>)>> {
-    let Some(now) = advance_cursor(deployment, partition, cursor).await? else {
-        return Ok(None);
-    };
-    let rows = events
-        .filter(score_event::Column::Partition.eq(cursor.partition))
-        .filter(score_event::Column::Seq.gt(cursor.seq))
-        .filter(score_event::Column::Seq.lte(now.seq))
-        .all(&deployment.db)
-        .await?;
-    Ok(Some((now, rows)))
-}
-
-/// SQL's cursor now, after the log was persisted. `None` if the history does not lead on from an
-/// earlier cursor.
-pub(crate) async fn advance_cursor(
-    deployment: &Deployment,
-    partition: Partition,
-    cursor: &log_cursor::Model,
-) -> Result<Option<log_cursor::Model>> {
-    let now = settled_cursor(deployment, partition).await?;
-    if now.seq < cursor.seq {
-        return Ok(None);
     }
-    if cursor.seq > 0 {
-        let key = (cursor.partition, cursor.seq);
-        let row = commit::Entity::find_by_id(key).one(&deployment.db).await?;
-        if row.is_none_or(|row| row.id != cursor.commit_id) {
+
+    /// SQL's cursor of the partition, after the log was persisted.
+    pub(crate) async fn settled_cursor(self) -> Result<log_cursor::Model> {
+        self.settle().await?;
+        Ok(self.cursor().await?.ok_or(ranking::Error::NotLevel(self.no.0))?)
+    }
+
+    /// The commits of the partition from a cursor to the head, with the marks. `None` if one read
+    /// of the log does not lead from the cursor to the head.
+    async fn tail_to_head(self, cursor: &log_cursor::Model, marks: &Marks) -> Result<Option<Tail>> {
+        let (from, store) = (cursor.seq as u64, &self.store);
+        let seen = marks.seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
+        let tail = store.tail(self.no, from, TAIL_MAX, marks.board, &marks.seals, seen).await?;
+        let end = tail
+            .commits
+            .last()
+            .map_or((from, &cursor.commit_id), |commit| (commit.seq, &commit.id));
+        let reaches = descends(cursor, &tail.commits) && end == (tail.head.seq, &tail.head.commit);
+        Ok(reaches.then_some(tail))
+    }
+
+    /// SQL's cursor now, after the log was persisted. `None` if the history does not lead on from
+    /// an earlier cursor.
+    pub(crate) async fn advance_cursor(
+        self,
+        cursor: &log_cursor::Model,
+    ) -> Result<Option<log_cursor::Model>> {
+        let now = self.settled_cursor().await?;
+        if now.seq < cursor.seq {
             return Ok(None);
         }
+        if cursor.seq > 0 {
+            let row = self.commit(cursor.seq).await?;
+            if row.is_none_or(|row| row.id != cursor.commit_id) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(now))
     }
-    Ok(Some(now))
 }

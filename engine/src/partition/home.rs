@@ -6,48 +6,50 @@ use std::collections::{BTreeSet, HashSet};
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::submission::event_ids::{ELSEWHERE, seen_entry};
 use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use crate::deployment::Deployment;
-use entity::blocks::Columns;
+use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::{commit, score_event};
+use entity::sql::blocks::Columns;
 
 /// The rows of one SELECT.
 const ROWS_MAX: u64 = 10_000;
 
-/// Visits the events of a partition's members on a board, each member's in order. It reads every
-/// layout and home that has some of them, up to the seq that `through` returns.
-pub(crate) async fn each_event(
-    deployment: &Deployment,
-    board: &Board,
-    partition: Partition,
-    through: impl Fn(usize, Partition) -> i64,
-    mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
-) -> Result<()> {
-    let partitions = deployment.store.partitions();
-    for (layout, home) in partitions.homes(board, partition) {
-        let mut last = (0, 0);
-        loop {
-            let rows = score_event::page_after(home, last, ROWS_MAX)
-                .filter(score_event::Column::BoardNo.eq(board.no.0))
-                .filter(score_event::Column::Seq.lte(through(layout, home)))
-                .filter(of_layout(board, layout))
-                .all(&deployment.db)
-                .await?;
-            let Some(row) = rows.last() else { break };
-            last = (row.seq, row.event_index);
-            for row in rows {
-                let event = row.to_ranking()?;
-                if !board.has_moved() || partitions.of_member(board, &event.member) == partition {
-                    take(row.place()?, &event)?;
+impl Partition<'_> {
+    /// Visits the events of the partition's members on a board, each member's in order. It reads
+    /// every layout and home that has some of them, up to the seq that `through` returns.
+    pub(crate) async fn each_event(
+        self,
+        board: &Board,
+        through: impl Fn(usize, PartitionNo) -> i64,
+        mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
+    ) -> Result<()> {
+        let partitions = self.store.partitions();
+        for (layout, home) in partitions.homes(board, self.no) {
+            let mut last = (0, 0);
+            loop {
+                let rows = score_event::page_after(home, last, ROWS_MAX)
+                    .filter(score_event::Column::BoardNo.eq(board.no.0))
+                    .filter(score_event::Column::Seq.lte(through(layout, home)))
+                    .filter(of_layout(board, layout))
+                    .all(&self.db)
+                    .await?;
+                let Some(row) = rows.last() else { break };
+                last = (row.seq, row.event_index);
+                for row in rows {
+                    let event = row.to_ranking()?;
+                    if !board.has_moved() || partitions.of_member(board, &event.member) == self.no {
+                        take(row.place()?, &event)?;
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The condition that an event is of a layout of its board.
@@ -63,9 +65,9 @@ fn of_layout(board: &Board, layout: usize) -> Condition {
 
 /// The condition that an event of a partition's member is at or below a seq of it. All events of
 /// former layouts are.
-pub(crate) fn up_to(board: &Board, partition: Partition, seq: i64) -> Condition {
+pub(crate) fn up_to(board: &Board, partition: PartitionNo, seq: i64) -> Condition {
     use score_event::Column::{Generation, Partition as In, Seq};
-    let present = Condition::all().add(In.eq(i32::from(partition.0))).add(Seq.lte(seq));
+    let present = Condition::all().add(In.eq(i32::from(partition))).add(Seq.lte(seq));
     let since = board.has_moved().then(|| board.layout_since());
     Condition::any().add(present).add_option(since.map(|since| Generation.lt(since)))
 }
@@ -75,29 +77,30 @@ pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq:
     place.seq <= seq || board.layout_of(event.generation) < board.layout()
 }
 
-/// Visits the all-time rows of a partition's members on a board that moved, each as segment, member
-/// and rank key. The rows may still name the former partition.
-pub(crate) async fn each_standing(
-    deployment: &Deployment,
-    board: &Board,
-    partition: Partition,
-    mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
-) -> Result<()> {
-    let partitions = deployment.store.partitions();
-    let homes = partitions.homes(board, partition);
-    let homes: BTreeSet<Partition> = homes.into_iter().map(|(_, home)| home).collect();
-    for home in homes {
-        let mut blocks =
-            Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&deployment.db);
-        while let Some(block) = blocks.try_next().await? {
-            for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
-                if partitions.of_member(board, &MemberId::new(member)?) == partition {
-                    take(segment, member, key)?;
+impl Partition<'_> {
+    /// Visits the all-time rows of the partition's members on a board that moved, each as segment,
+    /// member and rank key. The rows may still name the former partition.
+    pub(crate) async fn each_standing(
+        self,
+        board: &Board,
+        mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
+    ) -> Result<()> {
+        let partitions = self.store.partitions();
+        let homes = partitions.homes(board, self.no);
+        let homes: BTreeSet<PartitionNo> = homes.into_iter().map(|(_, home)| home).collect();
+        for home in homes {
+            let mut blocks =
+                Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&self.db);
+            while let Some(block) = blocks.try_next().await? {
+                for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
+                    if partitions.of_member(board, &MemberId::new(member)?) == self.no {
+                        take(segment, member, key)?;
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// An event id that a home accepted, as the member's present partition must remember it.
@@ -106,7 +109,7 @@ pub(crate) struct Remembered {
     /// The member that the event id belongs to.
     pub(crate) member: MemberId,
     /// The member's present partition.
-    pub(crate) there: Partition,
+    pub(crate) there: PartitionNo,
     /// The bucket of the event's acceptance time.
     pub(crate) bucket: i64,
     /// The field and value in a seen hash.
@@ -119,7 +122,7 @@ pub(crate) struct SeenPages<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     layout: usize,
-    home: Partition,
+    home: PartitionNo,
     voided: &'a HashSet<EventPlace>,
     since_ms: i64,
     /// The end of the last page; `None` before the first one.
@@ -131,7 +134,7 @@ impl<'a> SeenPages<'a> {
     pub(crate) fn new(
         deployment: &'a Deployment,
         board: &'a Board,
-        (layout, home): (usize, Partition),
+        (layout, home): (usize, PartitionNo),
         voided: &'a HashSet<EventPlace>,
         since_ms: i64,
     ) -> Self {
@@ -185,13 +188,13 @@ impl<'a> SeenPages<'a> {
 /// The first commit of a partition that was accepted after an instant; `None` if there is none.
 pub(crate) async fn first_seq_since(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     since_ms: i64,
 ) -> Result<Option<i64>> {
     let first: Option<Option<i64>> = commit::Entity::find()
         .select_only()
         .column_as(commit::Column::Seq.min(), "seq")
-        .filter(commit::Column::Partition.eq(i32::from(partition.0)))
+        .filter(commit::Column::Partition.eq(i32::from(partition)))
         .filter(commit::Column::AcceptedAtMs.gt(since_ms))
         .into_tuple()
         .one(db)
@@ -200,6 +203,6 @@ pub(crate) async fn first_seq_since(
 }
 
 /// The seq that a partition records for an event id that a home of its members accepted.
-pub(crate) fn seq_there(seq: u64, home: Partition, there: Partition) -> u64 {
+pub(crate) fn seq_there(seq: u64, home: PartitionNo, there: PartitionNo) -> u64 {
     if home == there { seq } else { ELSEWHERE }
 }

@@ -1,20 +1,18 @@
 //! A partition of Redis loaded from SQL: all its standings, marks and event ids.
 
-use super::cursor::{accept_run, begin_epoch};
-use crate::deployment::Deployment;
-use crate::partition::home;
+use crate::partition::Partition;
 use crate::partition::home::SeenPages;
-use crate::partition::persist::{one_transaction, persist_commits};
-use entity::blocks::Columns;
+use crate::partition::persist::one_transaction;
 use entity::board;
 use entity::board::reshard::Step;
 use entity::error::Result;
-use entity::history::{commit, log_cursor, score_event};
+use entity::history::{commit, score_event};
+use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
 use ranking::roll::RollMark;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
@@ -34,218 +32,275 @@ const ROWS_MAX: u64 = 10_000;
 /// The number of standings that one step puts in place.
 const STEP_STANDINGS: usize = 500;
 
-/// Loads the whole partition from SQL.
-pub(super) async fn load(
-    deployment: &Deployment,
-    partition: Partition,
-    recovery: &Recovery,
-) -> Result<()> {
-    // The head goes first: from here on no commit is accepted and no persister starts.
-    recovery.close().await?;
-    // A persister that has started may still end. The next epoch waits for it or makes it fail.
-    begin_epoch(deployment, partition, recovery.run_id()).await?;
-    let cursor = loop {
-        let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
-        let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-        if found.descendants.is_empty() {
-            break cursor;
-        }
-        persist_commits(deployment, partition, &cursor, &one_transaction(found.descendants))
-            .await?;
-    };
-    if cursor.seq > 0 {
-        tracing::warn!(%partition, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
-    }
-    recovery.clear().await?;
-    // One read for marks and standings: a period that is not loaded because it is sealed must be
-    // marked as sealed.
-    let rows = board::Entity::find().all(&deployment.db).await?;
-    load_marks(deployment, partition, recovery, &rows, cursor.seq as u64).await?;
-    let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
-    let boards = board::rules_of(living.collect())?;
-    let now_ms = last_known_ms(deployment, &cursor).await?;
-    let standings = load_standings(deployment, partition, &boards, now_ms).await?;
-    let rolled: BTreeSet<_> = standings
-        .iter()
-        .filter(|change| change.id.window.rolling().is_some())
-        .map(|change| (change.id.board, change.id.series(), change.id.window))
-        .collect();
-    let stages = deployment.store.stages(partition, entity::random_id()).await?;
-    let put = put_standings(deployment, partition, recovery, &stages, standings).await;
-    // Leftover stages expire by themselves.
-    let _ = stages.discard().await;
-    put?;
-    let keys = deployment.store.keys();
-    let mut writes = Writes::default();
-    for (no, series, window) in rolled {
-        let Some(board) = boards.get(&no) else {
-            continue;
+/// Fields and values of seen hashes, by bucket.
+type Buckets = BTreeMap<i64, Vec<(String, String)>>;
+
+impl Partition<'_> {
+    /// Loads the whole partition from SQL.
+    pub(super) async fn load(self, recovery: &Recovery) -> Result<()> {
+        // The head goes first: from here on no commit is accepted and no persister starts.
+        recovery.close().await?;
+        // A persister that has started may still end. The next epoch waits for it or makes it fail.
+        self.begin_epoch(recovery.run_id()).await?;
+        let cursor = loop {
+            let cursor = self.accept_run(recovery.run_id()).await?;
+            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+            if found.descendants.is_empty() {
+                break cursor;
+            }
+            self.persist_commits(&cursor, &one_transaction(found.descendants)).await?;
         };
-        let begun_ms = window.period_at(now_ms, &board.rules.zone)?.present_from_ms;
-        let mark = RollMark { begun_ms, is_ready: true };
-        writes.mark_roll(keys, partition, no, &series, mark);
-    }
-    recovery.apply(&writes).await?;
-    load_seen(deployment, partition, recovery, &boards).await?;
-    let moved = boards.values().filter(|board| board.has_moved());
-    for board in moved {
-        load_seen_of(deployment, partition, recovery, board).await?;
-    }
-    Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?)
-}
-
-/// Loads standings beside their keys, and swaps them in while the lease of the recovery is held.
-async fn put_standings(
-    deployment: &Deployment,
-    partition: Partition,
-    recovery: &Recovery,
-    stages: &Stages,
-    standings: Vec<StandingsChange>,
-) -> Result<()> {
-    let keys = deployment.store.keys();
-    let (mut writes, mut staged) = (Writes::default(), vec![]);
-    for change in standings {
-        let StandingsChange { id, entries, .. } = change;
-        let members = entries.into_iter();
-        let entries: Vec<(MemberId, RankKey)> =
-            members.filter_map(|(member, key)| Some((member, key?))).collect();
-        let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
-        let stage = stages.load(&id, entries.len(), entry).await?;
-        writes.swap_in(&stage, &keys.standings(partition, &id));
-        writes.note_period(keys, partition, &id, change.present_from_ms);
-        staged.push(stage);
-        if staged.len() == STEP_STANDINGS {
-            recovery.apply(&std::mem::take(&mut writes)).await?;
-            staged.drain(..).for_each(|stage| stages.forget(&stage));
+        if cursor.seq > 0 {
+            tracing::warn!(partition = %self, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
         }
+        recovery.clear().await?;
+        // One read for marks and standings: a period that is not loaded because it is sealed must
+        // be marked as sealed.
+        let rows = board::Entity::find().all(&self.db).await?;
+        self.load_marks(recovery, &rows, cursor.seq as u64).await?;
+        let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
+        let boards = board::rules_of(living.collect())?;
+        // Not before the partition's last commit: another process' clock may have been ahead.
+        let last_ms = self.commit(cursor.seq).await?.map_or(0, |commit| commit.accepted_at_ms);
+        let now_ms = self.clock.now_ms().max(last_ms);
+        let standings = self.load_standings(&boards, now_ms).await?;
+        let rolled: BTreeSet<_> = standings
+            .iter()
+            .filter(|change| change.id.window.rolling().is_some())
+            .map(|change| (change.id.board, change.id.series(), change.id.window))
+            .collect();
+        let stages = self.store.stages(self.no, entity::random_id()).await?;
+        let put = self.put_standings(recovery, &stages, standings).await;
+        // Leftover stages expire by themselves.
+        let _ = stages.discard().await;
+        put?;
+        let keys = self.store.keys();
+        let mut writes = Writes::default();
+        for (no, series, window) in rolled {
+            let Some(board) = boards.get(&no) else {
+                continue;
+            };
+            let begun_ms = window.period_at(now_ms, &board.rules.zone)?.present_from_ms;
+            let mark = RollMark { begun_ms, is_ready: true };
+            writes.mark_roll(keys, self.no, no, &series, mark);
+        }
+        recovery.apply(&writes).await?;
+        self.load_seen(recovery, &boards).await?;
+        let moved = boards.values().filter(|board| board.has_moved());
+        for board in moved {
+            self.load_seen_of(recovery, board).await?;
+        }
+        Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?)
     }
-    recovery.apply(&writes).await?;
-    staged.iter().for_each(|stage| stages.forget(stage));
-    Ok(())
-}
 
-/// The present by this clock, but not before the partition's last commit: another process' clock
-/// may have been ahead.
-async fn last_known_ms(deployment: &Deployment, cursor: &log_cursor::Model) -> Result<i64> {
-    let key = (cursor.partition, cursor.seq);
-    let last = commit::Entity::find_by_id(key).one(&deployment.db).await?;
-    let last_ms = last.map_or(0, |commit| commit.accepted_at_ms);
-    Ok(deployment.clock.now_ms().max(last_ms))
-}
-
-/// Restores the marks of a partition: deleted boards, generations after the first, layouts and
-/// seals.
-async fn load_marks(
-    deployment: &Deployment,
-    partition: Partition,
-    recovery: &Recovery,
-    rows: &[board::Model],
-    seq: u64,
-) -> Result<()> {
-    let keys = deployment.store.keys();
-    let mut writes = Writes::default();
-    for row in rows {
-        for window in row.window_rows()?.iter().filter(|_| row.deleted_at_ms.is_none()) {
-            let name = SealName {
-                board: BoardNo(row.no),
-                generation: window.since,
-                window: window.name.parse()?,
-            };
-            let sealed = window.sealed();
-            let mark = SealMark {
-                sealing_before_ms: sealed.sealing_before_ms,
-                dropped_before_ms: sealed.sealed_before_ms,
-                seq,
-            };
-            if sealed.sealing_before_ms > NEVER_MS {
-                writes.mark_seal(keys, partition, name, mark);
+    /// Loads standings beside their keys, and swaps them in while the lease of the recovery is
+    /// held.
+    async fn put_standings(
+        self,
+        recovery: &Recovery,
+        stages: &Stages,
+        standings: Vec<StandingsChange>,
+    ) -> Result<()> {
+        let keys = self.store.keys();
+        let (mut writes, mut staged) = (Writes::default(), vec![]);
+        for change in standings {
+            let StandingsChange { id, entries, .. } = change;
+            let members = entries.into_iter();
+            let entries: Vec<(MemberId, RankKey)> =
+                members.filter_map(|(member, key)| Some((member, key?))).collect();
+            let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
+            let stage = stages.load(&id, entries.len(), entry).await?;
+            writes.swap_in(&stage, &keys.standings(self.no, &id));
+            writes.note_period(keys, self.no, &id, change.present_from_ms);
+            staged.push(stage);
+            if staged.len() == STEP_STANDINGS {
+                recovery.apply(&std::mem::take(&mut writes)).await?;
+                staged.drain(..).for_each(|stage| stages.forget(&stage));
             }
         }
-        let no = BoardNo(row.no);
-        if row.deleted_at_ms.is_none()
-            && let Some(former) = row.to_ranking()?.layouts.former.last()
-        {
-            writes.mark_layout(keys, partition, no, former.before);
-        }
-        let reshard = row.reshard()?;
-        let is_held = reshard.is_some_and(|reshard| reshard.step == Step::Held);
-        if row.deleted_at_ms.is_none() && row.generation == 1 && !is_held {
-            continue;
-        }
-        let generation = row.generation.unsigned_abs();
-        let mark = match row.deleted_at_ms {
-            Some(_) => BoardMark::Deleted,
-            None if is_held => BoardMark::Held(generation + 1),
-            None => BoardMark::Generation(generation),
-        };
-        writes.mark_board(keys, partition, no, mark);
+        recovery.apply(&writes).await?;
+        staged.iter().for_each(|stage| stages.forget(stage));
+        Ok(())
     }
-    Ok(recovery.apply(&writes).await?)
-}
 
-/// The partition's entries, in the order of keys: those of `all` from the table `standing`, all
-/// others from events.
-async fn load_standings(
-    deployment: &Deployment,
-    partition: Partition,
-    boards: &HashMap<BoardNo, Board>,
-    now_ms: i64,
-) -> Result<Vec<StandingsChange>> {
-    let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
-    let mut blocks =
-        Columns::of_standing(partition, None).with(&["rank_key", "board_no"]).read(&deployment.db);
-    while let Some(block) = blocks.try_next().await? {
-        for (segment, member, [key, no]) in block.rows(["rank_key", "board_no"])?.iter() {
-            let board = no.and_then(|no| boards.get(&BoardNo(no)));
-            if let Some(board) = board.filter(|board| !board.has_moved()) {
-                add_entry(&mut all_time, board, segment, member, key)?;
-            }
-        }
-    }
-    drop(blocks);
-    let moved = || boards.values().filter(|board| board.has_moved());
-    let mut voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
-    for board in moved() {
-        voided.extend(score_event::voided_on(&deployment.db, board.no).await?);
-        home::each_standing(deployment, board, partition, |segment, member, key| {
-            add_entry(&mut all_time, board, segment, member, key)
-        })
-        .await?;
-    }
-    let mut replay =
-        Replay::without(voided, now_ms).skipping_unfit().skipping_before(sealed_before_ms(boards));
-    // Missing archived events do not matter: they belong to no period that is loaded.
-    let mut last = (0, 0);
-    loop {
-        let rows = score_event::page_after(partition, last, ROWS_MAX).all(&deployment.db).await?;
-        let Some(row) = rows.last() else { break };
-        last = (row.seq, row.event_index);
+    /// Restores the marks of the partition: deleted boards, generations after the first, layouts
+    /// and seals.
+    async fn load_marks(self, recovery: &Recovery, rows: &[board::Model], seq: u64) -> Result<()> {
+        let keys = self.store.keys();
+        let mut writes = Writes::default();
         for row in rows {
-            let board = boards.get(&BoardNo(row.board_no));
-            if let Some(board) = board.filter(|board| !board.has_moved()) {
-                replay.apply(board, row.place()?, &row.to_ranking()?)?;
+            for window in row.window_rows()?.iter().filter(|_| row.deleted_at_ms.is_none()) {
+                let name = SealName {
+                    board: BoardNo(row.no),
+                    generation: window.since,
+                    window: window.name.parse()?,
+                };
+                let sealed = window.sealed();
+                let mark = SealMark {
+                    sealing_before_ms: sealed.sealing_before_ms,
+                    dropped_before_ms: sealed.sealed_before_ms,
+                    seq,
+                };
+                if sealed.sealing_before_ms > NEVER_MS {
+                    writes.mark_seal(keys, self.no, name, mark);
+                }
+            }
+            let no = BoardNo(row.no);
+            if row.deleted_at_ms.is_none()
+                && let Some(former) = row.to_ranking()?.layouts.former.last()
+            {
+                writes.mark_layout(keys, self.no, no, former.before);
+            }
+            let reshard = row.reshard()?;
+            let is_held = reshard.is_some_and(|reshard| reshard.step == Step::Held);
+            if row.deleted_at_ms.is_none() && row.generation == 1 && !is_held {
+                continue;
+            }
+            let generation = row.generation.unsigned_abs();
+            let mark = match row.deleted_at_ms {
+                Some(_) => BoardMark::Deleted,
+                None if is_held => BoardMark::Held(generation + 1),
+                None => BoardMark::Generation(generation),
+            };
+            writes.mark_board(keys, self.no, no, mark);
+        }
+        Ok(recovery.apply(&writes).await?)
+    }
+
+    /// The partition's entries, in the order of keys: those of `all` from the table `standing`, all
+    /// others from events.
+    async fn load_standings(
+        self,
+        boards: &HashMap<BoardNo, Board>,
+        now_ms: i64,
+    ) -> Result<Vec<StandingsChange>> {
+        let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
+        let mut blocks =
+            Columns::of_standing(self.no, None).with(&["rank_key", "board_no"]).read(&self.db);
+        while let Some(block) = blocks.try_next().await? {
+            for (segment, member, [key, no]) in block.rows(["rank_key", "board_no"])?.iter() {
+                let board = no.and_then(|no| boards.get(&BoardNo(no)));
+                if let Some(board) = board.filter(|board| !board.has_moved()) {
+                    add_entry(&mut all_time, board, segment, member, key)?;
+                }
             }
         }
+        drop(blocks);
+        let moved = || boards.values().filter(|board| board.has_moved());
+        let mut voided = score_event::voided(&self.db, self.no, i64::MAX as u64).await?;
+        for board in moved() {
+            voided.extend(score_event::voided_on(&self.db, board.no).await?);
+            self.each_standing(board, |segment, member, key| {
+                add_entry(&mut all_time, board, segment, member, key)
+            })
+            .await?;
+        }
+        let mut replay = Replay::without(voided, now_ms)
+            .skipping_unfit()
+            .skipping_before(sealed_before_ms(boards));
+        // Missing archived events do not matter: they belong to no period that is loaded.
+        let mut last = (0, 0);
+        loop {
+            let rows = score_event::page_after(self.no, last, ROWS_MAX).all(&self.db).await?;
+            let Some(row) = rows.last() else { break };
+            last = (row.seq, row.event_index);
+            for row in rows {
+                let board = boards.get(&BoardNo(row.board_no));
+                if let Some(board) = board.filter(|board| !board.has_moved()) {
+                    replay.apply(board, row.place()?, &row.to_ranking()?)?;
+                }
+            }
+        }
+        for board in moved() {
+            let all = |_, _| i64::MAX;
+            self.each_event(board, all, |place, event| replay.apply(board, place, event)).await?;
+        }
+        let all_time = all_time.into_iter().map(|(id, entries)| StandingsChange {
+            id,
+            present_from_ms: Period::all().present_from_ms,
+            entries,
+        });
+        let mut standings: Vec<StandingsChange> = all_time.collect();
+        standings.extend(replay.changes()?);
+        for change in &mut standings {
+            // Sorted entries load twice as fast.
+            change.entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
+        }
+        Ok(standings)
     }
-    for board in moved() {
-        let all = |_, _| i64::MAX;
-        home::each_event(deployment, board, partition, all, |place, event| {
-            replay.apply(board, place, event)
-        })
-        .await?;
+
+    /// Restores the event ids, within the dedup window, of a board that moved to another number of
+    /// shards.
+    async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<()> {
+        let since_ms = self.clock.now_ms() - self.dedup.window_ms;
+        let voided = score_event::voided_on(&self.db, board.no).await?;
+        for home in self.store.partitions().homes(board, self.no) {
+            let mut pages = SeenPages::new(self.deployment, board, home, &voided, since_ms);
+            while let Some(seen) = pages.next().await? {
+                let mut buckets = Buckets::new();
+                for seen in seen.into_iter().filter(|seen| seen.there == self.no) {
+                    buckets.entry(seen.bucket).or_default().push(seen.entry);
+                }
+                self.put_seen(recovery, buckets).await?;
+            }
+        }
+        Ok(())
     }
-    let all_time = all_time.into_iter().map(|(id, entries)| StandingsChange {
-        id,
-        present_from_ms: Period::all().present_from_ms,
-        entries,
-    });
-    let mut standings: Vec<StandingsChange> = all_time.collect();
-    standings.extend(replay.changes()?);
-    for change in &mut standings {
-        // Sorted entries load twice as fast.
-        change.entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
+
+    /// Restores the event ids within the dedup window, except those of boards that moved.
+    async fn load_seen(self, recovery: &Recovery, boards: &HashMap<BoardNo, Board>) -> Result<()> {
+        let since_ms = self.clock.now_ms() - self.dedup.window_ms;
+        let voided = score_event::voided(&self.db, self.no, i64::MAX as u64).await?;
+        let mut last = 0;
+        loop {
+            use commit::Column::{AcceptedAtMs, Partition as In, Seq};
+            let of_time = Condition::all()
+                .add(In.eq(i32::from(self.no)))
+                .add(AcceptedAtMs.gt(since_ms))
+                .add(Seq.gt(last));
+            let commits = commit::Entity::find()
+                .filter(of_time)
+                .order_by_asc(Seq)
+                .limit(100)
+                .all(&self.db)
+                .await?;
+            let (Some(first), Some(end)) = (commits.first(), commits.last()) else {
+                return Ok(());
+            };
+            last = end.seq;
+            let in_them = Condition::all()
+                .add(score_event::Column::Partition.eq(i32::from(self.no)))
+                .add(score_event::Column::Seq.between(first.seq, end.seq));
+            let rows = score_event::Entity::find()
+                .filter(in_them)
+                .filter(score_event::Column::EventId.is_not_null())
+                .all(&self.db)
+                .await?;
+            let mut buckets = Buckets::new();
+            for row in rows {
+                let board = boards.get(&BoardNo(row.board_no));
+                if voided.contains(&row.place()?) || board.is_some_and(Board::has_moved) {
+                    continue;
+                }
+                let Some(commit) = commits.iter().find(|commit| commit.seq == row.seq) else {
+                    continue;
+                };
+                let accepted_at_ms = commit.accepted_at_ms;
+                let seen = seen_entry(&row.to_ranking()?, accepted_at_ms, row.seq as u64);
+                buckets.entry(self.dedup.bucket(accepted_at_ms)).or_default().extend(seen);
+            }
+            self.put_seen(recovery, buckets).await?;
+        }
     }
-    Ok(standings)
+
+    async fn put_seen(self, recovery: &Recovery, buckets: Buckets) -> Result<()> {
+        for (bucket, seen) in buckets {
+            let mut writes = Writes::default();
+            writes.set_seen(&self.store.keys().seen(self.no, bucket), &seen, self.dedup);
+            recovery.apply(&writes).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Adds a row of `standing` to the entries.
@@ -274,94 +329,4 @@ fn sealed_before_ms(
             .map(|(&window, added)| ((board.no, window), added.sealed.sealed_before_ms))
             .chain([((board.no, Window::All), i64::MAX)])
     })
-}
-
-/// Restores the event ids, within the dedup window, of a board that moved to another number of
-/// shards.
-async fn load_seen_of(
-    deployment: &Deployment,
-    partition: Partition,
-    recovery: &Recovery,
-    board: &Board,
-) -> Result<()> {
-    let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
-    let voided = score_event::voided_on(&deployment.db, board.no).await?;
-    for home in deployment.store.partitions().homes(board, partition) {
-        let mut pages = SeenPages::new(deployment, board, home, &voided, since_ms);
-        while let Some(seen) = pages.next().await? {
-            let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
-            for seen in seen.into_iter().filter(|seen| seen.there == partition) {
-                buckets.entry(seen.bucket).or_default().push(seen.entry);
-            }
-            for (bucket, seen) in buckets {
-                let mut writes = Writes::default();
-                let key = deployment.store.keys().seen(partition, bucket);
-                writes.set_seen(&key, &seen, deployment.dedup);
-                recovery.apply(&writes).await?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Restores the event ids within the dedup window, except those of boards that moved.
-async fn load_seen(
-    deployment: &Deployment,
-    partition: Partition,
-    recovery: &Recovery,
-    boards: &HashMap<BoardNo, Board>,
-) -> Result<()> {
-    let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
-    let voided = score_event::voided(&deployment.db, partition, i64::MAX as u64).await?;
-    let mut last = 0;
-    loop {
-        use commit::Column::{AcceptedAtMs, Partition as In, Seq};
-        let of_time = Condition::all()
-            .add(In.eq(i32::from(partition.0)))
-            .add(AcceptedAtMs.gt(since_ms))
-            .add(Seq.gt(last));
-        let commits = commit::Entity::find()
-            .filter(of_time)
-            .order_by_asc(Seq)
-            .limit(100)
-            .all(&deployment.db)
-            .await?;
-        let (Some(first), Some(end)) = (commits.first(), commits.last()) else {
-            return Ok(());
-        };
-        last = end.seq;
-        let in_them = Condition::all()
-            .add(score_event::Column::Partition.eq(i32::from(partition.0)))
-            .add(score_event::Column::Seq.between(first.seq, end.seq));
-        let rows = score_event::Entity::find()
-            .filter(in_them)
-            .filter(score_event::Column::EventId.is_not_null())
-            .all(&deployment.db)
-            .await?;
-        let mut buckets: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
-        for row in rows {
-            let board = boards.get(&BoardNo(row.board_no));
-            if voided.contains(&row.place()?) || board.is_some_and(Board::has_moved) {
-                continue;
-            }
-            let accepted_at_ms = commits
-                .iter()
-                .find(|commit| commit.seq == row.seq)
-                .map(|commit| commit.accepted_at_ms);
-            let Some(accepted_at_ms) = accepted_at_ms else {
-                continue;
-            };
-            let seen = seen_entry(&row.to_ranking()?, accepted_at_ms, row.seq as u64);
-            buckets.entry(deployment.dedup.bucket(accepted_at_ms)).or_default().extend(seen);
-        }
-        for (bucket, seen) in buckets {
-            let mut writes = Writes::default();
-            writes.set_seen(
-                &deployment.store.keys().seen(partition, bucket),
-                &seen,
-                deployment.dedup,
-            );
-            recovery.apply(&writes).await?;
-        }
-    }
 }

@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
-use ranking::id::{BoardNo, Partition};
-use ranking::store::Store;
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
@@ -18,7 +17,7 @@ use sea_orm::{
     IntoActiveModel, QueryFilter, TransactionTrait,
 };
 
-use crate::deployment::Deployment;
+use crate::partition::Partition;
 use crate::partition::all_time_rows;
 use crate::seal::correction;
 use crate::seal::correction::Source;
@@ -55,162 +54,169 @@ pub enum Progress {
     Beaten,
 }
 
+/// A transaction that writes events of a partition; it locks the partition's cursor.
+#[derive(Clone, Copy)]
+pub(crate) struct HistoryTransaction<'a> {
+    pub db: &'a DatabaseTransaction,
+    pub partition: PartitionNo,
+    /// The boards of the events, except deleted ones.
+    pub boards: &'a HashMap<BoardNo, Board>,
+    /// The time of the transaction, in Unix milliseconds.
+    pub now_ms: i64,
+}
+
 /// Events that SQL refuses, by (seq, index), with the reason.
 type Refused = BTreeMap<(u64, usize), String>;
 
-/// Writes one transaction's worth of a partition's log after the cursor, then trims the log.
-///
-/// # Errors
-/// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
-pub async fn persist(deployment: &Deployment, partition: Partition) -> Result<Progress> {
-    let Deployment { db, store, .. } = deployment;
-    let not_level = || Error::Ranking(ranking::Error::NotLevel(partition.0));
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0))
-        .one(db)
-        .await?
-        .ok_or_else(not_level)?;
-    let log = read_log(store, partition, cursor.seq as u64).await?;
-    if log.head.run_id != cursor.run_id {
-        return Err(not_level());
+impl Partition<'_> {
+    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log.
+    ///
+    /// # Errors
+    /// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
+    pub async fn persist(self) -> Result<Progress> {
+        let not_level = || Error::Ranking(ranking::Error::NotLevel(self.no.0));
+        let cursor = self.cursor().await?.ok_or_else(not_level)?;
+        let log = self.read_log(cursor.seq as u64).await?;
+        if log.head.run_id != cursor.run_id {
+            return Err(not_level());
+        }
+        if log.commits.is_empty() {
+            let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
+            return if level {
+                Ok(Progress::Level { seq: log.head.seq })
+            } else {
+                Err(not_level())
+            };
+        }
+        let commits = one_transaction(log.commits);
+        if !descends(&cursor, &commits) {
+            return Err(not_level());
+        }
+        let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
+            return Ok(Progress::Beaten);
+        };
+        self.store.trim(self.no, &cursor.run_id, seq).await?;
+        Ok(Progress::Wrote { seq, head: log.head.seq })
     }
-    if log.commits.is_empty() {
-        let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
-        return if level { Ok(Progress::Level { seq: log.head.seq }) } else { Err(not_level()) };
-    }
-    let commits = one_transaction(log.commits);
-    if !descends(&cursor, &commits) {
-        return Err(not_level());
-    }
-    let Some(seq) = persist_commits(deployment, partition, &cursor, &commits).await? else {
-        return Ok(Progress::Beaten);
-    };
-    store.trim(partition, &cursor.run_id, seq).await?;
-    Ok(Progress::Wrote { seq, head: log.head.seq })
-}
 
-/// Reads about as much of a log as one transaction takes.
-async fn read_log(store: &Store, partition: Partition, seq: u64) -> Result<LogRead> {
-    let mut count = COMMITS_AT_FIRST;
-    let mut log = store.log_after(partition, seq, count).await?;
-    let mut read = log.commits.len();
-    while let Some(last) = log.commits.last()
-        && read == count
-        && log.commits.len() < COMMITS_MAX
-        && events_of(&log.commits) < EVENTS_MAX
-    {
-        count *= 4;
-        let more = store.log_after(partition, last.seq, count).await?;
-        read = more.commits.len();
-        log.head = more.head;
-        log.commits.extend(more.commits);
+    /// Reads about as much of a log as one transaction takes.
+    async fn read_log(self, seq: u64) -> Result<LogRead> {
+        let mut count = COMMITS_AT_FIRST;
+        let mut log = self.store.log_after(self.no, seq, count).await?;
+        let mut read = log.commits.len();
+        while let Some(last) = log.commits.last()
+            && read == count
+            && log.commits.len() < COMMITS_MAX
+            && events_of(&log.commits) < EVENTS_MAX
+        {
+            count *= 4;
+            let more = self.store.log_after(self.no, last.seq, count).await?;
+            read = more.commits.len();
+            log.head = more.head;
+            log.commits.extend(more.commits);
+        }
+        Ok(log)
     }
-    Ok(log)
+
+    /// Writes commits that descend from the cursor.
+    ///
+    /// If SQL refuses content, the commits are halved until the faulty events are found; those
+    /// become dead letters and the rest goes on.
+    ///
+    /// Returns the seq of the last commit written, which may not be the last one given; `None` if
+    /// another persister moved the cursor first.
+    ///
+    /// # Errors
+    /// Any error of SQL except refused content.
+    pub(crate) async fn persist_commits(
+        self,
+        cursor: &log_cursor::Model,
+        commits: &[Commit],
+    ) -> Result<Option<u64>> {
+        let mut refused = Refused::new();
+        let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
+        let boards = board::some(&self.db, numbers.collect()).await?;
+        let mut part = commits;
+        loop {
+            match self.write(cursor, part, &boards, &refused).await {
+                Ok(true) => return Ok(part.last().map(|commit| commit.seq)),
+                Ok(false) => return Ok(None),
+                Err(error) if !is_refused_content(&error) => return Err(error.into()),
+                Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
+                Err(error) => {
+                    let before = refused.len();
+                    self.find_refused(cursor, &part[0], &boards, &mut refused).await?;
+                    if refused.len() == before {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tries each event of a commit alone, in a transaction that is rolled back.
+    async fn find_refused(
+        self,
+        cursor: &log_cursor::Model,
+        commit: &Commit,
+        boards: &HashMap<BoardNo, Board>,
+        refused: &mut Refused,
+    ) -> Result<()> {
+        for (index, event) in commit.events.iter().enumerate() {
+            let alone = Commit { events: vec![event.clone()], ..commit.clone() };
+            let transaction = self.db.begin().await?;
+            let within = self.within(&transaction, boards);
+            let tried =
+                write_into(within, cursor, std::slice::from_ref(&alone), &Refused::new()).await;
+            transaction.rollback().await?;
+            match tried {
+                Err(error) if is_refused_content(&error) => {
+                    tracing::error!(partition = %self, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
+                    refused.insert((commit.seq, index), error.to_string());
+                }
+                Err(error) => return Err(error.into()),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(
+        self,
+        cursor: &log_cursor::Model,
+        commits: &[Commit],
+        boards: &HashMap<BoardNo, Board>,
+        refused: &Refused,
+    ) -> Result<bool, DbErr> {
+        let transaction = self.db.begin().await?;
+        if write_into(self.within(&transaction, boards), cursor, commits, refused).await? {
+            transaction.commit().await?;
+            return Ok(true);
+        }
+        transaction.rollback().await?;
+        Ok(false)
+    }
+
+    /// A transaction of this partition.
+    pub(crate) fn within<'a>(
+        self,
+        db: &'a DatabaseTransaction,
+        boards: &'a HashMap<BoardNo, Board>,
+    ) -> HistoryTransaction<'a> {
+        HistoryTransaction { db, partition: self.no, boards, now_ms: self.clock.now_ms() }
+    }
 }
 
 fn events_of(commits: &[Commit]) -> usize {
     commits.iter().map(|commit| commit.events.len()).sum()
 }
 
-/// Writes commits that descend from the cursor.
-///
-/// If SQL refuses content, the commits are halved until the faulty events are found; those become
-/// dead letters and the rest goes on.
-///
-/// Returns the seq of the last commit written, which may not be the last one given; `None` if
-/// another persister moved the cursor first.
-///
-/// # Errors
-/// Any error of SQL except refused content.
-pub(crate) async fn persist_commits(
-    deployment: &Deployment,
-    partition: Partition,
-    cursor: &log_cursor::Model,
-    commits: &[Commit],
-) -> Result<Option<u64>> {
-    let mut refused = Refused::new();
-    let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
-    let boards = board::some(&deployment.db, numbers.collect()).await?;
-    let mut part = commits;
-    loop {
-        match write(deployment, partition, cursor, part, &boards, &refused).await {
-            Ok(true) => return Ok(part.last().map(|commit| commit.seq)),
-            Ok(false) => return Ok(None),
-            Err(error) if !is_refused_content(&error) => return Err(error.into()),
-            Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
-            Err(error) => {
-                let before = refused.len();
-                find_refused(deployment, partition, cursor, &part[0], &boards, &mut refused)
-                    .await?;
-                if refused.len() == before {
-                    return Err(error.into());
-                }
-            }
-        }
-    }
-}
-
-/// Tries each event of a commit alone, in a transaction that is rolled back.
-async fn find_refused(
-    deployment: &Deployment,
-    partition: Partition,
-    cursor: &log_cursor::Model,
-    commit: &Commit,
-    boards: &HashMap<BoardNo, Board>,
-    refused: &mut Refused,
-) -> Result<()> {
-    for (index, event) in commit.events.iter().enumerate() {
-        let alone = Commit { events: vec![event.clone()], ..commit.clone() };
-        let transaction = deployment.db.begin().await?;
-        let tried = write_into(
-            &transaction,
-            partition,
-            cursor,
-            std::slice::from_ref(&alone),
-            boards,
-            &Refused::new(),
-            deployment.clock.now_ms(),
-        )
-        .await;
-        transaction.rollback().await?;
-        match tried {
-            Err(error) if is_refused_content(&error) => {
-                tracing::error!(%partition, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
-                refused.insert((commit.seq, index), error.to_string());
-            }
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
-    }
-    Ok(())
-}
-
-async fn write(
-    deployment: &Deployment,
-    partition: Partition,
-    cursor: &log_cursor::Model,
-    commits: &[Commit],
-    boards: &HashMap<BoardNo, Board>,
-    refused: &Refused,
-) -> Result<bool, DbErr> {
-    let transaction = deployment.db.begin().await?;
-    let now_ms = deployment.clock.now_ms();
-    if write_into(&transaction, partition, cursor, commits, boards, refused, now_ms).await? {
-        transaction.commit().await?;
-        return Ok(true);
-    }
-    transaction.rollback().await?;
-    Ok(false)
-}
-
 /// Writes everything into the transaction. Returns false if the cursor has moved.
 async fn write_into(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     cursor: &log_cursor::Model,
     commits: &[Commit],
-    boards: &HashMap<BoardNo, Board>,
     refused: &Refused,
-    now_ms: i64,
 ) -> Result<bool, DbErr> {
     let Some(last) = commits.last() else {
         return Ok(true);
@@ -223,7 +229,7 @@ async fn write_into(
             ..Default::default()
         })
         .filter(is_still(cursor))
-        .exec(transaction)
+        .exec(within.db)
         .await?;
     if moved.rows_affected != 1 {
         return Ok(false);
@@ -232,7 +238,7 @@ async fn write_into(
         .iter()
         .map(|commit| {
             commit::Model {
-                partition: partition.0.into(),
+                partition: within.partition.into(),
                 seq: commit.seq as i64,
                 id: commit.id.clone(),
                 parent: commit.parent.clone(),
@@ -242,18 +248,15 @@ async fn write_into(
             .into_active_model()
         })
         .collect();
-    insert_chunked::<commit::Entity, _>(transaction, rows, None).await?;
-    write_events(transaction, partition, commits, boards, refused, now_ms).await?;
+    insert_chunked::<commit::Entity, _>(within.db, rows, None).await?;
+    write_events(within, commits, refused).await?;
     Ok(true)
 }
 
 async fn write_events(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     commits: &[Commit],
-    boards: &HashMap<BoardNo, Board>,
     refused: &Refused,
-    now_ms: i64,
 ) -> Result<(), DbErr> {
     let (mut events, mut members, mut dead) = (vec![], BTreeMap::new(), vec![]);
     let mut taken: Vec<(u64, &Event)> = vec![];
@@ -261,11 +264,11 @@ async fn write_events(
     for commit in commits {
         for (index, event) in commit.events.iter().enumerate() {
             // The board was deleted: its history is gone, and events in flight go with it.
-            if !boards.contains_key(&event.board) {
+            if !within.boards.contains_key(&event.board) {
                 continue;
             }
             if let EventKind::Void { target } = event.kind
-                && dead_letter::void(transaction, target).await?
+                && dead_letter::void(within.db, target).await?
             {
                 // History has neither the void nor its target, but sealed standings may have the
                 // target.
@@ -273,18 +276,18 @@ async fn write_events(
                 continue;
             }
             if let Some(reason) = refused.get(&(commit.seq, index)) {
-                dead.push(dead_letter(partition, commit, index, reason, now_ms));
+                dead.push(dead_letter(within, commit, index, reason));
                 continue;
             }
             members.entry(event.member.as_str()).or_insert(commit.accepted_at_ms);
             events.push(
-                score_event::Model::of_event(partition, commit.seq, index, event)
+                score_event::Model::of_event(within.partition, commit.seq, index, event)
                     .into_active_model(),
             );
             taken.push((commit.seq, event));
         }
     }
-    let rows = all_time_rows::load(transaction, &taken).await?;
+    let rows = all_time_rows::load(within.db, &taken).await?;
     // A member with rows of standings already has a row of its own.
     for (_, member) in rows.keys() {
         members.remove(member.as_str());
@@ -298,30 +301,29 @@ async fn write_events(
     });
     let known =
         OnConflict::column(member::Column::Key).do_nothing_on([member::Column::Key]).to_owned();
-    insert_chunked::<member::Entity, _>(transaction, members.collect(), Some(known)).await?;
-    insert_chunked::<score_event::Entity, _>(transaction, events, None).await?;
-    insert_chunked::<dead_letter::Entity, _>(transaction, dead, None).await?;
-    all_time_rows::fold_onto(transaction, partition, &taken, rows, boards).await?;
+    insert_chunked::<member::Entity, _>(within.db, members.collect(), Some(known)).await?;
+    insert_chunked::<score_event::Entity, _>(within.db, events, None).await?;
+    insert_chunked::<dead_letter::Entity, _>(within.db, dead, None).await?;
+    all_time_rows::fold_onto(within, &taken, rows).await?;
     taken.append(&mut unwritten);
-    correction::correct(transaction, partition, &taken, Source::History, boards, now_ms).await
+    correction::correct(within, &taken, Source::History).await
 }
 
 fn dead_letter(
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     commit: &Commit,
     index: usize,
     reason: &str,
-    now_ms: i64,
 ) -> dead_letter::ActiveModel {
     let alone = Commit { events: vec![commit.events[index].clone()], ..commit.clone() };
     dead_letter::ActiveModel {
-        partition: Set(partition.0.into()),
+        partition: Set(within.partition.into()),
         seq: Set(commit.seq as i64),
         event_index: Set(index as i32),
         payload: Set(alone.to_log()),
         reason: Set(reason.to_owned()),
         state: Set(dead_letter::State::Pending),
-        created_at_ms: Set(now_ms),
+        created_at_ms: Set(within.now_ms),
     }
 }
 

@@ -7,64 +7,60 @@
 
 use std::time::Duration;
 
-use ranking::id::Partition;
 use ranking::store::recovery::{Found, Recovery};
 use tokio::time::sleep;
 
-use crate::deployment::Deployment;
-use crate::partition::cursor::accept_run;
-use crate::partition::load::load;
+use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::log_cursor;
 
 /// The interval at which the lease of a recovery is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
 
-/// Makes a partition level with SQL; does nothing if it is level. If another process is recovering
-/// it, waits 20 ms and returns: call it again.
-///
-/// # Errors
-/// If a store fails. The partition then stays closed, and the next caller tries again.
-pub async fn recover(deployment: &Deployment, partition: Partition) -> Result<()> {
-    let token = entity::random_id();
-    let Some(recovery) = deployment.store.begin_recovery(partition, &token).await? else {
-        sleep(Duration::from_millis(20)).await;
-        return Ok(());
-    };
-    let recovered = tokio::select! {
-        recovered = make_level(deployment, partition, &recovery) => recovered,
-        lost = keep(&recovery) => lost,
-    };
-    if recovered.is_err() {
-        // Then the next caller need not wait until the lease expires.
-        let _ = recovery.abandon().await;
+impl Partition<'_> {
+    /// Makes the partition level with SQL; does nothing if it is level. If another process is
+    /// recovering it, waits 20 ms and returns: call it again.
+    ///
+    /// # Errors
+    /// If a store fails. The partition then stays closed, and the next caller tries again.
+    pub async fn recover(self) -> Result<()> {
+        let token = entity::random_id();
+        let Some(recovery) = self.store.begin_recovery(self.no, &token).await? else {
+            sleep(Duration::from_millis(20)).await;
+            return Ok(());
+        };
+        let recovered = tokio::select! {
+            recovered = self.make_level(&recovery) => recovered,
+            lost = keep(&recovery) => lost,
+        };
+        if recovered.is_err() {
+            // Then the next caller need not wait until the lease expires.
+            let _ = recovery.abandon().await;
+        }
+        recovered
     }
-    recovered
-}
 
-async fn make_level(
-    deployment: &Deployment,
-    partition: Partition,
-    recovery: &Recovery,
-) -> Result<()> {
-    loop {
-        let cursor = accept_run(deployment, partition, recovery.run_id()).await?;
-        let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-        let (seq, tip) = tip(&cursor, &found);
-        match &found.head {
-            Some(head)
-                if (head.seq, &head.commit) == (seq, &tip) && head.run_id == recovery.run_id() =>
-            {
-                return Ok(recovery.abandon().await?);
+    async fn make_level(self, recovery: &Recovery) -> Result<()> {
+        loop {
+            let cursor = self.accept_run(recovery.run_id()).await?;
+            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+            let (seq, tip) = tip(&cursor, &found);
+            match &found.head {
+                Some(head)
+                    if (head.seq, &head.commit) == (seq, &tip)
+                        && head.run_id == recovery.run_id() =>
+                {
+                    return Ok(recovery.abandon().await?);
+                }
+                // No writer can have moved a head of an earlier run.
+                Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
+                    tracing::debug!(partition = %self, seq, "Redis restarted with all it had");
+                    return Ok(recovery.finish(seq, &tip).await?);
+                }
+                // Between the two reads a persister may have moved the cursor and trimmed the log.
+                _ if self.accept_run(recovery.run_id()).await? != cursor => {}
+                _ => return self.load(recovery).await,
             }
-            // No writer can have moved a head of an earlier run.
-            Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
-                tracing::debug!(%partition, seq, "Redis restarted with all it had");
-                return Ok(recovery.finish(seq, &tip).await?);
-            }
-            // Between the two reads a persister may have moved the cursor and trimmed the log.
-            _ if accept_run(deployment, partition, recovery.run_id()).await? != cursor => {}
-            _ => return load(deployment, partition, recovery).await,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Submitting a batch of scores to a partition.
 
-use ranking::id::Partition;
 use ranking::submission::batch::Batch;
 use ranking::submission::{FoldOutcome, Snapshot, Submission, Verdict};
 use tokio::time::{Instant, timeout_at};
 
 use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::roll;
 use entity::error::{Error, Result};
 
@@ -43,10 +43,8 @@ impl Prepared {
     }
 
     /// Reads the snapshot. If the read fails, the fold reads again.
-    async fn read(&mut self, deployment: &Deployment, partition: Partition) {
-        let Deployment { store, dedup, .. } = deployment;
-        let wanted = self.batch.wanted();
-        let snapshot = store.snapshot(partition, wanted, *dedup, self.batch.now_ms()).await;
+    async fn read(&mut self, partition: Partition<'_>) {
+        let snapshot = partition.snapshot(self.batch.wanted(), self.batch.now_ms()).await;
         self.snapshot = snapshot.ok();
     }
 }
@@ -61,48 +59,50 @@ pub struct Submitted {
     pub commit: Option<(u64, String)>,
 }
 
-/// Submits a batch to one partition, and tries until `deadline`: after a lost race, while the
-/// partition is not level, after a lost reply.
-///
-/// The snapshot of the `following` batch is requested right behind the commit, on the same
-/// connection. The server reads it as soon as the commit is written, so the following batch needs
-/// one round trip only. A commit in between makes the snapshot stale, which the head reveals.
-///
-/// # Errors
-/// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time.
-pub async fn submit(
-    deployment: &Deployment,
-    partition: Partition,
-    prepared: Prepared,
-    mut following: Option<&mut Prepared>,
-    deadline: Instant,
-) -> Result<Submitted> {
-    let mut submitted = Submitted {
-        verdicts: Vec::with_capacity(prepared.batch.submissions().len()),
-        commit: None,
-    };
-    let mut left = vec![prepared];
-    while let Some(mut prepared) = left.pop() {
-        if let Some(second) = prepared.second_half() {
-            left.extend([second, prepared]);
-            continue;
-        }
-        let mut submitting = Submitting {
-            prepared,
-            following: if left.is_empty() { following.take() } else { None },
-            deadline,
+impl Partition<'_> {
+    /// Submits a batch to one partition, and tries until `deadline`: after a lost race, while the
+    /// partition is not level, after a lost reply.
+    ///
+    /// The snapshot of the `following` batch is requested right behind the commit, on the same
+    /// connection. The server reads it as soon as the commit is written, so the following batch
+    /// needs one round trip only. A commit in between makes the snapshot stale, which the head
+    /// reveals.
+    ///
+    /// # Errors
+    /// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time.
+    pub async fn submit(
+        self,
+        prepared: Prepared,
+        mut following: Option<&mut Prepared>,
+        deadline: Instant,
+    ) -> Result<Submitted> {
+        let mut submitted = Submitted {
+            verdicts: Vec::with_capacity(prepared.batch.submissions().len()),
+            commit: None,
         };
-        match commit_with_retry(deployment, partition, &mut submitting, deadline).await {
-            Ok(done) => {
-                submitted.verdicts.extend(done.outcome);
-                submitted.commit = done.commit.or(submitted.commit);
+        let mut left = vec![prepared];
+        while let Some(mut prepared) = left.pop() {
+            if let Some(second) = prepared.second_half() {
+                left.extend([second, prepared]);
+                continue;
             }
-            // Part of the batch is already written.
-            Err(_) if submitted.commit.is_some() => return Err(Error::Unknown),
-            Err(error) => return Err(error),
+            let mut submitting = Submitting {
+                prepared,
+                following: if left.is_empty() { following.take() } else { None },
+                deadline,
+            };
+            match self.commit_with_retry(&mut submitting, deadline).await {
+                Ok(done) => {
+                    submitted.verdicts.extend(done.outcome);
+                    submitted.commit = done.commit.or(submitted.commit);
+                }
+                // Part of the batch is already written.
+                Err(_) if submitted.commit.is_some() => return Err(Error::Unknown),
+                Err(error) => return Err(error),
+            }
         }
+        Ok(submitted)
     }
-    Ok(submitted)
 }
 
 struct Submitting<'a> {
@@ -114,21 +114,14 @@ struct Submitting<'a> {
 impl Change for Submitting<'_> {
     type Outcome = Vec<Verdict>;
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<Self::Outcome>> {
-        let Deployment { store, dedup, .. } = deployment;
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<Self::Outcome>> {
+        let Deployment { store, dedup, .. } = partition.deployment;
         let Prepared { batch, snapshot } = &mut self.prepared;
         let now_ms = batch.now_ms();
         let (snapshot, folded) = loop {
             let snapshot = match snapshot.take() {
                 Some(snapshot) => snapshot,
-                None => {
-                    let wanted = batch.wanted();
-                    store.snapshot(partition, wanted, *dedup, now_ms).await?
-                }
+                None => partition.snapshot(batch.wanted(), now_ms).await?,
             };
             let id = entity::random_id();
             match batch.fold(&snapshot, dedup.window_ms, &id)? {
@@ -136,14 +129,14 @@ impl Change for Submitting<'_> {
                 FoldOutcome::Again(again) => *batch = again,
                 FoldOutcome::Roll(boards) => {
                     for board in boards {
-                        let rolling = roll::roll_in(deployment, partition, &board, now_ms);
+                        let rolling = roll::roll_in(partition, &board, now_ms);
                         let in_time = timeout_at(self.deadline, rolling).await;
                         in_time.map_err(|_| ranking::Error::NotRolled(board.no.0))??;
                     }
                 }
             }
         };
-        let writes = store.writes(partition, &folded, *dedup);
+        let writes = store.writes(partition.no, &folded, *dedup);
         Ok(Proposal {
             head: snapshot.head,
             log_len: snapshot.log_len,
@@ -152,9 +145,9 @@ impl Change for Submitting<'_> {
         })
     }
 
-    async fn read_behind(&mut self, deployment: &Deployment, partition: Partition) {
+    async fn read_behind(&mut self, partition: Partition<'_>) {
         if let Some(following) = &mut self.following {
-            following.read(deployment, partition).await;
+            following.read(partition).await;
         }
     }
 }

@@ -15,16 +15,13 @@ impl Reader {
         standings: &Standings,
         pages: &[(u64, usize)],
     ) -> Result<Vec<Vec<RankedEntry>>> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.pages_from(&standings, pages).await }.boxed()
-        });
-        if let Some(pages) = live.await? {
-            return Ok(pages);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.pages_from(pages).await,
-            None => Ok(vec![vec![]; pages.len()]),
-        }
+        self.read(
+            standings,
+            vec![vec![]; pages.len()],
+            |store, now| async move { store.pages_from(&now, pages).await }.boxed(),
+            |sealed| async move { sealed.pages_from(pages).await },
+        )
+        .await
     }
 
     /// As [`Reader::neighbors`] for each of these members, in their order.
@@ -35,15 +32,14 @@ impl Reader {
         above: usize,
         below: usize,
     ) -> Result<Vec<Neighborhood>> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.neighborhoods(&standings, members, above, below).await }.boxed()
-        });
-        if let Some(around) = live.await? {
-            return Ok(around);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.neighborhoods(members, above, below).await,
-            None => Ok(vec![None; members.len()]),
-        }
+        self.read(
+            standings,
+            vec![None; members.len()],
+            |store, now| {
+                async move { store.neighborhoods(&now, members, above, below).await }.boxed()
+            },
+            |sealed| async move { sealed.neighborhoods(members, above, below).await },
+        )
+        .await
     }
 }

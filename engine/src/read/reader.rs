@@ -10,7 +10,7 @@ use std::time::Duration;
 use entity::error::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::read::merge::Start;
@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::sealed::{self, SealedStandings};
 use crate::deployment::Deployment;
-use crate::partition::recovery::recover;
 use crate::roll::roll_board;
 
 /// The pause before a read is tried again while another process does what it waits for.
@@ -45,16 +44,13 @@ impl Reader {
 
     /// The number of entries.
     pub async fn size(&self, standings: &Standings) -> Result<u64> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.size(&standings).await }.boxed()
-        });
-        if let Some(size) = live.await? {
-            return Ok(size);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.size().await,
-            None => Ok(0),
-        }
+        self.read(
+            standings,
+            0,
+            |store, now| async move { store.size(&now).await }.boxed(),
+            |sealed| async move { sealed.size().await },
+        )
+        .await
     }
 
     /// The keys of members, in the order of `members`.
@@ -63,16 +59,13 @@ impl Reader {
         standings: &Standings,
         members: &[MemberId],
     ) -> Result<Vec<Option<RankKey>>> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.rank_keys(&standings, members).await }.boxed()
-        });
-        if let Some(keys) = live.await? {
-            return Ok(keys);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.rank_keys(members).await,
-            None => Ok(vec![None; members.len()]),
-        }
+        self.read(
+            standings,
+            vec![None; members.len()],
+            |store, now| async move { store.rank_keys(&now, members).await }.boxed(),
+            |sealed| async move { sealed.rank_keys(members).await },
+        )
+        .await
     }
 
     /// The positions of entries; `None` for an entry that has left since.
@@ -81,16 +74,16 @@ impl Reader {
         standings: &Standings,
         entries: &[RankedEntry],
     ) -> Result<Vec<Option<u64>>> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.positions(&standings, entries).await }.boxed()
-        });
-        if let Some(positions) = live.await? {
-            return Ok(positions);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => Ok(sealed.positions(entries).await?.into_iter().map(Some).collect()),
-            None => Ok(vec![None; entries.len()]),
-        }
+        self.read(
+            standings,
+            vec![None; entries.len()],
+            |store, now| async move { store.positions(&now, entries).await }.boxed(),
+            |sealed| async move {
+                let positions = sealed.positions(entries).await;
+                positions.map(|positions| positions.into_iter().map(Some).collect())
+            },
+        )
+        .await
     }
 
     /// The entries and positions of members, in the order of `members`; `None` for members without
@@ -100,30 +93,24 @@ impl Reader {
         standings: &Standings,
         members: &[MemberId],
     ) -> Result<Vec<Option<(RankedEntry, u64)>>> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.find(&standings, members).await }.boxed()
-        });
-        if let Some(found) = live.await? {
-            return Ok(found);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.find(members).await,
-            None => Ok(vec![None; members.len()]),
-        }
+        self.read(
+            standings,
+            vec![None; members.len()],
+            |store, now| async move { store.find(&now, members).await }.boxed(),
+            |sealed| async move { sealed.find(members).await },
+        )
+        .await
     }
 
     /// For each key, the number of entries with a smaller one.
     pub async fn counts_below(&self, standings: &Standings, keys: &[RankKey]) -> Result<Vec<u64>> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.counts_below(&standings, keys).await }.boxed()
-        });
-        if let Some(counts) = live.await? {
-            return Ok(counts);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.counts_below(keys).await,
-            None => Ok(vec![0; keys.len()]),
-        }
+        self.read(
+            standings,
+            vec![0; keys.len()],
+            |store, now| async move { store.counts_below(&now, keys).await }.boxed(),
+            |sealed| async move { sealed.counts_below(keys).await },
+        )
+        .await
     }
 
     /// Up to `limit` entries from a place on, the entry of the place included, and the position of
@@ -134,17 +121,16 @@ impl Reader {
         from: &RankedEntry,
         limit: usize,
     ) -> Result<(u64, Vec<RankedEntry>)> {
-        let live = self.live(standings, |store, standings| {
-            let start = Start::Place(from.clone());
-            async move { store.forward(&standings, &start, limit).await }.boxed()
-        });
-        if let Some(page) = live.await? {
-            return Ok(page);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.forward(from, limit).await,
-            None => Ok((0, vec![])),
-        }
+        self.read(
+            standings,
+            (0, vec![]),
+            |store, now| {
+                let start = Start::Place(from.clone());
+                async move { store.forward(&now, &start, limit).await }.boxed()
+            },
+            |sealed| async move { sealed.forward(from, limit).await },
+        )
+        .await
     }
 
     /// Up to `limit` entries from a position on.
@@ -166,30 +152,29 @@ impl Reader {
         last: Option<&RankedEntry>,
         limit: usize,
     ) -> Result<Vec<RankedEntry>> {
-        let live = self.live(standings, |store, standings| {
-            async move {
-                let start = match last {
-                    // It begins with the entry of the place.
-                    Some(last) => Start::Place(last.clone()),
-                    None => Start::Split(store.split_at_position(&standings, 0).await?),
-                };
-                let more = usize::from(last.is_some());
-                let (_, mut page) = store.forward(&standings, &start, limit + more).await?;
-                if last.is_some() && page.first() == last {
-                    page.remove(0);
+        self.read(
+            standings,
+            vec![],
+            |store, now| {
+                async move {
+                    let start = match last {
+                        // It begins with the entry of the place.
+                        Some(last) => Start::Place(last.clone()),
+                        None => Start::Split(store.split_at_position(&now, 0).await?),
+                    };
+                    let more = usize::from(last.is_some());
+                    let (_, mut page) = store.forward(&now, &start, limit + more).await?;
+                    if last.is_some() && page.first() == last {
+                        page.remove(0);
+                    }
+                    page.truncate(limit);
+                    Ok(page)
                 }
-                page.truncate(limit);
-                Ok(page)
-            }
-            .boxed()
-        });
-        if let Some(page) = live.await? {
-            return Ok(page);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.page_after(last, limit).await,
-            None => Ok(vec![]),
-        }
+                .boxed()
+            },
+            |sealed| async move { sealed.page_after(last, limit).await },
+        )
+        .await
     }
 
     /// Up to `limit` entries before a place, or the last ones, in rank order; and the position of
@@ -200,23 +185,22 @@ impl Reader {
         before: Option<&RankedEntry>,
         limit: usize,
     ) -> Result<(u64, Vec<RankedEntry>)> {
-        let live = self.live(standings, |store, standings| {
-            async move {
-                let start = match before {
-                    Some(place) => Start::Place(place.clone()),
-                    None => Start::Split(store.end(&standings).await?),
-                };
-                store.backward(&standings, &start, limit).await
-            }
-            .boxed()
-        });
-        if let Some(page) = live.await? {
-            return Ok(page);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.backward(before, limit).await,
-            None => Ok((0, vec![])),
-        }
+        self.read(
+            standings,
+            (0, vec![]),
+            |store, now| {
+                async move {
+                    let start = match before {
+                        Some(place) => Start::Place(place.clone()),
+                        None => Start::Split(store.end(&now).await?),
+                    };
+                    store.backward(&now, &start, limit).await
+                }
+                .boxed()
+            },
+            |sealed| async move { sealed.backward(before, limit).await },
+        )
+        .await
     }
 
     /// The entries around a member, its own included, and the position of the first; `None` if the
@@ -228,36 +212,36 @@ impl Reader {
         above: usize,
         below: usize,
     ) -> Result<Option<(u64, Vec<RankedEntry>)>> {
-        let live = self.live(standings, |store, standings| {
-            async move { store.neighbors(&standings, member, above, below).await }.boxed()
-        });
-        if let Some(around) = live.await? {
-            return Ok(around);
-        }
-        match self.sealed(standings).await? {
-            Some(sealed) => sealed.neighbors(member, above, below).await,
-            None => Ok(None),
-        }
+        self.read(
+            standings,
+            None,
+            |store, now| async move { store.neighbors(&now, member, above, below).await }.boxed(),
+            |sealed| async move { sealed.neighbors(member, above, below).await },
+        )
+        .await
     }
 
-    /// The standings in SQL; `None` if they never had an entry.
-    pub(super) async fn sealed<'a>(
-        &'a self,
-        standings: &Standings,
-    ) -> Result<Option<SealedStandings<'a>>> {
-        sealed::find(&self.deployment.db, standings).await
-    }
-
-    /// Reads from Redis; `None` if the standings are in SQL.
-    pub(super) async fn live<'a, T>(
+    /// Reads from Redis, or from SQL if the standings are there; gives `nothing` if they never had
+    /// an entry.
+    pub(super) async fn read<'a, T, S>(
         &'a self,
         standings: &'a Standings,
-        read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
-    ) -> Result<Option<T>> {
-        if standings.is_sealed() {
-            return Ok(None);
+        nothing: T,
+        live: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
+        sealed: impl FnOnce(SealedStandings<'a>) -> S + Send,
+    ) -> Result<T>
+    where
+        S: Future<Output = Result<T>> + Send,
+    {
+        if !standings.is_sealed()
+            && let Ok(read) = self.read_redis(standings, live).await?
+        {
+            return Ok(read);
         }
-        Ok(self.read_redis(standings, read).await?.ok())
+        match sealed::find(&self.deployment.db, standings).await? {
+            Some(found) => sealed(found).await,
+            None => Ok(nothing),
+        }
     }
 
     /// Reads from Redis until the read succeeds. It recovers a partition that is not level, or
@@ -289,7 +273,7 @@ impl Reader {
                     continue;
                 }
                 ranking::Error::NotLevel(partition) => {
-                    recover(&self.deployment, Partition(partition)).await
+                    self.deployment.partition(PartitionNo(partition)).recover().await
                 }
                 ranking::Error::NotRolled(no) => {
                     let rolling = timeout_at(deadline, self.roll(BoardNo(no))).await;

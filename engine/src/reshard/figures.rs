@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// The figures of a move.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Resharded {
     /// The former number of shards.
     pub from: u16,

@@ -2,18 +2,13 @@
 
 use futures::FutureExt;
 use ranking::board::mark::BoardMark;
-use ranking::id::Partition;
 use ranking::roll::Rolls;
 use ranking::store::write::Writes;
-use sea_orm::EntityTrait;
 
 use super::{Moving, at_once, taken_over};
-use crate::deployment::Deployment;
-use crate::partition::barrier;
-use crate::partition::change::{Change, Proposal, commit_change};
-use crate::partition::settle::settle;
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use entity::error::{Error, Result};
-use entity::history::commit;
 
 /// The number of attempts to mark a partition whose commits Redis keeps losing.
 const MARKS_MAX: usize = 5;
@@ -39,7 +34,7 @@ impl Moving<'_> {
         at_once(marks.collect()).await
     }
 
-    async fn mark_in_sql(&self, partition: Partition, mark: BoardMark) -> Result<()> {
+    async fn mark_in_sql(&self, partition: Partition<'_>, mark: BoardMark) -> Result<()> {
         for _ in 0..MARKS_MAX {
             let place = self.mark(partition, mark).await?;
             if self.is_in_sql(partition, place).await? {
@@ -54,11 +49,10 @@ impl Moving<'_> {
     pub(super) async fn confirm(&self, rolls: &Rolls) -> Result<()> {
         for &partition in &self.partitions {
             for attempt in 0.. {
-                settle(self.deployment, partition).await?;
-                let (mark, proposal) =
-                    barrier::read_mark(self.deployment, partition, self.board.no).await?;
+                partition.settle().await?;
+                let (mark, proposal) = partition.read_mark(self.board.no).await?;
                 if mark == self.held() {
-                    let keys = self.keys().await?.remove(&partition).unwrap_or_default();
+                    let keys = self.keys().await?.remove(&partition.no).unwrap_or_default();
                     self.release(partition, None, rolls, &keys).await?;
                     continue;
                 }
@@ -79,9 +73,8 @@ impl Moving<'_> {
     /// # Errors
     /// `Invalid` if another process took the move over; `BoardGone` if the partition has a later
     /// mark.
-    pub(super) async fn look(&self, partition: Partition) -> Result<Proposal<()>> {
-        let (known, proposal) =
-            barrier::read_mark(self.deployment, partition, self.board.no).await?;
+    pub(super) async fn look(&self, partition: Partition<'_>) -> Result<Proposal<()>> {
+        let (known, proposal) = partition.read_mark(self.board.no).await?;
         // Read after the head: a process that takes a move over changes the row first, and then
         // moves each head.
         self.check_still().await?;
@@ -103,22 +96,21 @@ impl Moving<'_> {
     }
 
     /// True if SQL has a commit, after the log was persisted.
-    async fn is_in_sql(&self, partition: Partition, (seq, id): (u64, String)) -> Result<bool> {
-        settle(self.deployment, partition).await?;
-        let key = (i32::from(partition.0), seq as i64);
-        let row = commit::Entity::find_by_id(key).one(&self.deployment.db).await?;
+    async fn is_in_sql(&self, partition: Partition<'_>, (seq, id): (u64, String)) -> Result<bool> {
+        partition.settle().await?;
+        let row = partition.commit(seq as i64).await?;
         Ok(row.is_some_and(|row| row.id == id))
     }
 
     /// Marks a partition, and returns the seq and id of the commit.
-    async fn mark(&self, partition: Partition, mark: BoardMark) -> Result<(u64, String)> {
+    async fn mark(&self, partition: Partition<'_>, mark: BoardMark) -> Result<(u64, String)> {
         let mut marking = Marking { moving: self, mark };
-        let done = commit_change(self.deployment, partition, &mut marking).await?;
+        let done = partition.commit_change(&mut marking).await?;
         Ok(done.commit.ok_or(ranking::Error::BoardGone)?)
     }
 }
 
-fn loses_commits(partition: Partition) -> Error {
+fn loses_commits(partition: Partition<'_>) -> Error {
     let reason = format!("Redis keeps losing commits of partition {partition}; try again later");
     ranking::Error::Unavailable(reason).into()
 }
@@ -131,15 +123,11 @@ struct Marking<'a> {
 impl Change for Marking<'_> {
     type Outcome = ();
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
         let moving = self.moving;
         let proposal = moving.look(partition).await?;
         let mut writes = Writes::default();
-        writes.mark_board(deployment.store.keys(), partition, moving.board.no, self.mark);
-        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+        writes.mark_board(partition.store.keys(), partition.no, moving.board.no, self.mark);
+        Ok(proposal.writing(writes, partition.clock.now_ms()))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::standings_id::StandingsId;
 use ranking::store::stage::StageChange;
 use ranking::submission::Periods;
@@ -87,7 +87,7 @@ impl Staging {
         events: &[(EventPlace, Event)],
     ) -> Result<()> {
         let mut periods = Periods::default();
-        let mut later: BTreeMap<Partition, Later> = BTreeMap::new();
+        let mut later: BTreeMap<PartitionNo, Later> = BTreeMap::new();
         for (_, event) in events {
             let EventKind::Score { score, at_ms, .. } = event.kind else {
                 continue;
@@ -116,7 +116,7 @@ impl Staging {
     async fn refold(
         &mut self,
         moving: &Moving<'_>,
-        (partition, end_seq): (Partition, i64),
+        (partition, end_seq): (PartitionNo, i64),
         members: &[String],
     ) -> Result<()> {
         let (deployment, target) = (moving.deployment, &moving.target);
@@ -128,7 +128,7 @@ impl Staging {
         let voided = rows.iter().filter_map(score_event::Model::voids).collect();
         let mut replay = replay(target, voided, &self.rolls);
         let mut periods = Periods::default();
-        let mut touched: BTreeMap<(Partition, StandingsId), (i64, BTreeSet<MemberId>)> =
+        let mut touched: BTreeMap<(PartitionNo, StandingsId), (i64, BTreeSet<MemberId>)> =
             BTreeMap::new();
         for row in &rows {
             let event = row.to_ranking()?;
@@ -148,7 +148,7 @@ impl Staging {
                 members.insert(event.member.clone());
             }
         }
-        let mut changes: BTreeMap<Partition, Changes> = BTreeMap::new();
+        let mut changes: BTreeMap<PartitionNo, Changes> = BTreeMap::new();
         for ((partition, id), (from_ms, members)) in touched {
             let Some(part) = self.parts.get(&partition) else {
                 continue;

@@ -5,7 +5,6 @@
 //! standings for all of them. The last one releases it.
 
 use ranking::board::mark::BoardMark;
-use ranking::id::Partition;
 use ranking::roll::Rolls;
 use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::standings_id::StandingsId;
@@ -13,8 +12,8 @@ use ranking::store::write::Writes;
 
 use super::Moving;
 use super::stage::StagedPartition;
-use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_change};
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::roll::mark_rolled;
 use entity::error::Result;
 use entity::history::score_event;
@@ -53,21 +52,19 @@ impl Moving<'_> {
     /// present keys there.
     pub(super) async fn release(
         &self,
-        partition: Partition,
+        partition: Partition<'_>,
         staged: Option<StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
     ) -> Result<()> {
-        let store = &self.deployment.store;
-        let is_new = store.partitions().of_board(&self.target).contains(&partition);
+        let is_new = partition.store.partitions().of_board(&self.target).contains(&partition.no);
         let mut staged = staged;
         for _ in 0..STAGES_MAX {
             if staged.is_none() && is_new {
-                let (deployment, target) = (self.deployment, &self.target);
-                let voided = score_event::voided_on(&deployment.db, target.no).await?;
-                let part =
-                    StagedPartition::make(deployment, target, partition, rolls, &voided, None);
-                staged = Some(part.await?);
+                let target = &self.target;
+                let voided = score_event::voided_on(&partition.db, target.no).await?;
+                staged =
+                    Some(StagedPartition::make(partition, target, rolls, &voided, None).await?);
             }
             let released = self.release_part(partition, staged.as_ref(), rolls, keys);
             let released = match (released.await, &staged) {
@@ -92,7 +89,7 @@ impl Moving<'_> {
 
     async fn release_part(
         &self,
-        partition: Partition,
+        partition: Partition<'_>,
         part: Option<&StagedPartition>,
         rolls: &Rolls,
         keys: &[String],
@@ -106,7 +103,7 @@ impl Moving<'_> {
         chunks.push(Chunk::End);
         for chunk in chunks {
             let mut releasing = Releasing { moving: self, part, rolls, chunk };
-            let done = commit_change(self.deployment, partition, &mut releasing).await?;
+            let done = partition.commit_change(&mut releasing).await?;
             if done.outcome != Released::Done {
                 return Ok(done.outcome);
             }
@@ -129,16 +126,12 @@ struct Releasing<'a> {
 impl Change for Releasing<'_> {
     type Outcome = Released;
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<Released>> {
-        let (moving, store) = (self.moving, &deployment.store);
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<Released>> {
+        let (moving, store) = (self.moving, &partition.store);
         let target = &moving.target;
         let (bucket, mark) = moving.ids_mark();
         let asked = Some((bucket, mark.as_str()));
-        let tail = store.head_and_marks(partition, target.no, &[], asked).await?;
+        let tail = store.head_and_marks(partition.no, target.no, &[], asked).await?;
         let mut proposal = Proposal::nothing(tail.head, Released::Done);
         match tail.board {
             BoardMark::Generation(generation) if generation >= target.generation => {
@@ -160,25 +153,25 @@ impl Change for Releasing<'_> {
             proposal.outcome = Released::Stale;
             return Ok(proposal);
         }
-        let writes = self.writes(deployment, partition, proposal.head.seq + 1)?;
-        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+        let writes = self.writes(partition, proposal.head.seq + 1)?;
+        Ok(proposal.writing(writes, partition.clock.now_ms()))
     }
 }
 
 impl Releasing<'_> {
-    fn writes(&self, deployment: &Deployment, partition: Partition, seq: u64) -> Result<Writes> {
-        let (target, keys) = (&self.moving.target, deployment.store.keys());
+    fn writes(&self, partition: Partition<'_>, seq: u64) -> Result<Writes> {
+        let (target, keys) = (&self.moving.target, partition.store.keys());
         let mut writes = Writes::default();
         if let Some(part) = self.part {
             part.stages.guard(&mut writes);
         }
-        writes.mark_layout(keys, partition, target.no, target.generation);
+        writes.mark_layout(keys, partition.no, target.no, target.generation);
         match &self.chunk {
             Chunk::Drop(dropped) => dropped.iter().for_each(|key| writes.drop_key(key)),
             Chunk::Put(standings) => {
                 for (id, from_ms, stage) in standings {
-                    writes.swap_in(stage, &keys.standings(partition, id));
-                    writes.note_period(keys, partition, id, *from_ms);
+                    writes.swap_in(stage, &keys.standings(partition.no, id));
+                    writes.note_period(keys, partition.no, id, *from_ms);
                 }
             }
             Chunk::End => {
@@ -188,7 +181,7 @@ impl Releasing<'_> {
                 let mut series = std::collections::HashSet::new();
                 for id in standings {
                     if id.window.rolling().is_some() && series.insert(id.series()) {
-                        mark_rolled(&mut writes, keys, partition, target, id, self.rolls)?;
+                        mark_rolled(&mut writes, partition, target, id, self.rolls)?;
                     }
                 }
                 for (&window, added) in target.added.iter() {
@@ -201,11 +194,11 @@ impl Releasing<'_> {
                             dropped_before_ms: sealed.sealed_before_ms,
                             seq,
                         };
-                        writes.mark_seal(keys, partition, name, mark);
+                        writes.mark_seal(keys, partition.no, name, mark);
                     }
                 }
                 let generation = BoardMark::Generation(target.generation);
-                writes.mark_board(keys, partition, target.no, generation);
+                writes.mark_board(keys, partition.no, target.no, generation);
             }
         }
         Ok(writes)

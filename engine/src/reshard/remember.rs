@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::FutureExt;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::store::write::Writes;
 use ranking::submission::event_ids::{seen_entry, seen_mark, seen_prefix};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::{Moving, at_once};
-use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_change};
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::partition::home::{SeenPages, first_seq_since, seq_there};
 use entity::error::Result;
 use entity::history::{commit, score_event};
@@ -47,31 +47,31 @@ impl Moving<'_> {
     /// Makes partitions remember the ids of their new members, and forget other ids of theirs, left
     /// from an earlier layout. A mark goes in before the ids; if recovery loads the partition in
     /// between, both are lost together.
-    pub(super) async fn remember_all(&self, partitions: &[Partition]) -> Result<()> {
+    pub(super) async fn remember_all(&self, partitions: &[Partition<'_>]) -> Result<()> {
         let deployment = self.deployment;
         let (store, now_ms) = (&deployment.store, deployment.clock.now_ms());
         for &partition in partitions {
             for bucket in deployment.dedup.buckets(now_ms) {
-                let seen = store.seen_of(partition, bucket, self.board.no).await?;
+                let seen = store.seen_of(partition.no, bucket, self.board.no).await?;
                 let old = seen.into_keys().filter(|field| {
                     let member = self.member_of(field);
-                    member.is_none_or(|member| self.comes(&member, partition))
+                    member.is_none_or(|member| self.comes(&member, partition.no))
                 });
                 let forgotten = old.map(|field| (bucket, field)).collect();
-                self.commit_ids(partition, Ids { set: vec![], forgotten }).await?;
+                self.commit_ids(partition.no, Ids { set: vec![], forgotten }).await?;
             }
             let (bucket, mark) = self.ids_mark();
             let set = vec![(bucket, (mark, String::new()))];
-            self.commit_ids(partition, Ids::to_set(set)).await?;
+            self.commit_ids(partition.no, Ids::to_set(set)).await?;
         }
         let voided = score_event::voided_on(&deployment.db, self.board.no).await?;
         for home in self.homes() {
             let since_ms = now_ms - deployment.dedup.window_ms;
             let mut pages = SeenPages::new(deployment, &self.target, home, &voided, since_ms);
             while let Some(seen) = pages.next().await? {
-                let mut parts: BTreeMap<Partition, Vec<Seen>> = BTreeMap::new();
+                let mut parts: BTreeMap<PartitionNo, Vec<Seen>> = BTreeMap::new();
                 for seen in seen {
-                    let is_meant = partitions.contains(&seen.there);
+                    let is_meant = partitions.iter().any(|partition| partition.no == seen.there);
                     if is_meant && self.comes(&seen.member, seen.there) {
                         let part = parts.entry(seen.there).or_default();
                         part.push((seen.bucket, seen.entry));
@@ -88,7 +88,7 @@ impl Moving<'_> {
     /// As [`Self::remember_all`], for events that a partition has just accepted, in their order.
     pub(super) async fn remember_events(
         &self,
-        home: Partition,
+        home: PartitionNo,
         events: &[(EventPlace, Event)],
     ) -> Result<()> {
         let deployment = self.deployment;
@@ -97,7 +97,7 @@ impl Moving<'_> {
         };
         let (first, last) = (first.seq as i64, last.seq as i64);
         let accepted = commit::accepted_at_ms(&deployment.db, home, first, last).await?;
-        let mut parts: BTreeMap<Partition, Vec<Seen>> = BTreeMap::new();
+        let mut parts: BTreeMap<PartitionNo, Vec<Seen>> = BTreeMap::new();
         for (place, event) in events {
             let there = deployment.store.partitions().of_member(&self.target, &event.member);
             let Some(&at_ms) = accepted.get(&(place.seq as i64)) else {
@@ -120,12 +120,12 @@ impl Moving<'_> {
         let deployment = self.deployment;
         let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
         let mut first_seqs: HashMap<i32, i64> = HashMap::new();
-        let homes: BTreeSet<Partition> = self.homes().into_iter().map(|(_, home)| home).collect();
+        let homes: BTreeSet<PartitionNo> = self.homes().into_iter().map(|(_, home)| home).collect();
         for home in homes {
             let first = first_seq_since(&deployment.db, home, since_ms).await?;
-            first_seqs.insert(home.0.into(), first.unwrap_or(i64::MAX));
+            first_seqs.insert(home.into(), first.unwrap_or(i64::MAX));
         }
-        let mut ids: BTreeMap<Partition, Ids> = BTreeMap::new();
+        let mut ids: BTreeMap<PartitionNo, Ids> = BTreeMap::new();
         for members in members.chunks(MEMBERS_MAX) {
             for (partition, (bucket, field), value) in
                 self.ids_of(members, &first_seqs, since_ms).await?
@@ -150,7 +150,7 @@ impl Moving<'_> {
         members: &[MemberId],
         first_seqs: &HashMap<i32, i64>,
         since_ms: i64,
-    ) -> Result<Vec<(Partition, (i64, String), Option<String>)>> {
+    ) -> Result<Vec<(PartitionNo, (i64, String), Option<String>)>> {
         let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
         let of_members = score_event::Entity::find()
             .filter(score_event::Column::BoardNo.eq(self.board.no.0))
@@ -175,7 +175,7 @@ impl Moving<'_> {
                 accepted.extend(commits.map(|row| ((home, row.seq), row.accepted_at_ms)));
             }
         }
-        let mut ids: BTreeMap<(Partition, i64, String), Option<String>> = BTreeMap::new();
+        let mut ids: BTreeMap<(PartitionNo, i64, String), Option<String>> = BTreeMap::new();
         for row in recent {
             let at_ms = accepted.get(&(row.partition, row.seq));
             let Some(&at_ms) = at_ms.filter(|&&at_ms| at_ms > since_ms) else {
@@ -207,7 +207,7 @@ impl Moving<'_> {
 
     /// True if the move brings a member to a partition. The member may have been there in an
     /// earlier layout.
-    fn comes(&self, member: &MemberId, partition: Partition) -> bool {
+    fn comes(&self, member: &MemberId, partition: PartitionNo) -> bool {
         let partitions = self.deployment.store.partitions();
         partitions.of_member(&self.board, member) != partition
     }
@@ -219,7 +219,7 @@ impl Moving<'_> {
     }
 
     /// The layouts of the board's history before the move, with their partitions.
-    fn homes(&self) -> BTreeSet<(usize, Partition)> {
+    fn homes(&self) -> BTreeSet<(usize, PartitionNo)> {
         let partitions = self.deployment.store.partitions();
         let of_partition = |partition| partitions.homes(&self.board, partition);
         let present = partitions.of_board(&self.board);
@@ -227,12 +227,12 @@ impl Moving<'_> {
     }
 
     /// Commits the ids that a partition must remember, then those that it must forget.
-    async fn commit_ids(&self, partition: Partition, ids: Ids) -> Result<()> {
+    async fn commit_ids(&self, partition: PartitionNo, ids: Ids) -> Result<()> {
         let set = ids.set.chunks(IDS_MAX).map(|set| (set, &[][..]));
         let forgotten = ids.forgotten.chunks(IDS_MAX);
         for (set, forgotten) in set.chain(forgotten.map(|forgotten| (&[][..], forgotten))) {
             let mut remembering = Remembering { moving: self, set, forgotten };
-            commit_change(self.deployment, partition, &mut remembering).await?;
+            self.deployment.partition(partition).commit_change(&mut remembering).await?;
         }
         Ok(())
     }
@@ -247,24 +247,20 @@ struct Remembering<'a> {
 impl Change for Remembering<'_> {
     type Outcome = ();
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
         let proposal = self.moving.look(partition).await?;
-        let keys = deployment.store.keys();
+        let keys = partition.store.keys();
         let mut writes = Writes::default();
         let mut by_bucket: BTreeMap<i64, Vec<(String, String)>> = BTreeMap::new();
         for (bucket, entry) in self.set {
             by_bucket.entry(*bucket).or_default().push(entry.clone());
         }
         for (bucket, seen) in by_bucket {
-            writes.set_seen(&keys.seen(partition, bucket), &seen, deployment.dedup);
+            writes.set_seen(&keys.seen(partition.no, bucket), &seen, partition.dedup);
         }
         for (bucket, field) in self.forgotten {
-            writes.forget_seen(&keys.seen(partition, *bucket), field);
+            writes.forget_seen(&keys.seen(partition.no, *bucket), field);
         }
-        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+        Ok(proposal.writing(writes, partition.clock.now_ms()))
     }
 }

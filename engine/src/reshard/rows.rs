@@ -87,7 +87,7 @@ fn by_partition(
     for member in members {
         let id = MemberId::new(&member)?;
         let partition = deployment.store.partitions().of_member(board, &id);
-        there.entry(partition.0.into()).or_default().push(member);
+        there.entry(partition.into()).or_default().push(member);
     }
     Ok(there)
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use ranking::board::Board;
 use ranking::commit::EventPlace;
 use ranking::fold::replay::Replay;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -17,19 +17,18 @@ use ranking::window::Window;
 
 use super::Moving;
 use crate::deployment::Deployment;
-use crate::partition::home;
-use crate::partition::settle::settle;
+use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::score_event;
 
 /// The stages of all partitions, and the seqs that they reach.
 #[derive(Debug)]
 pub(super) struct Staging {
-    pub(super) parts: BTreeMap<Partition, StagedPartition>,
+    pub(super) parts: BTreeMap<PartitionNo, StagedPartition>,
     /// How far rolling windows are staged.
     pub(super) rolls: Rolls,
     /// The seqs up to which the present partitions' history is staged.
-    pub(super) through: BTreeMap<Partition, i64>,
+    pub(super) through: BTreeMap<PartitionNo, i64>,
 }
 
 /// The stage of one partition.
@@ -51,17 +50,10 @@ impl Staging {
         let through = ends(deployment, &moving.board).await?;
         let voided = score_event::voided_on(&deployment.db, moving.board.no).await?;
         let mut parts = BTreeMap::new();
-        for partition in deployment.store.partitions().of_board(&moving.target) {
-            let part = StagedPartition::make(
-                deployment,
-                &moving.target,
-                partition,
-                &rolls,
-                &voided,
-                Some(&through),
-            );
-            let part = part.await?;
-            parts.insert(partition, part);
+        for partition in deployment.partitions_of(&moving.target) {
+            let (target, through) = (&moving.target, Some(&through));
+            let part = StagedPartition::make(partition, target, &rolls, &voided, through).await?;
+            parts.insert(partition.no, part);
         }
         Ok(Self { parts, rolls, through })
     }
@@ -109,25 +101,23 @@ impl StagedPartition {
     /// Folds the history of a partition's future members: that of the last layout up to the seqs in
     /// `through`, all of earlier ones. Holds a state for each of their entries in memory.
     pub(super) async fn make(
-        deployment: &Deployment,
+        partition: Partition<'_>,
         target: &Board,
-        partition: Partition,
         rolls: &Rolls,
         voided: &HashSet<EventPlace>,
-        through: Option<&BTreeMap<Partition, i64>>,
+        through: Option<&BTreeMap<PartitionNo, i64>>,
     ) -> Result<Self> {
-        let store = &deployment.store;
-        let run_id = store.run_id(partition).await?.to_string();
-        let stages = store.stages(partition, entity::random_id()).await?;
+        let store = &partition.store;
+        let run_id = store.run_id(partition.no).await?.to_string();
+        let stages = store.stages(partition.no, entity::random_id()).await?;
         let mut replay = replay(target, voided.clone(), rolls);
-        let through = |layout: usize, home: Partition| {
+        let through = |layout: usize, home: PartitionNo| {
             let named = through.filter(|_| layout + 1 == target.layout());
             named.and_then(|through| through.get(&home)).map_or(i64::MAX, |&seq| seq)
         };
-        home::each_event(deployment, target, partition, through, |place, event| {
-            replay.apply(target, place, event)
-        })
-        .await?;
+        partition
+            .each_event(target, through, |place, event| replay.apply(target, place, event))
+            .await?;
         let mut standings = BTreeMap::new();
         for change in replay.changes()? {
             let entries = change.entries.into_iter();
@@ -160,10 +150,10 @@ impl StagedPartition {
 /// of it.
 pub(super) async fn rolls(deployment: &Deployment, board: &Board) -> Result<Rolls> {
     let mut now_ms = deployment.clock.now_ms();
-    for partition in deployment.store.partitions().of_board(board) {
+    for partition in deployment.partitions_of(board) {
         // Makes the partition level if it is not.
-        settle(deployment, partition).await?;
-        let (_, marks) = deployment.store.rolls(partition, board.no).await?;
+        partition.settle().await?;
+        let marks = partition.rolls(board.no).await?;
         let begun = marks.values().map(|mark| mark.begun_ms);
         now_ms = begun.fold(now_ms, i64::max);
     }
@@ -185,10 +175,10 @@ pub(super) fn replay(board: &Board, voided: HashSet<EventPlace>, rolls: &Rolls) 
 pub(super) async fn ends(
     deployment: &Deployment,
     board: &Board,
-) -> Result<BTreeMap<Partition, i64>> {
+) -> Result<BTreeMap<PartitionNo, i64>> {
     let mut ends = BTreeMap::new();
-    for partition in deployment.store.partitions().of_board(board) {
-        ends.insert(partition, settle(deployment, partition).await? as i64);
+    for partition in deployment.partitions_of(board) {
+        ends.insert(partition.no, partition.settle().await? as i64);
     }
     Ok(ends)
 }

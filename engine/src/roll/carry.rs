@@ -2,12 +2,12 @@
 
 use super::deadline;
 use super::series::Series;
-use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_with_retry};
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use entity::error::{Error, Result};
 use ranking::board::State;
 use ranking::board::mark::BoardMark;
-use ranking::id::{MemberId, Partition};
+use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::roll::{Carried, RollMark, carry};
 use ranking::store::write::Writes;
@@ -23,13 +23,12 @@ impl Series<'_> {
     /// Takes one step. Returns false if there was none to take.
     pub(super) async fn step(
         &self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
         mark: RollMark,
         now_ms: i64,
     ) -> Result<bool> {
         if !mark.is_ready {
-            self.carry_all(deployment, partition, mark).await?;
+            self.carry_all(partition, mark).await?;
             return Ok(true);
         }
         let present_ms = self.at(now_ms)?.present_from_ms;
@@ -37,22 +36,17 @@ impl Series<'_> {
             return Ok(false);
         }
         let mut beginning = Beginning { series: self, mark, present_ms, now_ms };
-        commit_with_retry(deployment, partition, &mut beginning, deadline()).await?;
+        partition.commit_with_retry(&mut beginning, deadline()).await?;
         Ok(true)
     }
 
     /// Carries all members of the last period begun into the one after it.
-    pub(super) async fn carry_all(
-        &self,
-        deployment: &Deployment,
-        partition: Partition,
-        mark: RollMark,
-    ) -> Result<()> {
+    pub(super) async fn carry_all(&self, partition: Partition<'_>, mark: RollMark) -> Result<()> {
         let (from, next) = self.pair(mark)?;
-        let run_id = deployment.store.run_id(partition).await?;
+        let run_id = partition.store.run_id(partition.no).await?;
         let mut cursor = Some("0".to_owned());
         while let Some(at) = cursor {
-            let walked = deployment.store.walk(partition, &self.id(&from), &at).await?;
+            let walked = partition.store.walk(partition.no, &self.id(&from), &at).await?;
             let members: BTreeSet<MemberId> = walked.members.into_iter().collect();
             cursor = walked.next;
             let mut carrying = Carrying {
@@ -63,9 +57,9 @@ impl Series<'_> {
                 next: next.clone(),
                 members: members.into_iter().collect(),
                 is_last: cursor.is_none(),
-                now_ms: deployment.clock.now_ms(),
+                now_ms: partition.clock.now_ms(),
             };
-            let done = commit_with_retry(deployment, partition, &mut carrying, deadline()).await?;
+            let done = partition.commit_with_retry(&mut carrying, deadline()).await?;
             if !done.outcome {
                 return Ok(());
             }
@@ -85,26 +79,22 @@ pub(super) struct Beginning<'a> {
 impl Change for Beginning<'_> {
     type Outcome = ();
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
         let series = self.series;
         let name = series.id(&series.at(self.mark.begun_ms)?).series();
-        let (head, marks) = deployment.store.rolls(partition, series.board.no).await?;
+        let (head, marks) = partition.store.rolls(partition.no, series.board.no).await?;
         let proposal = Proposal::nothing(head, ());
         if marks.get(&name) != Some(&self.mark) {
             return Ok(proposal);
         }
         let (_, next) = series.pair(self.mark)?;
-        let size = deployment.store.shard_size(partition, &series.id(&next)).await?;
+        let size = partition.store.shard_size(partition.no, &series.id(&next)).await?;
         let mark = match size {
             0 => RollMark { begun_ms: self.present_ms, is_ready: true },
             _ => RollMark { begun_ms: next.present_from_ms, is_ready: false },
         };
         let mut writes = Writes::default();
-        writes.mark_roll(deployment.store.keys(), partition, series.board.no, &name, mark);
+        writes.mark_roll(partition.store.keys(), partition.no, series.board.no, &name, mark);
         Ok(proposal.writing(writes, self.now_ms))
     }
 }
@@ -126,19 +116,12 @@ pub(super) struct Carrying<'a> {
 impl Change for Carrying<'_> {
     type Outcome = bool;
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<bool>> {
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<bool>> {
         let series = self.series;
         let mut parts: BTreeMap<i64, (Period, Vec<MemberId>)> = BTreeMap::new();
         loop {
             let wanted = self.wanted(&parts);
-            let snapshot = deployment
-                .store
-                .snapshot(partition, &wanted, deployment.dedup, self.now_ms)
-                .await?;
+            let snapshot = partition.snapshot(&wanted, self.now_ms).await?;
             let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
             if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
                 return Err(ranking::Error::BoardHeld.into());
@@ -159,18 +142,18 @@ impl Change for Carrying<'_> {
             if entries.is_empty() && !self.is_last {
                 return Ok(Proposal::nothing(snapshot.head, true));
             }
-            let keys = deployment.store.keys();
+            let keys = partition.store.keys();
             let mut writes = Writes::default();
             let change = StandingsChange {
                 id: series.id(&self.next),
                 present_from_ms: self.next.present_from_ms,
                 entries,
             };
-            writes.change(keys, partition, &change);
+            writes.change(keys, partition.no, &change);
             if self.is_last {
                 let mark = RollMark { is_ready: true, ..self.mark };
                 let name = change.id.series();
-                writes.mark_roll(keys, partition, series.board.no, &name, mark);
+                writes.mark_roll(keys, partition.no, series.board.no, &name, mark);
             }
             return Ok(Proposal::nothing(snapshot.head, true).writing(writes, self.now_ms));
         }

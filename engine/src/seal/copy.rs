@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::seal::SealMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;
@@ -15,7 +15,7 @@ use sea_orm::{
 };
 
 use super::{Sealing, WindowSeal};
-use crate::partition::settle::settle;
+use crate::partition::Partition;
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result};
@@ -38,14 +38,14 @@ impl WindowSeal<'_> {
         before_ms: i64,
         sealing: &mut Sealing,
     ) -> Result<()> {
-        for partition in self.partitions() {
+        for partition in self.deployment.partitions_of(self.board) {
             let mut copied = None;
             for _ in 0..COPIES_MAX {
                 copied = self.copy_partition(partition, from_ms, before_ms).await?;
                 if copied.is_some() {
                     break;
                 }
-                settle(self.deployment, partition).await?;
+                partition.settle().await?;
             }
             let (standings, entries) = copied.ok_or_else(|| {
                 ranking::Error::Unavailable(format!(
@@ -62,7 +62,7 @@ impl WindowSeal<'_> {
     /// between.
     async fn copy_partition(
         &self,
-        partition: Partition,
+        partition: Partition<'_>,
         from_ms: i64,
         before_ms: i64,
     ) -> Result<Option<(usize, usize)>> {
@@ -74,8 +74,7 @@ impl WindowSeal<'_> {
         for (id, period) in &standings {
             let mut start = 0;
             loop {
-                let page =
-                    self.deployment.store.final_page(partition, id, start, ENTRIES_MAX).await?;
+                let page = partition.store.final_page(partition.no, id, start, ENTRIES_MAX).await?;
                 if page.mark != mark {
                     return Ok(None);
                 }
@@ -84,8 +83,8 @@ impl WindowSeal<'_> {
                     tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds an invalid entry; that entry is not sealed");
                 }
                 copied += page.entries.len();
-                let is_last = page.count < ENTRIES_MAX;
-                self.copy_page(partition, id, period, page, is_last).await?;
+                let is_last = is_last(&page);
+                self.copy_page(partition, id, period, page).await?;
                 if is_last {
                     break;
                 }
@@ -98,10 +97,8 @@ impl WindowSeal<'_> {
     }
 
     /// The partition's mark of the window; `None` if it does not seal up to that instant.
-    async fn mark_of(&self, partition: Partition, before_ms: i64) -> Result<Option<SealMark>> {
-        let seals = [self.name];
-        let store = &self.deployment.store;
-        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
+    async fn mark_of(&self, partition: Partition<'_>, before_ms: i64) -> Result<Option<SealMark>> {
+        let tail = partition.head(self.board.no, &[self.name]).await?;
         let mark = tail.seals.first().copied();
         Ok(mark.filter(|mark| mark.sealing_before_ms >= before_ms))
     }
@@ -109,44 +106,42 @@ impl WindowSeal<'_> {
     /// Copies a page, and checks that SQL then has exactly its entries.
     async fn copy_page(
         &self,
-        partition: Partition,
+        partition: Partition<'_>,
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
-        is_last: bool,
     ) -> Result<()> {
-        let transaction = self.deployment.db.begin().await?;
+        let transaction = partition.db.begin().await?;
         // The locks keep out persisters, changes of the windows, and the deletion of the board.
         let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
-        let locked = lock_cursor(partition).exec(&transaction).await?;
+        let locked = lock_cursor(partition.no).exec(&transaction).await?;
         if held.rows_affected != 1 || locked.rows_affected != 1 {
             transaction.rollback().await?;
             return Err(changed(&self.row.slug));
         }
-        self.copy_into(&transaction, partition, id, period, page, is_last).await?;
+        self.copy_into(&transaction, partition, id, period, page).await?;
         Ok(transaction.commit().await?)
     }
 
     async fn copy_into(
         &self,
         transaction: &DatabaseTransaction,
-        partition: Partition,
+        partition: Partition<'_>,
         id: &StandingsId,
         period: &Period,
         page: FinalPage,
-        is_last: bool,
     ) -> Result<()> {
         let of_one = BTreeMap::from([(id.clone(), period.clone())]);
         if !page.entries.is_empty() {
-            sealed_period::number(transaction, &of_one, self.deployment.clock.now_ms()).await?;
+            sealed_period::number(transaction, &of_one, partition.clock.now_ms()).await?;
         }
         let Some(no) = sealed_period::numbers(transaction, &of_one).await?.remove(id) else {
             return Ok(());
         };
         let members: Vec<&str> = page.entries.iter().map(|entry| entry.member.as_str()).collect();
-        let refused = self.refused(transaction, partition, period, &members).await?;
+        let refused = self.refused(transaction, partition.no, period, &members).await?;
         let mut late =
-            late(transaction, self.board.no, partition, period, page.mark.seq, &members).await?;
+            late(transaction, self.board.no, partition.no, period, page.mark.seq, &members).await?;
         late.extend(refused.iter().map(|(_, event)| event.member.to_string()));
         late.sort_unstable();
         let is_late = |entry: &RankedEntry| {
@@ -160,7 +155,7 @@ impl WindowSeal<'_> {
             member: entry.member.to_string(),
             score: rules.state(id.window, period, entry.key).score,
             rank_key: entry.key.to_i64(),
-            partition: partition.0.into(),
+            partition: partition.no.into(),
             seq: 0,
         };
         let rows = in_time.iter().map(|entry| row(entry).into_active_model());
@@ -173,13 +168,12 @@ impl WindowSeal<'_> {
         if !refused.is_empty() {
             let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
             let boards = HashMap::from([(self.board.no, self.board.clone())]);
-            let source = Source::DeadLetters;
-            let now_ms = self.deployment.clock.now_ms();
-            correction::correct(transaction, partition, &refused, source, &boards, now_ms).await?;
+            let within = partition.within(transaction, &boards);
+            correction::correct(within, &refused, Source::DeadLetters).await?;
         }
         check_stored(transaction, id, no, &in_time).await?;
-        if is_last {
-            check_count(transaction, partition, id, no, page.size).await?;
+        if is_last(&page) {
+            check_count(transaction, partition.no, id, no, page.size).await?;
         }
         Ok(())
     }
@@ -188,7 +182,7 @@ impl WindowSeal<'_> {
     async fn refused(
         &self,
         transaction: &DatabaseTransaction,
-        partition: Partition,
+        partition: PartitionNo,
         period: &Period,
         members: &[&str],
     ) -> Result<Vec<(EventPlace, Event)>> {
@@ -206,6 +200,11 @@ impl WindowSeal<'_> {
         });
         Ok(refused)
     }
+}
+
+/// True if no page follows.
+fn is_last(page: &FinalPage) -> bool {
+    page.count < ENTRIES_MAX
 }
 
 /// Checks that SQL has these entries of sealed standings, or corrections of them.
@@ -243,14 +242,14 @@ async fn check_stored(
 /// Checks that SQL has no more entries of a shard of sealed standings than Redis had.
 async fn check_count(
     transaction: &DatabaseTransaction,
-    partition: Partition,
+    partition: PartitionNo,
     id: &StandingsId,
     no: i64,
     size: u64,
 ) -> Result<()> {
     let of_partition = Condition::all()
         .add(sealed_entry::Column::StandingsNo.eq(no))
-        .add(sealed_entry::Column::Partition.eq(i32::from(partition.0)))
+        .add(sealed_entry::Column::Partition.eq(i32::from(partition)))
         .add(sealed_entry::Column::Seq.eq(0));
     if sealed_entry::Entity::find().filter(of_partition).count(transaction).await? > size {
         return Err(ranking::Error::Corrupt(format!(
@@ -266,13 +265,13 @@ async fn check_count(
 async fn late(
     transaction: &DatabaseTransaction,
     board: BoardNo,
-    partition: Partition,
+    partition: PartitionNo,
     period: &Period,
     seq: u64,
     members: &[&str],
 ) -> Result<Vec<String>> {
     use score_event::Column::{AtMs, BoardNo as No, Kind, Member, Partition as In, Seq};
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition.0)).one(transaction).await?;
+    let cursor = log_cursor::Entity::find_by_id(i32::from(partition)).one(transaction).await?;
     if cursor.is_some_and(|cursor| cursor.seq as u64 <= seq) {
         return Ok(vec![]);
     }
@@ -282,7 +281,7 @@ async fn late(
     let after = Condition::all()
         .add(No.eq(board.0))
         .add(Member.is_in(members.iter().copied()))
-        .add(In.eq(i32::from(partition.0)))
+        .add(In.eq(i32::from(partition)))
         .add(Seq.gt(seq as i64))
         .add(Condition::any().add(Kind.ne(score_event::Kind::Score)).add(in_period));
     let late = score_event::Entity::find()

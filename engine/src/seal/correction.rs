@@ -11,23 +11,21 @@
 mod onto;
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind};
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId, Partition};
+use ranking::id::{BoardNo, MemberId};
 use ranking::roll::Rolls;
 use ranking::seal::NEVER_MS;
 use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::{Period, Window};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{
-    ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
-    Select,
-};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, IntoActiveModel, QueryFilter, Select};
 
+use crate::partition::persist::HistoryTransaction;
 use entity::archive::archive_mark;
 use entity::history::score_event;
 use entity::sql::insert_chunked;
@@ -39,8 +37,6 @@ const ROWS_MAX: usize = 1000;
 /// The sealed entries of one member that need correction.
 #[derive(Debug, Default)]
 struct AffectedEntries<'a> {
-    /// The time of the correction, in Unix milliseconds.
-    now_ms: i64,
     /// True if all of them do, because something was taken back.
     all: bool,
     /// The instants of its scores in sealed periods.
@@ -72,16 +68,13 @@ pub(crate) enum Source {
 
 /// Corrects the sealed entries that events concern.
 pub(crate) async fn correct(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     events: &[(u64, &Event)],
     source: Source,
-    boards: &HashMap<BoardNo, Board>,
-    now_ms: i64,
 ) -> Result<(), DbErr> {
     let mut by_member: BTreeMap<(BoardNo, &MemberId), AffectedEntries<'_>> = BTreeMap::new();
     for &(seq, event) in events {
-        let Some(board) = boards.get(&event.board) else {
+        let Some(board) = within.boards.get(&event.board) else {
             continue;
         };
         let until_ms = sealing_until_ms(board);
@@ -93,35 +86,33 @@ pub(crate) async fn correct(
         };
         let concerned = by_member.entry((event.board, &event.member)).or_default();
         concerned.seq = seq;
-        concerned.now_ms = now_ms;
         concerned.events.push(event);
         concerned.all |= at_ms.is_none();
         concerned.at_ms.extend(at_ms);
     }
     let (mut corrected, mut archived) = (BTreeSet::new(), BTreeMap::new());
     for ((no, member), mut concerned) in by_member {
-        let board = &boards[&no];
+        let board = &within.boards[&no];
         // The transaction locks the partition's cursor, so nothing is archived at the same time.
         if let Entry::Vacant(unknown) = archived.entry(no) {
-            unknown.insert(archive_mark::of(transaction, no, partition).await?);
+            unknown.insert(archive_mark::of(within.db, no, within.partition).await?);
         }
         // The mark decides, not the board's row: the row is set before anything is archived, and
         // stays set if the archive never completes.
         concerned.archived_before_ms = archived[&no].archived_before_ms;
         if concerned.archived_before_ms.is_some() && source == Source::History {
-            corrected
-                .extend(onto::fold_onto(transaction, partition, board, member, &concerned).await?);
+            corrected.extend(onto::fold_onto(within, board, member, &concerned).await?);
         }
-        corrected.extend(correct_member(transaction, partition, board, member, &concerned).await?);
+        corrected.extend(correct_member(within, board, member, &concerned).await?);
     }
     let corrected: Vec<i64> = corrected.into_iter().collect();
     for chunk in corrected.chunks(ROWS_MAX) {
         use sealed_period::Column::{CorrectedAtMs, Corrections, No};
         sealed_period::Entity::update_many()
             .col_expr(Corrections, Expr::col(Corrections).add(1))
-            .col_expr(CorrectedAtMs, Expr::value(now_ms))
+            .col_expr(CorrectedAtMs, Expr::value(within.now_ms))
             .filter(No.is_in(chunk.iter().copied()))
-            .exec(transaction)
+            .exec(within.db)
             .await?;
     }
     Ok(())
@@ -136,15 +127,14 @@ fn sealing_until_ms(board: &Board) -> i64 {
 
 /// Corrects one member's entries. Returns the numbers of the standings that it corrected.
 async fn correct_member(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     board: &Board,
     member: &MemberId,
     concerned: &AffectedEntries<'_>,
 ) -> Result<Vec<i64>, DbErr> {
     let folded = match affected(board, concerned) {
         Ok(affected) => {
-            let rows = history(board, member, concerned, &affected).all(transaction);
+            let rows = history(board, member, concerned, &affected).all(within.db);
             fold(board, &rows.await?, concerned, &affected)
         }
         Err(error) => Err(error),
@@ -161,8 +151,8 @@ async fn correct_member(
         .filter(|(id, _)| replay.state_of(id, member).is_some())
         .map(|(id, period)| (id.clone(), period.clone()))
         .collect();
-    sealed_period::number(transaction, &held, concerned.now_ms).await?;
-    let numbers = sealed_period::numbers(transaction, &touched).await?;
+    sealed_period::number(within.db, &held, within.now_ms).await?;
+    let numbers = sealed_period::numbers(within.db, &touched).await?;
     let (mut upserts, mut gone) = (vec![], vec![]);
     for (id, &no) in &numbers {
         let Some(state) = replay.state_of(id, member) else {
@@ -174,7 +164,7 @@ async fn correct_member(
             member: member.to_string(),
             score: state.score,
             rank_key: board.rules.nearest_key(id.window, &touched[id], state).to_i64(),
-            partition: partition.0.into(),
+            partition: within.partition.into(),
             seq: concerned.seq as i64,
         };
         upserts.push(row.into_active_model());
@@ -183,9 +173,9 @@ async fn correct_member(
         let of_member = Condition::all()
             .add(sealed_entry::Column::StandingsNo.is_in(chunk.iter().copied()))
             .add(sealed_entry::Column::Member.eq(member.as_str()));
-        sealed_entry::Entity::delete_many().filter(of_member).exec(transaction).await?;
+        sealed_entry::Entity::delete_many().filter(of_member).exec(within.db).await?;
     }
-    insert_chunked::<sealed_entry::Entity, _>(transaction, upserts, Some(sealed_entry::replace()))
+    insert_chunked::<sealed_entry::Entity, _>(within.db, upserts, Some(sealed_entry::replace()))
         .await?;
     Ok(numbers.into_values().collect())
 }

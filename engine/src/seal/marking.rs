@@ -2,14 +2,12 @@
 //! is gone.
 
 use ranking::board::Board;
-use ranking::id::Partition;
 use ranking::seal::{NEVER_MS, SealName};
 use ranking::store::write::Writes;
 
 use super::WindowSeal;
-use crate::deployment::Deployment;
-use crate::partition::change::{Change, Proposal, commit_change};
-use crate::partition::settle::settle;
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use entity::error::Result;
 
 /// The most keys, or periods of a list, that one commit drops.
@@ -18,11 +16,11 @@ const KEYS_MAX: usize = 500;
 impl WindowSeal<'_> {
     /// Marks every partition, and waits until SQL has the marks' commits.
     pub(super) async fn mark(&self, before_ms: i64) -> Result<()> {
-        for partition in self.partitions() {
+        for partition in self.deployment.partitions_of(self.board) {
             let mut marking =
                 Marking { board: self.board, name: self.name, before_ms, dropping: None };
-            commit_change(self.deployment, partition, &mut marking).await?;
-            settle(self.deployment, partition).await?;
+            partition.commit_change(&mut marking).await?;
+            partition.settle().await?;
         }
         Ok(())
     }
@@ -30,14 +28,14 @@ impl WindowSeal<'_> {
     /// Drops the keys of sealed periods, and removes the periods from their lists.
     pub(super) async fn drop_keys(&self, before_ms: i64) -> Result<()> {
         let store = &self.deployment.store;
-        for partition in self.partitions() {
+        for partition in self.deployment.partitions_of(self.board) {
             let mut steps: Vec<Dropping> = vec![];
             let standings = self.standings(partition, NEVER_MS, before_ms).await?;
             let keys: Vec<String> =
-                standings.iter().map(|(id, _)| store.keys().standings(partition, id)).collect();
+                standings.iter().map(|(id, _)| store.keys().standings(partition.no, id)).collect();
             steps.extend(keys.chunks(KEYS_MAX).map(|keys| Dropping::Keys(keys.to_vec())));
-            for list in store.periods_keys(partition, self.board.no).await? {
-                let window = store.keys().window_of(partition, &list);
+            for list in store.periods_keys(partition.no, self.board.no).await? {
+                let window = store.keys().window_of(partition.no, &list);
                 if window != Some((self.name.window, self.name.generation)) {
                     continue;
                 }
@@ -56,7 +54,7 @@ impl WindowSeal<'_> {
                     before_ms,
                     dropping: Some(dropping),
                 };
-                commit_change(self.deployment, partition, &mut marking).await?;
+                partition.commit_change(&mut marking).await?;
             }
         }
         Ok(())
@@ -82,14 +80,9 @@ struct Marking<'a> {
 impl Change for Marking<'_> {
     type Outcome = ();
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<()>> {
-        let store = &deployment.store;
-        let seals = [self.name];
-        let tail = store.head_and_marks(partition, self.board.no, &seals, None).await?;
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
+        let store = &partition.store;
+        let tail = partition.head(self.board.no, &[self.name]).await?;
         tail.board.check(self.board)?;
         let known = tail.seals.first().copied().unwrap_or_default();
         let mut mark = known;
@@ -107,10 +100,10 @@ impl Change for Marking<'_> {
             }
             drops = !matches!(dropping, Dropping::Keys(keys) if keys.is_empty());
         }
-        writes.mark_seal(store.keys(), partition, self.name, mark);
+        writes.mark_seal(store.keys(), partition.no, self.name, mark);
         let proposal = Proposal::nothing(tail.head, ());
         Ok(match mark != known || drops {
-            true => proposal.writing(writes, deployment.clock.now_ms()),
+            true => proposal.writing(writes, partition.clock.now_ms()),
             false => proposal,
         })
     }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::deployment::Deployment;
 use crate::deployment::private_redis::PrivateRedis;
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 
 /// The partitions of a new deployment whose settings name no number.
 const PARTITIONS_DEFAULT: u16 = 16;
@@ -117,8 +117,8 @@ impl SqlSettings {
             Err(error) if is_missing_table(&error) => return Err(self.no_deployment()),
             Err(error) => return Err(error.into()),
         }
-        let _ = db.close().await;
-        connect(self.options()?, Schema::UpToDate).await
+        until_unlocked(|| migration::up(&db)).await?;
+        Ok(db)
     }
 
     /// Connects to an existing database, and leaves its schema unchanged.
@@ -132,7 +132,7 @@ impl SqlSettings {
         {
             return Err(self.no_deployment());
         }
-        connect(options, Schema::AsItIs).await
+        until_unlocked(|| Database::connect(options.clone())).await
     }
 
     /// Connects to the database; creates the data directory, the SQLite file and the schema if they
@@ -144,7 +144,10 @@ impl SqlSettings {
                 self.data_dir.display()
             ))
         })?;
-        connect(self.options()?, Schema::UpToDate).await
+        let options = self.options()?;
+        let db = until_unlocked(|| Database::connect(options.clone())).await?;
+        until_unlocked(|| migration::up(&db)).await?;
+        Ok(db)
     }
 
     fn options(&self) -> Result<ConnectOptions> {
@@ -197,37 +200,23 @@ fn sqlite_file(url: &str) -> Option<&Path> {
     Some(Path::new(path))
 }
 
-/// The schema of a database after connecting.
-#[derive(Clone, Copy)]
-enum Schema {
-    AsItIs,
-    UpToDate,
-}
-
-async fn connect(options: ConnectOptions, schema: Schema) -> Result<DatabaseConnection> {
+/// Repeats `once` while SQLite refuses it because of a lock.
+async fn until_unlocked<T, F>(once: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T, DbErr>>,
+{
     let deadline = Instant::now() + SQLITE_LOCKED_TIMEOUT;
     loop {
-        match connect_once(options.clone(), schema).await {
+        match once().await {
             Err(error) if is_locked(&error) && Instant::now() < deadline => {
                 tracing::info!(
                     "waiting for another process that makes or upgrades the database: {error}"
                 );
                 sleep(SQLITE_PAUSE).await;
             }
-            connected => return Ok(connected?),
+            done => return Ok(done?),
         }
     }
-}
-
-async fn connect_once(
-    options: ConnectOptions,
-    schema: Schema,
-) -> Result<DatabaseConnection, DbErr> {
-    let db = Database::connect(options).await?;
-    if let Schema::UpToDate = schema {
-        migration::up(&db).await?;
-    }
-    Ok(db)
 }
 
 impl Settings {

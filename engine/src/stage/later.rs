@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::MemberId;
 use ranking::roll::RollMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
@@ -14,10 +14,10 @@ use sea_orm::{ColumnTrait, QueryFilter};
 
 use super::{CHANGED_MAX, Staged};
 use crate::amend::replayed;
-use crate::deployment::Deployment;
-use crate::partition::follow::{self, Follower, Marks, READS_MAX};
+use crate::partition::Partition;
+use crate::partition::follow::{Follower, Marks, READS_MAX};
 use crate::partition::home;
-use entity::archive::{archive_mark, archived_entry};
+use entity::archive::archived_entry;
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
@@ -76,27 +76,27 @@ impl Staged<'_> {
         if self.is_stale {
             return Ok(None);
         }
-        follow::read_to_head(self.deployment, self.partition, self).await
+        self.partition.read_to_head(self).await
     }
 
     /// Folds what SQL got since. Returns false if the stage is stale.
     async fn take_from_sql(&mut self) -> Result<bool> {
-        let (deployment, partition, no) = (self.deployment, self.partition, self.board.no);
-        let Some(now) = follow::advance_cursor(deployment, partition, &self.cursor).await? else {
+        let (partition, no) = (self.partition, self.board.no);
+        let Some(now) = partition.advance_cursor(&self.cursor).await? else {
             self.is_stale = true;
             return Ok(false);
         };
         // Read after the cursor, so that every series that its events began has a mark.
-        let (head, marks) = deployment.store.rolls(partition, no).await?;
+        let (head, marks) = partition.store.rolls(partition.no, no).await?;
         if !self.goes_on(&head.run_id, &marks) {
             return Ok(false);
         }
         loop {
-            let page = score_event::page_after(partition, self.last, ROWS_MAX)
+            let page = score_event::page_after(partition.no, self.last, ROWS_MAX)
                 .filter(score_event::Column::BoardNo.eq(no.0))
                 .filter(score_event::Column::Seq.lte(now.seq));
-            let rows = page.all(&deployment.db).await?;
-            let mark = archive_mark::of(&deployment.db, no, partition).await?;
+            let rows = page.all(&partition.db).await?;
+            let mark = partition.archive_mark(no).await?;
             if mark.archived_seq > self.cursor.seq {
                 // Events that are still to be read have left SQL.
                 self.is_stale = true;
@@ -276,7 +276,7 @@ impl Staged<'_> {
     /// Waits until SQL has the history up to a seq, as events taken from the log may not be there
     /// yet.
     async fn check_in_sql(&self, seq: i64) -> Result<()> {
-        let now = follow::settled_cursor(self.deployment, self.partition).await?;
+        let now = self.partition.settled_cursor().await?;
         if now.seq < seq {
             return Err(ranking::Error::Unavailable(
                 "Redis lost commits while standings were rebuilt; try again".into(),
@@ -292,18 +292,18 @@ impl Staged<'_> {
         member: &MemberId,
         source: Source<'_>,
     ) -> Result<Vec<(StandingsId, Period, State)>> {
-        let db = &self.deployment.db;
+        let db = &self.partition.db;
         let (no, partition) = (self.board.no, self.partition);
-        let mut mark = archive_mark::of(db, no, partition).await?;
+        let mut mark = partition.archive_mark(no).await?;
         let (archived, rows) = loop {
             let archived = archived_entry::of_members(db, &mark, [member.as_str()]).await?;
             let rows = score_event::history_of(self.board, member.as_str())
-                .filter(home::up_to(self.board, partition, source.sql_seq))
+                .filter(home::up_to(self.board, partition.no, source.sql_seq))
                 .filter(score_event::Column::Seq.gt(mark.archived_seq))
                 .all(db)
                 .await?;
             // Rows are deleted only after a mark has moved past them.
-            let now = archive_mark::of(db, no, partition).await?;
+            let now = partition.archive_mark(no).await?;
             if now == mark {
                 break (archived, rows);
             }
@@ -342,15 +342,11 @@ impl Follower for Staged<'_> {
         is_whole.then(|| self.cursor.clone())
     }
 
-    fn marks(&self, _: &Deployment) -> Marks {
+    fn marks(&self, _: Partition<'_>) -> Marks {
         Marks { board: self.board.no, seals: self.seals.clone(), seen: None }
     }
 
-    async fn read_sql(
-        &mut self,
-        _: &Deployment,
-        _: Partition,
-    ) -> Result<ControlFlow<Option<Tail>>> {
+    async fn read_sql(&mut self, _: Partition<'_>) -> Result<ControlFlow<Option<Tail>>> {
         Ok(match self.take_from_sql().await? {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(None),
@@ -359,8 +355,7 @@ impl Follower for Staged<'_> {
 
     async fn take_tail(
         &mut self,
-        _: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
         tail: Tail,
         read: usize,
     ) -> Result<ControlFlow<Option<Tail>>> {
@@ -369,7 +364,7 @@ impl Follower for Staged<'_> {
             return Ok(ControlFlow::Break(None));
         }
         self.note_seals(&tail);
-        let places = |commit| ranking::commit::Commit::places(commit, partition);
+        let places = |commit| ranking::commit::Commit::places(commit, partition.no);
         let events: Vec<(EventPlace, Event)> = tail
             .commits
             .iter()

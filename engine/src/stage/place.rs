@@ -2,15 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ranking::id::Partition;
 use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
 
 use super::{Staged, Standing};
-use crate::deployment::Deployment;
-use crate::partition::barrier;
-use crate::partition::change::{Change, Proposal, commit_change};
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
 use crate::roll::mark_rolled;
 use entity::error::Result;
 
@@ -51,9 +49,9 @@ impl Staged<'_> {
     /// # Errors
     /// `Unavailable` if other writers won every race for 20 s.
     pub async fn put(&mut self, count: usize) -> Result<Step> {
-        let (deployment, partition) = (self.deployment, self.partition);
+        let partition = self.partition;
         let mut putting = Putting { staged: self, count };
-        let end = match commit_change(deployment, partition, &mut putting).await {
+        let end = match partition.commit_change(&mut putting).await {
             Ok(done) => done.outcome,
             // Redis may have been emptied, or this process was suspended and its stage expired.
             Err(_) if !self.stages.is_whole().await? => None,
@@ -83,31 +81,31 @@ impl Staged<'_> {
     /// there.
     pub async fn drop_foreign(&self) -> Result<()> {
         let keys = self.live_keys().await?;
-        let kinds = self.deployment.store.kinds(&keys).await?;
+        let kinds = self.partition.store.kinds(&keys).await?;
         let foreign = keys.into_iter().zip(kinds);
         let foreign: Vec<String> = foreign
             .filter(|(_, kind)| kind != "zset" && kind != "none")
             .map(|(key, _)| key)
             .collect();
-        barrier::drop_listed(self.deployment, self.partition, self.board.no, &foreign).await
+        self.partition.drop_listed(self.board.no, &foreign).await
     }
 
     /// Drops keys and labels of these windows that no event of the history explains. All standings
     /// must be in place.
     pub async fn drop_others(&mut self) -> Result<Step> {
-        let store = &self.deployment.store;
+        let store = &self.partition.store;
         let keys = self.live_keys().await?;
         let mut strays = vec![];
         let mut lists = vec![];
         for key in keys {
-            let id = store.keys().parse_standings(self.partition, &key);
-            match store.keys().window_of(self.partition, &key) {
+            let id = store.keys().parse_standings(self.partition.no, &key);
+            match store.keys().window_of(self.partition.no, &key) {
                 Some(_) if id.is_none() => lists.push(key),
                 _ => strays.push(Stray::Key(key, id)),
             }
         }
         for list in lists {
-            let window = store.keys().window_of(self.partition, &list);
+            let window = store.keys().window_of(self.partition.no, &list);
             let one = [list];
             let labels = store.raw_entries(&one, 0, LABELS_MAX).await?.pop();
             let [list] = one;
@@ -131,10 +129,10 @@ impl Staged<'_> {
         let known = self.known();
         strays.retain(|stray| self.is_stray(stray, &known));
         while !strays.is_empty() {
-            let (deployment, partition) = (self.deployment, self.partition);
+            let partition = self.partition;
             let some = strays.split_off(strays.len().saturating_sub(KEYS_MAX));
             let mut dropping = Dropping { staged: self, strays: &some };
-            let done = commit_change(deployment, partition, &mut dropping).await?;
+            let done = partition.commit_change(&mut dropping).await?;
             if !done.outcome {
                 return Ok(Step::Stale);
             }
@@ -145,7 +143,7 @@ impl Staged<'_> {
     /// The keys of these windows' standings and lists of periods, and keys whose name Laurel never
     /// writes.
     async fn live_keys(&self) -> Result<Vec<String>> {
-        let (store, partition, no) = (&self.deployment.store, self.partition, self.board.no);
+        let (store, partition, no) = (&self.partition.store, self.partition.no, self.board.no);
         let mut keys = store.standings_keys(partition, Some(no)).await?;
         keys.extend(store.periods_keys(partition, no).await?);
         keys.retain(|key| {
@@ -159,10 +157,10 @@ impl Staged<'_> {
 
     /// The labels that belong to each list of periods.
     fn known(&self) -> HashMap<String, HashSet<&str>> {
-        let keys = self.deployment.store.keys();
+        let keys = self.partition.store.keys();
         let mut known: HashMap<String, HashSet<&str>> = HashMap::new();
         for Standing { id, .. } in &self.standings {
-            let labels = known.entry(keys.periods(self.partition, id)).or_default();
+            let labels = known.entry(keys.periods(self.partition.no, id)).or_default();
             labels.insert(&id.period);
         }
         known
@@ -185,7 +183,7 @@ impl Staged<'_> {
 
     /// The writes that swap in the next standings, and how many are then in place.
     fn writes(&self, count: usize) -> ranking::Result<(Writes, usize)> {
-        let keys = self.deployment.store.keys();
+        let keys = self.partition.store.keys();
         let mut writes = Writes::default();
         self.stages.guard(&mut writes);
         let end = self.standings.len().min(self.put + count);
@@ -211,12 +209,12 @@ impl Staged<'_> {
                 }
                 continue;
             }
-            let live = keys.standings(self.partition, id);
+            let live = keys.standings(self.partition.no, id);
             match key {
                 Some(stage) => {
                     writes.swap_in(stage, &live);
                     let from_ms = period.present_from_ms;
-                    writes.note_period(keys, self.partition, id, from_ms);
+                    writes.note_period(keys, self.partition.no, id, from_ms);
                 }
                 None => writes.drop_key(&live),
             }
@@ -225,11 +223,11 @@ impl Staged<'_> {
                 present_from_ms: period.present_from_ms,
                 entries,
             };
-            writes.change(keys, self.partition, &change);
+            writes.change(keys, self.partition.no, &change);
             // The last of its standings completes the series.
             if is_last {
                 let (board, rolls) = (self.board, &self.rolls);
-                mark_rolled(&mut writes, keys, self.partition, board, id, rolls)?;
+                mark_rolled(&mut writes, self.partition, board, id, rolls)?;
             }
         }
         Ok((writes, end))
@@ -237,8 +235,7 @@ impl Staged<'_> {
 
     /// A proposal that changes nothing.
     async fn nothing<T>(&self, outcome: T) -> Result<Proposal<T>> {
-        let (store, partition) = (&self.deployment.store, self.partition);
-        let tail = store.head_and_marks(partition, self.board.no, &[], None).await?;
+        let tail = self.partition.head(self.board.no, &[]).await?;
         Ok(Proposal::nothing(tail.head, outcome))
     }
 }
@@ -253,11 +250,7 @@ struct Putting<'s, 'a> {
 impl Change for Putting<'_, '_> {
     type Outcome = Option<usize>;
 
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        _: Partition,
-    ) -> Result<Proposal<Option<usize>>> {
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<Option<usize>>> {
         self.staged.proposed += 1;
         let Some(tail) = self.staged.take_all().await? else {
             return self.staged.nothing(None).await;
@@ -267,7 +260,7 @@ impl Change for Putting<'_, '_> {
             return self.staged.nothing(Some(end)).await;
         }
         let proposal = Proposal::onto(&tail, Some(end));
-        Ok(proposal.writing(writes, deployment.clock.now_ms()))
+        Ok(proposal.writing(writes, partition.clock.now_ms()))
     }
 }
 
@@ -280,7 +273,7 @@ struct Dropping<'s, 'a> {
 impl Change for Dropping<'_, '_> {
     type Outcome = bool;
 
-    async fn propose(&mut self, deployment: &Deployment, _: Partition) -> Result<Proposal<bool>> {
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<bool>> {
         let Some(tail) = self.staged.take_all().await? else {
             return self.staged.nothing(false).await;
         };
@@ -298,6 +291,6 @@ impl Change for Dropping<'_, '_> {
                 }
             }
         }
-        Ok(Proposal::onto(&tail, true).writing(writes, deployment.clock.now_ms()))
+        Ok(Proposal::onto(&tail, true).writing(writes, partition.clock.now_ms()))
     }
 }

@@ -1,12 +1,42 @@
 //! Reads over shards: each is that of one sorted list, also where many are read together.
 
-use ranking::store::read::Range;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use ranking::board::Board;
+use ranking::id::MemberId;
+use ranking::rank_key::RankKey;
+use ranking::standings_id::StandingsId;
+use ranking::store::Store;
 use ranking::store::read::merge::Start;
+use ranking::store::read::{Range, RankedEntry, Standings};
+use ranking::store::write::{Outcome, Writes};
+use ranking::window::Window;
 
-use super::*;
+use crate::server::{Server, board, commit_after, key, member, standings};
 
 /// A day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
+
+/// Loads entries into the shards of a board, each partition by a commit of its own.
+async fn load(store: &Store, board: &Board, entries: &[RankedEntry]) {
+    for shard in 0..board.rules.shards {
+        let partition = store.partitions().of(board, shard);
+        let own: Vec<_> = entries
+            .iter()
+            .filter(|entry| store.partitions().of_member(board, &entry.member) == partition)
+            .map(|entry| (entry.member.clone(), entry.key))
+            .collect();
+        let head = store.heads().await.unwrap()[usize::from(partition.0)].clone().unwrap();
+        let mut writes = Writes::default();
+        writes.set_entries(&store.keys().standings(partition, &standings(store, board).id), &own);
+        let commit = commit_after(&head, &format!("{}-{shard}", board.no));
+        assert_eq!(
+            store.commit_writes(partition, &head, &commit, &writes).await,
+            Ok(Outcome::Done)
+        );
+    }
+}
 
 /// Entries with few distinct keys and members of every kind of bytes, so that runs of equal keys
 /// span shards.

@@ -1,7 +1,7 @@
 //! The files of the archive. Each holds events of one board, partition and month that have left
 //! `score_event`.
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::entity::prelude::*;
 use sea_orm::{QueryOrder, QuerySelect};
 
@@ -53,21 +53,17 @@ pub struct Model {
     pub created_at_ms: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The files that are part of a board's history in a partition, by seq.
 pub async fn of_partition(
     db: &impl ConnectionTrait,
     board: BoardNo,
-    partition: Partition,
+    partition: PartitionNo,
 ) -> Result<Vec<Model>, DbErr> {
     Entity::find()
         .filter(Column::BoardNo.eq(board.0))
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         .filter(Column::State.is_in([State::Archived, State::Dropped]))
         .order_by_asc(Column::FirstSeq)
         .all(db)
@@ -75,11 +71,15 @@ pub async fn of_partition(
 }
 
 /// True if a file of any board covers this commit.
-pub async fn has(db: &impl ConnectionTrait, partition: Partition, seq: u64) -> Result<bool, DbErr> {
+pub async fn has(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+    seq: u64,
+) -> Result<bool, DbErr> {
     let found: Option<String> = Entity::find()
         .select_only()
         .column(Column::Path)
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         .filter(Column::FirstSeq.lte(seq as i64))
         .filter(Column::LastSeq.gte(seq as i64))
         .filter(Column::State.is_in([State::Archived, State::Dropped]))

@@ -1,7 +1,7 @@
 //! How far a partition's history of a board is archived: events up to a seq lie in files, later
 //! ones in `score_event`.
 
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::entity::prelude::*;
 
 /// A row of `archive_mark`.
@@ -23,19 +23,15 @@ pub struct Model {
     pub archived_before_ms: Option<i64>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The mark of a partition's history of a board; a mark of zeros if nothing is archived.
 pub async fn of(
     db: &impl ConnectionTrait,
     board: BoardNo,
-    partition: Partition,
+    partition: PartitionNo,
 ) -> Result<Model, DbErr> {
-    let key = (board.0, i32::from(partition.0));
+    let key = (board.0, i32::from(partition));
     let row = Entity::find_by_id(key).one(db).await?;
     Ok(row.unwrap_or(Model {
         board_no: key.0,

@@ -40,11 +40,7 @@ pub struct Model {
     pub events: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl Model {
     /// The state that the archived events add up to; `None` if nothing is left.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
 
@@ -26,16 +26,12 @@ pub struct Model {
     pub events: i32,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// Acceptance times, by seq, of a partition's commits from `first_seq` to `last_seq`.
 pub async fn accepted_at_ms(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     first_seq: i64,
     last_seq: i64,
 ) -> Result<BTreeMap<i64, i64>, DbErr> {
@@ -43,7 +39,7 @@ pub async fn accepted_at_ms(
     let rows: Vec<(i64, i64)> = Entity::find()
         .select_only()
         .columns([Seq, AcceptedAtMs])
-        .filter(In.eq(i32::from(partition.0)))
+        .filter(In.eq(i32::from(partition)))
         .filter(Seq.between(first_seq, last_seq))
         .into_tuple()
         .all(db)
@@ -54,10 +50,10 @@ pub async fn accepted_at_ms(
 /// The commit of a partition and seq.
 pub async fn find(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
 ) -> Result<Option<Model>, DbErr> {
-    Entity::find_by_id((i32::from(partition.0), seq as i64)).one(db).await
+    Entity::find_by_id((i32::from(partition), seq as i64)).one(db).await
 }
 
 /// The commits of a partition that have one of these seqs.

@@ -1,7 +1,7 @@
 //! Events that SQL refused, kept with the reason.
 
 use ranking::commit::{Commit, Event, EventPlace};
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::Expr;
 
@@ -40,11 +40,7 @@ pub struct Model {
     pub created_at_ms: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl Model {
     /// The event, and its place in history.
@@ -55,7 +51,7 @@ impl Model {
         let broken = || ranking::Error::Corrupt("a dead letter is invalid".into());
         let commit = Commit::from_log(self.seq.unsigned_abs(), &self.payload)?;
         let place = EventPlace {
-            partition: Partition(self.partition.try_into().map_err(|_| broken())?),
+            partition: PartitionNo(self.partition.try_into().map_err(|_| broken())?),
             seq: commit.seq,
             index: self.event_index.unsigned_abs(),
         };
@@ -67,11 +63,11 @@ impl Model {
 /// Refused events, of one partition or of all, that are not voided yet.
 pub async fn pending(
     db: &impl ConnectionTrait,
-    partition: Option<Partition>,
+    partition: Option<PartitionNo>,
 ) -> Result<Vec<Model>, DbErr> {
     let mut pending = Entity::find().filter(Column::State.eq(State::Pending));
     if let Some(partition) = partition {
-        pending = pending.filter(Column::Partition.eq(i32::from(partition.0)));
+        pending = pending.filter(Column::Partition.eq(i32::from(partition)));
     }
     pending.all(db).await
 }
@@ -79,11 +75,11 @@ pub async fn pending(
 /// The refused events of a commit, voided or not.
 pub async fn of_commit(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
 ) -> Result<Vec<Model>, DbErr> {
     Entity::find()
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         .filter(Column::Seq.eq(seq as i64))
         .all(db)
         .await
@@ -93,10 +89,10 @@ pub async fn of_commit(
 /// Redis may have counted them.
 pub async fn of_board(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     board: BoardNo,
 ) -> crate::error::Result<Vec<(EventPlace, Event)>> {
-    let of_partition = Entity::find().filter(Column::Partition.eq(i32::from(partition.0)));
+    let of_partition = Entity::find().filter(Column::Partition.eq(i32::from(partition)));
     let mut events = vec![];
     for letter in of_partition.all(db).await? {
         let (place, event) = letter.event()?;
@@ -111,7 +107,7 @@ pub async fn of_board(
 pub async fn void(db: &impl ConnectionTrait, place: EventPlace) -> Result<bool, DbErr> {
     let voided = Entity::update_many()
         .col_expr(Column::State, Expr::value(State::Voided))
-        .filter(Column::Partition.eq(i32::from(place.partition.0)))
+        .filter(Column::Partition.eq(i32::from(place.partition)))
         .filter(Column::Seq.eq(place.seq as i64))
         .filter(Column::EventIndex.eq(place.index as i32))
         .exec(db)

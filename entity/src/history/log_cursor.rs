@@ -19,11 +19,7 @@ pub struct Model {
     pub epoch: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The cursors of all partitions.
 pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<Model>, DbErr> {

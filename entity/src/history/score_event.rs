@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::id::{BoardNo, EventId, MemberId, Partition};
+use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{Condition, Order, QueryOrder, QuerySelect};
@@ -65,11 +65,7 @@ pub struct Model {
     pub void_index: Option<i32>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl Model {
     /// The event.
@@ -132,7 +128,7 @@ impl Model {
 
     /// The row of an event.
     #[must_use]
-    pub fn of_event(partition: Partition, seq: u64, event_index: usize, event: &Event) -> Self {
+    pub fn of_event(partition: PartitionNo, seq: u64, event_index: usize, event: &Event) -> Self {
         let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => {
                 (Kind::Score, Some(score), Some(at_ms), at_sent, None)
@@ -141,7 +137,7 @@ impl Model {
             EventKind::Void { target } => (Kind::Void, None, None, false, Some(target)),
         };
         Self {
-            partition: partition.0.into(),
+            partition: partition.into(),
             seq: seq as i64,
             event_index: event_index as i32,
             board_no: event.board.0,
@@ -153,7 +149,7 @@ impl Model {
             at_sent,
             event_id: event.event_id.as_ref().map(ToString::to_string),
             segments: segments_text(&event.segments),
-            void_partition: target.map(|target| target.partition.0.into()),
+            void_partition: target.map(|target| target.partition.into()),
             void_seq: target.map(|target| target.seq as i64),
             void_index: target.map(|target| target.index as i32),
         }
@@ -168,7 +164,7 @@ pub fn segments_text(segments: &[String]) -> String {
 
 fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
     Some(EventPlace {
-        partition: Partition(partition.try_into().ok()?),
+        partition: PartitionNo(partition.try_into().ok()?),
         seq: seq.try_into().ok()?,
         index: index.try_into().ok()?,
     })
@@ -177,11 +173,11 @@ fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
 /// The events that a partition's history voids, up to a seq.
 pub async fn voided(
     db: &impl ConnectionTrait,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
 ) -> Result<HashSet<EventPlace>, DbErr> {
     let voids = Entity::find()
-        .filter(Column::Partition.eq(i32::from(partition.0)))
+        .filter(Column::Partition.eq(i32::from(partition)))
         // The partial index of voids has this condition.
         .filter(Column::VoidSeq.is_not_null())
         .filter(Column::Seq.lte(seq as i64))
@@ -229,31 +225,29 @@ pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
 /// A member's history on a board, in order, across all layouts of the board.
 #[must_use]
 pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
-    let of_member =
-        Entity::find().filter(Column::BoardNo.eq(board.no.0)).filter(Column::Member.eq(member));
-    in_order(of_member, board)
+    in_order(events_of(board.no, member), board)
+}
+
+fn events_of(board: BoardNo, member: &str) -> Select<Entity> {
+    Entity::find().filter(Column::BoardNo.eq(board.0)).filter(Column::Member.eq(member))
 }
 
 /// A member's events on a board, by seq. That is the order of the history only if they all lie in
 /// one partition; see [`history_of`].
 #[must_use]
 pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
-    Entity::find()
-        .filter(Column::BoardNo.eq(board.0))
-        .filter(Column::Member.eq(member))
-        .order_by_asc(Column::Seq)
-        .order_by_asc(Column::EventIndex)
+    events_of(board, member).order_by_asc(Column::Seq).order_by_asc(Column::EventIndex)
 }
 
 /// A page of a partition's history, in order: at most `limit` events after (seq, index).
 #[must_use]
-pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) -> Select<Entity> {
+pub fn page_after(partition: PartitionNo, (seq, index): (i64, i32), limit: u64) -> Select<Entity> {
     use Column::{EventIndex, Partition as In, Seq};
     let later = Condition::any()
         .add(Seq.gt(seq))
         .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
     let of_partition = Entity::find()
-        .filter(In.eq(i32::from(partition.0)))
+        .filter(In.eq(i32::from(partition)))
         // Redundant, but an index serves this condition.
         .filter(Seq.gte(seq))
         .filter(later);
@@ -262,7 +256,7 @@ pub fn page_after(partition: Partition, (seq, index): (i64, i32), limit: u64) ->
 
 /// The event at a place in the history.
 pub async fn find(db: &impl ConnectionTrait, place: EventPlace) -> Result<Option<Model>, DbErr> {
-    let key = (place.partition.0.into(), place.seq as i64, place.index as i32);
+    let key = (place.partition.into(), place.seq as i64, place.index as i32);
     Entity::find_by_id(key).one(db).await
 }
 
@@ -303,10 +297,7 @@ async fn page_of_member(
     order: Order,
     limit: usize,
 ) -> Result<(Vec<Model>, bool), DbErr> {
-    let mut select = Entity::find()
-        .filter(Column::BoardNo.eq(board.no.0))
-        .filter(Column::Member.eq(member))
-        .filter(Column::Seq.gt(archived_seq));
+    let mut select = events_of(board.no, member).filter(Column::Seq.gt(archived_seq));
     if let Some(from) = from {
         select = select.filter(beyond(board, from, &order));
     }

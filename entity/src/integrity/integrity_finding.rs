@@ -87,11 +87,7 @@ pub struct Model {
     pub note: Option<String>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 impl Model {
     /// The kind; `None` for one of a newer program.

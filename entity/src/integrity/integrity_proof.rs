@@ -32,11 +32,7 @@ pub struct Model {
     pub proven_at_ms: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// Replaces the row of the same board and partition.
 #[must_use]

@@ -25,11 +25,7 @@ pub struct Model {
     pub seq: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// Leaves an existing row of the same member unchanged.
 pub fn keep() -> OnConflict {

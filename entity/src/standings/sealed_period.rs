@@ -41,11 +41,7 @@ pub struct Model {
     pub corrected_at_ms: Option<i64>,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The condition that a row has the board, window and segment of `id`.
 #[must_use]

@@ -27,11 +27,7 @@ pub struct Model {
     pub seq: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// Replaces the row of the same member.
 #[must_use]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::board::Board;
 use crate::board::rules::Rules;
-use crate::id::{MemberId, Partition};
+use crate::id::{MemberId, PartitionNo};
 use crate::shard::{Partitions, shard_of};
 
 /// The layouts of a board before its present one.
@@ -110,8 +110,8 @@ impl Board {
 impl Partitions {
     /// The partitions that may hold a board's history: those of all its layouts, each once.
     #[must_use]
-    pub fn of_history(self, board: &Board) -> Vec<Partition> {
-        let each_once: BTreeSet<Partition> = board
+    pub fn of_history(self, board: &Board) -> Vec<PartitionNo> {
+        let each_once: BTreeSet<PartitionNo> = board
             .shards_of_layouts()
             .flat_map(|shards| (0..shards).map(move |shard| (shards, shard)))
             .map(|(shards, shard)| self.place(board.no, shards, shard))
@@ -123,7 +123,7 @@ impl Partitions {
     /// partition; they may hold other members' history too. Empty if the board has no shard in the
     /// partition.
     #[must_use]
-    pub fn homes(self, board: &Board, partition: Partition) -> Vec<(usize, Partition)> {
+    pub fn homes(self, board: &Board, partition: PartitionNo) -> Vec<(usize, PartitionNo)> {
         let now = board.rules.shards;
         let Some(own) = (0..now).find(|&shard| self.of(board, shard) == partition) else {
             return vec![];
@@ -141,7 +141,7 @@ impl Partitions {
 
     /// The partition of a member in a layout.
     #[must_use]
-    pub fn of_member_in(self, board: &Board, member: &MemberId, layout: usize) -> Partition {
+    pub fn of_member_in(self, board: &Board, member: &MemberId, layout: usize) -> PartitionNo {
         let former = board.layouts.former.get(layout);
         let shards = former.map_or(board.rules.shards, |former| former.shards);
         self.place(board.no, shards, shard_of(member, shards))

@@ -27,7 +27,7 @@
 //! `laurel` is the prefix. `:` and `%` inside a part are written `%3A` and `%25`.
 
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 use crate::standings_id::{StandingsId, unescape};
 use crate::window::Window;
 
@@ -55,90 +55,90 @@ impl KeySpace {
 
     /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
     #[must_use]
-    pub fn head(&self, partition: Partition) -> String {
+    pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }
 
     /// Stream: commits that SQL does not have yet.
     #[must_use]
-    pub fn log(&self, partition: Partition) -> String {
+    pub fn log(&self, partition: PartitionNo) -> String {
         self.of(partition, "log")
     }
 
     /// Hash: the event ids accepted in one bucket, a day.
     #[must_use]
-    pub fn seen(&self, partition: Partition, bucket: i64) -> String {
+    pub fn seen(&self, partition: PartitionNo, bucket: i64) -> String {
         self.of(partition, format_args!("seen:{bucket}"))
     }
 
     /// Hash: the marks of boards, by number, of their layouts and of their windows' seals; see
     /// [`BoardMark`](crate::board::mark::BoardMark) and [`SealMark`](crate::seal::SealMark).
     #[must_use]
-    pub fn board_marks(&self, partition: Partition) -> String {
+    pub fn board_marks(&self, partition: PartitionNo) -> String {
         self.of(partition, "gen")
     }
 
     /// Sorted set: the periods of a board, segment and window that had an entry in this partition,
     /// by the instant at which each became the present one.
     #[must_use]
-    pub fn periods(&self, partition: Partition, id: &StandingsId) -> String {
+    pub fn periods(&self, partition: PartitionNo, id: &StandingsId) -> String {
         self.of(partition, format_args!("periods:{}.{}", id.board, id.series()))
     }
 
     /// Hash: the progress of each series of a board's rolling windows; see
     /// [`RollMark`](crate::roll::RollMark).
     #[must_use]
-    pub fn rolls(&self, partition: Partition, board: BoardNo) -> String {
+    pub fn rolls(&self, partition: PartitionNo, board: BoardNo) -> String {
         self.of(partition, format_args!("rolls:{board}"))
     }
 
     /// The pattern of the keys of a partition's marks of rolling windows.
     #[must_use]
-    pub fn rolls_pattern(&self, partition: Partition) -> String {
+    pub fn rolls_pattern(&self, partition: PartitionNo) -> String {
         self.of(partition, "rolls:*")
     }
 
     /// The pattern of the keys of a partition's lists of periods, of all boards or one.
     #[must_use]
-    pub fn periods_pattern(&self, partition: Partition, board: Option<BoardNo>) -> String {
+    pub fn periods_pattern(&self, partition: PartitionNo, board: Option<BoardNo>) -> String {
         let board = board.map_or_else(String::new, |no| format!("{no}."));
         self.of(partition, format_args!("periods:{board}*"))
     }
 
     /// String: the token of the process that recovers the partition.
     #[must_use]
-    pub fn recovery(&self, partition: Partition) -> String {
+    pub fn recovery(&self, partition: PartitionNo) -> String {
         self.of(partition, "recovery")
     }
 
     /// A key that never exists. While a slot moves, a cluster refuses a command that names this key
     /// beside an existing one, as the two might be on different servers.
     #[must_use]
-    pub fn nowhere(&self, partition: Partition) -> String {
+    pub fn nowhere(&self, partition: PartitionNo) -> String {
         self.of(partition, "nowhere")
     }
 
     /// Sorted set: one shard of the standings of a period.
     #[must_use]
-    pub fn standings(&self, partition: Partition, id: &StandingsId) -> String {
+    pub fn standings(&self, partition: PartitionNo, id: &StandingsId) -> String {
         self.of(partition, format_args!("z:{id}"))
     }
 
     /// Sorted set: one shard of staged standings, until it is renamed to its own key.
     #[must_use]
-    pub fn stage(&self, partition: Partition, stage: &str, id: &StandingsId) -> String {
+    pub fn stage(&self, partition: PartitionNo, stage: &str, id: &StandingsId) -> String {
         self.of(partition, format_args!("stage:{stage}:{id}"))
     }
 
     /// String: exists while everything staged under an id does.
     #[must_use]
-    pub fn stage_mark(&self, partition: Partition, stage: &str) -> String {
+    pub fn stage_mark(&self, partition: PartitionNo, stage: &str) -> String {
         self.of(partition, format_args!("stage:{stage}"))
     }
 
     /// The pattern of all keys of a partition's standings, or of one board's.
     #[must_use]
-    pub fn standings_pattern(&self, partition: Partition, board: Option<BoardNo>) -> String {
+    pub fn standings_pattern(&self, partition: PartitionNo, board: Option<BoardNo>) -> String {
         let board = board.map_or_else(String::new, |no| format!("{no}."));
         self.of(partition, format_args!("z:{board}*"))
     }
@@ -158,20 +158,20 @@ impl KeySpace {
 
     /// The partition of one of Laurel's keys.
     #[must_use]
-    pub fn partition_of(&self, key: &str) -> Option<Partition> {
+    pub fn partition_of(&self, key: &str) -> Option<PartitionNo> {
         let (partition, _) = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?.split_once('}')?;
-        partition.parse().ok().map(Partition)
+        partition.parse().ok().map(PartitionNo)
     }
 
     /// The pattern of all keys of a partition's seen event ids.
     #[must_use]
-    pub fn seen_pattern(&self, partition: Partition) -> String {
+    pub fn seen_pattern(&self, partition: PartitionNo) -> String {
         self.of(partition, "seen:*")
     }
 
     /// The standings that a key names; `None` for a key that Laurel does not write.
     #[must_use]
-    pub fn parse_standings(&self, partition: Partition, key: &str) -> Option<StandingsId> {
+    pub fn parse_standings(&self, partition: PartitionNo, key: &str) -> Option<StandingsId> {
         let rest = key.strip_prefix(&self.of(partition, "z:"))?;
         let mut parts = rest.split(':');
         let (board, generation) = parts.next()?.split_once('.')?;
@@ -188,7 +188,7 @@ impl KeySpace {
     /// The window of a key of standings or of a list of periods, and the generation that began it;
     /// `None` for a key that Laurel does not write.
     #[must_use]
-    pub fn window_of(&self, partition: Partition, key: &str) -> Option<(Window, u32)> {
+    pub fn window_of(&self, partition: PartitionNo, key: &str) -> Option<(Window, u32)> {
         if let Some(id) = self.parse_standings(partition, key) {
             return Some((id.window, id.generation));
         }
@@ -197,7 +197,7 @@ impl KeySpace {
         Some((unescape(parts.nth(1)?).parse().ok()?, generation.parse().ok()?))
     }
 
-    fn of(&self, partition: Partition, what: impl std::fmt::Display) -> String {
+    fn of(&self, partition: PartitionNo, what: impl std::fmt::Display) -> String {
         format!("{}:{{{partition}}}:{what}", self.prefix)
     }
 }
@@ -220,10 +220,10 @@ mod tests {
             let keys = KeySpace::new("laurel").unwrap();
             let window = window.parse().unwrap();
             let id = StandingsId { board: BoardNo(no), generation, segment, window, period };
-            let key = keys.standings(Partition(3), &id);
-            prop_assert_eq!(keys.parse_standings(Partition(3), &key), Some(id.clone()));
-            prop_assert_eq!(keys.window_of(Partition(3), &keys.periods(Partition(3), &id)), Some((window, generation)));
-            prop_assert_eq!(keys.parse_standings(Partition(4), &key), None);
+            let key = keys.standings(PartitionNo(3), &id);
+            prop_assert_eq!(keys.parse_standings(PartitionNo(3), &key), Some(id.clone()));
+            prop_assert_eq!(keys.window_of(PartitionNo(3), &keys.periods(PartitionNo(3), &id)), Some((window, generation)));
+            prop_assert_eq!(keys.parse_standings(PartitionNo(4), &key), None);
         }
     }
 }

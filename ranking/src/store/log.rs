@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use futures::future::join_all;
+use redis::Pipeline;
 
 use super::scan::rolling::marks_of;
 use super::{Store, decode};
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
 
@@ -26,7 +27,10 @@ pub struct LogRead {
 pub(crate) type LogEntries = Vec<(String, HashMap<String, String>)>;
 
 /// The seqs and texts of log entries.
-pub(crate) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Vec<(u64, String)>> {
+pub(crate) fn entries_of(
+    partition: PartitionNo,
+    entries: LogEntries,
+) -> Result<Vec<(u64, String)>> {
     let entry = |(id, mut fields): (String, HashMap<String, String>)| {
         let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
         seq.zip(fields.remove("c")).ok_or_else(|| {
@@ -38,39 +42,69 @@ pub(crate) fn entries_of(partition: Partition, entries: LogEntries) -> Result<Ve
     entries.into_iter().map(entry).collect()
 }
 
+fn commits_of(entries: Vec<(u64, String)>) -> Result<Vec<Commit>> {
+    entries.into_iter().map(|(seq, text)| Commit::from_log(seq, &text)).collect()
+}
+
+/// Asks for at most `count` entries of a log after `seq`: `XRANGE`.
+fn ask_log(pipe: &mut Pipeline, log: &str, seq: u64, count: usize) {
+    let first = format!("{}-0", seq + 1);
+    pipe.cmd("XRANGE").arg(log).arg(first).arg("+").arg("COUNT").arg(count);
+}
+
+/// The answers of all servers, in the order of the partitions that each was asked for.
+///
+/// # Errors
+/// The first server's, if none answered.
+fn by_partition<P: Ord + Copy, T>(
+    groups: Vec<Vec<P>>,
+    asked: Vec<Result<Vec<T>>>,
+) -> Result<Vec<Result<T>>> {
+    if let Some(Err(error)) = asked.first()
+        && asked.iter().all(Result::is_err)
+    {
+        return Err(error.clone());
+    }
+    let mut all: Vec<(P, Result<T>)> = vec![];
+    for (group, asked) in groups.into_iter().zip(asked) {
+        match asked {
+            Ok(asked) => all.extend(group.into_iter().zip(asked.into_iter().map(Ok))),
+            Err(error) => all.extend(group.into_iter().map(|one| (one, Err(error.clone())))),
+        }
+    }
+    all.sort_unstable_by_key(|(partition, _)| *partition);
+    Ok(all.into_iter().map(|(_, answer)| answer).collect())
+}
+
 impl Store {
     /// The commits after `seq`, at most `count`, and the head at that moment. One round trip:
     /// `GET`, `XRANGE` in a transaction.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
-    pub async fn log_after(&self, partition: Partition, seq: u64, count: usize) -> Result<LogRead> {
+    pub async fn log_after(
+        &self,
+        partition: PartitionNo,
+        seq: u64,
+        count: usize,
+    ) -> Result<LogRead> {
         let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let commits = commits
-            .into_iter()
-            .map(|(seq, text)| Commit::from_log(seq, &text))
-            .collect::<Result<_>>()?;
-        Ok(LogRead { head, commits })
+        Ok(LogRead { head, commits: commits_of(commits)? })
     }
 
     /// The text of the head and the raw log after `seq`, level or not, and the run id of the server
     /// that answered.
     pub(crate) async fn head_and_log(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         seq: u64,
         count: usize,
     ) -> Result<(Option<String>, Vec<(u64, String)>, std::sync::Arc<str>)> {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(self.keys().head(partition));
-        pipe.cmd("XRANGE")
-            .arg(self.keys().log(partition))
-            .arg(format!("{}-0", seq + 1))
-            .arg("+")
-            .arg("COUNT")
-            .arg(count);
+        ask_log(&mut pipe, &self.keys().log(partition), seq, count);
         let ((head, entries), run_id): ((Option<String>, LogEntries), _) = self.read(&pipe).await?;
         Ok((head, entries_of(partition, entries)?, run_id))
     }
@@ -83,23 +117,10 @@ impl Store {
     pub async fn heads(&self) -> Result<Vec<Result<Head>>> {
         let groups = self.inner.cluster.map().await?.by_server();
         let asked = join_all(groups.iter().map(|group| self.heads_of(group))).await;
-        if let Some(Err(error)) = asked.first()
-            && asked.iter().all(Result::is_err)
-        {
-            return Err(error.clone());
-        }
-        let mut heads: Vec<(Partition, Result<Head>)> = vec![];
-        for (group, asked) in groups.into_iter().zip(asked) {
-            match asked {
-                Ok(asked) => heads.extend(group.into_iter().zip(asked)),
-                Err(error) => heads.extend(group.into_iter().map(|one| (one, Err(error.clone())))),
-            }
-        }
-        heads.sort_unstable_by_key(|(partition, _)| *partition);
-        Ok(heads.into_iter().map(|(_, head)| head).collect())
+        Ok(by_partition(groups, asked)?.into_iter().map(Result::flatten).collect())
     }
 
-    async fn heads_of(&self, partitions: &[Partition]) -> Result<Vec<Result<Head>>> {
+    async fn heads_of(&self, partitions: &[PartitionNo]) -> Result<Vec<Result<Head>>> {
         let mut pipe = redis::pipe();
         for &partition in partitions {
             pipe.cmd("GET").arg(self.keys().head(partition));
@@ -115,7 +136,7 @@ impl Store {
 
     /// Drops the commits that SQL has from the log: everything up to `seq`, if the run with that id
     /// accepted it. One round trip: `XTRIM` in a script.
-    pub async fn trim(&self, partition: Partition, run_id: &str, seq: u64) -> Result<u64> {
+    pub async fn trim(&self, partition: PartitionNo, run_id: &str, seq: u64) -> Result<u64> {
         let keys = [self.keys().head(partition), self.keys().log(partition)];
         let keep = format!("{}-0", seq + 1);
         Ok(self
@@ -159,23 +180,10 @@ impl Store {
     pub async fn log_lengths(&self) -> Result<Vec<Option<LogLength>>> {
         let groups = self.inner.cluster.map().await?.by_server();
         let asked = join_all(groups.iter().map(|group| self.log_lengths_of(group))).await;
-        if let Some(Err(error)) = asked.first()
-            && asked.iter().all(Result::is_err)
-        {
-            return Err(error.clone());
-        }
-        let mut lengths: Vec<(Partition, Option<LogLength>)> = vec![];
-        for (group, asked) in groups.into_iter().zip(asked) {
-            match asked {
-                Ok(asked) => lengths.extend(group.into_iter().zip(asked.into_iter().map(Some))),
-                Err(_) => lengths.extend(group.into_iter().map(|one| (one, None))),
-            }
-        }
-        lengths.sort_unstable_by_key(|(partition, _)| *partition);
-        Ok(lengths.into_iter().map(|(_, length)| length).collect())
+        Ok(by_partition(groups, asked)?.into_iter().map(Result::ok).collect())
     }
 
-    async fn log_lengths_of(&self, partitions: &[Partition]) -> Result<Vec<LogLength>> {
+    async fn log_lengths_of(&self, partitions: &[PartitionNo]) -> Result<Vec<LogLength>> {
         let mut pipe = redis::pipe();
         for &partition in partitions {
             pipe.cmd("XLEN").arg(self.keys().log(partition));
@@ -195,7 +203,7 @@ impl Store {
     /// As [`Store::tail`], without commits.
     pub async fn head_and_marks(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         board: BoardNo,
         seals: &[SealName],
         seen: Option<(i64, &str)>,
@@ -211,7 +219,7 @@ impl Store {
     /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
     pub async fn tail(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         seq: u64,
         count: usize,
         board: BoardNo,
@@ -222,12 +230,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(keys.head(partition));
-        pipe.cmd("XRANGE")
-            .arg(keys.log(partition))
-            .arg(format!("{}-0", seq + 1))
-            .arg("+")
-            .arg("COUNT")
-            .arg(count);
+        ask_log(&mut pipe, &keys.log(partition), seq, count);
         let marks = pipe.cmd("HMGET").arg(keys.board_marks(partition)).arg(board.0);
         for seal in seals {
             marks.arg(seal.field());
@@ -240,10 +243,7 @@ impl Store {
         let mut answers = answers.into_iter();
         let head: Option<String> = decode(answers.next())?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let commits = entries_of(partition, decode(answers.next())?)?
-            .into_iter()
-            .map(|(seq, text)| Commit::from_log(seq, &text))
-            .collect::<Result<_>>()?;
+        let commits = commits_of(entries_of(partition, decode(answers.next())?)?)?;
         let marks: Vec<Option<String>> = decode(answers.next())?;
         let mut marks = marks.into_iter();
         let board = BoardMark::parse(marks.next().flatten().as_deref())?;

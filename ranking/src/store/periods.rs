@@ -4,7 +4,7 @@ use super::Store;
 use super::read::requests::Reads;
 use super::read::{Range, Standings};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 use std::collections::BTreeSet;
 
 /// The most periods read in one round trip.
@@ -25,7 +25,7 @@ pub struct ListedPeriod {
 impl Store {
     /// All keys of a board in a partition: standings, lists of periods, marks of rolling windows.
     /// `SCAN`: several round trips, O(keys of the server).
-    pub async fn board_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
+    pub async fn board_keys(&self, partition: PartitionNo, board: BoardNo) -> Result<Vec<String>> {
         let mut found = self.standings_keys(partition, Some(board)).await?;
         found.extend(self.periods_keys(partition, board).await?);
         found.push(self.keys().rolls(partition, board));
@@ -34,7 +34,7 @@ impl Store {
 
     /// All keys of a board's standings and lists of periods, in all partitions. `SCAN` on all
     /// servers: several round trips, O(keys of the servers).
-    pub async fn all_board_keys(&self, board: BoardNo) -> Result<Vec<(Partition, String)>> {
+    pub async fn all_board_keys(&self, board: BoardNo) -> Result<Vec<(PartitionNo, String)>> {
         let mut keys = self.all_standings_keys(Some(board)).await?;
         let pattern = self.keys().any_periods_pattern(board);
         for partitions in self.inner.cluster.map().await?.by_server() {
@@ -46,7 +46,11 @@ impl Store {
 
     /// The keys of a board's lists of periods in a partition. `SCAN`: several round trips, O(keys
     /// of the server).
-    pub async fn periods_keys(&self, partition: Partition, board: BoardNo) -> Result<Vec<String>> {
+    pub async fn periods_keys(
+        &self,
+        partition: PartitionNo,
+        board: BoardNo,
+    ) -> Result<Vec<String>> {
         let pattern = self.keys().periods_pattern(partition, Some(board));
         self.scan(partition, &pattern).await
     }

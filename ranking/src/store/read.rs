@@ -28,7 +28,7 @@ use super::{Store, decode};
 use crate::board::Board;
 use crate::board::rules::Rules;
 use crate::error::{Error, Result};
-use crate::id::{MemberId, Partition};
+use crate::id::{MemberId, PartitionNo};
 use crate::rank_key::RankKey;
 use crate::roll::{Coverage, RollMark, Rolls};
 use crate::shard::shard_of;
@@ -56,7 +56,7 @@ pub struct Standings {
     /// Readers take periods that became the present one before this instant from SQL, as far as the
     /// caller knows. In Unix milliseconds.
     pub sealed_before_ms: i64,
-    pub(crate) partitions: Vec<Partition>,
+    pub(crate) partitions: Vec<PartitionNo>,
     /// The generation that began the board's present layout; `None` while the layout is not in all
     /// partitions.
     layout_since: Option<u32>,
@@ -116,7 +116,7 @@ impl Standings {
 
     /// The partition of each shard.
     #[must_use]
-    pub fn partitions(&self) -> &[Partition] {
+    pub fn partitions(&self) -> &[PartitionNo] {
         &self.partitions
     }
 

@@ -10,7 +10,7 @@ use super::Store;
 use super::write::Writes;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 
 /// The time after which a silent recovery loses its right to another one. Each step renews it.
 const RECOVERY_LIFETIME: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Recovery {
     store: Store,
-    partition: Partition,
+    partition: PartitionNo,
     token: String,
     run_id: Arc<str>,
 }
@@ -47,7 +47,7 @@ impl Store {
     /// `Unavailable`, also while the partition moves from one server to another.
     pub async fn begin_recovery(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         token: &str,
     ) -> Result<Option<Recovery>> {
         let key = self.keys().recovery(partition);
@@ -68,7 +68,7 @@ impl Store {
     /// same pattern. `SCAN`: several round trips, O(keys of the server).
     pub async fn standings_keys(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         board: Option<BoardNo>,
     ) -> Result<Vec<String>> {
         let pattern = self.keys().standings_pattern(partition, board);
@@ -78,7 +78,7 @@ impl Store {
     /// The keys that match a pattern on the server that has a partition. Each step is a transaction
     /// with a command that fails while the partition's slot moves, as some of its keys are then on
     /// another server.
-    pub(crate) async fn scan(&self, partition: Partition, pattern: &str) -> Result<Vec<String>> {
+    pub(crate) async fn scan(&self, partition: PartitionNo, pattern: &str) -> Result<Vec<String>> {
         let (mut cursor, mut keys, mut began_on) = ("0".to_owned(), vec![], None);
         loop {
             let mut pipe = redis::pipe();
@@ -104,7 +104,7 @@ impl Store {
     }
 
     /// Makes a transaction fail while the partition's slot moves from one server to another.
-    fn stay(&self, pipe: &mut Pipeline, partition: Partition) {
+    fn stay(&self, pipe: &mut Pipeline, partition: PartitionNo) {
         let keys = self.keys();
         let command = pipe.cmd("EXISTS").arg(keys.head(partition));
         command.arg(keys.nowhere(partition));

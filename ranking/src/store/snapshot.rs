@@ -3,7 +3,7 @@
 use super::{Store, decode};
 use crate::board::mark::BoardMark;
 use crate::error::Result;
-use crate::id::Partition;
+use crate::id::PartitionNo;
 use crate::rank_key::RankKey;
 use crate::roll::RollMark;
 use crate::seal::SealMark;
@@ -39,7 +39,7 @@ impl Store {
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key has a foreign type or score.
     pub async fn snapshot(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         wanted: &Wanted,
         dedup: Dedup,
         now_ms: i64,
@@ -85,7 +85,7 @@ impl Store {
     /// The call of the script, with the keys and then the look-ups in them.
     fn snapshot_command(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         wanted: &Wanted,
         seen_in: &[String],
     ) -> redis::Cmd {

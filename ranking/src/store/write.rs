@@ -6,7 +6,7 @@ use super::{Failed, Store};
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, MemberId, Partition};
+use crate::id::{BoardNo, MemberId, PartitionNo};
 use crate::rank_key::RankKey;
 use crate::roll::RollMark;
 use crate::seal::{SealMark, SealName};
@@ -85,7 +85,7 @@ impl Writes {
     }
 
     /// Changes the standings of a period: `ZADD` and `ZREM`; lists the period if it gains entries.
-    pub fn change(&mut self, keys: &KeySpace, partition: Partition, change: &StandingsChange) {
+    pub fn change(&mut self, keys: &KeySpace, partition: PartitionNo, change: &StandingsChange) {
         let key = keys.standings(partition, &change.id);
         let (mut set, mut gone) = (vec![], vec![]);
         for (member, rank_key) in &change.entries {
@@ -113,7 +113,7 @@ impl Writes {
     pub fn note_period(
         &mut self,
         keys: &KeySpace,
-        partition: Partition,
+        partition: PartitionNo,
         id: &StandingsId,
         present_from_ms: i64,
     ) {
@@ -127,7 +127,7 @@ impl Writes {
     pub fn mark_board(
         &mut self,
         keys: &KeySpace,
-        partition: Partition,
+        partition: PartitionNo,
         no: BoardNo,
         mark: BoardMark,
     ) {
@@ -136,7 +136,13 @@ impl Writes {
     }
 
     /// Sets the generation that began a board's layout: `HSET`.
-    pub fn mark_layout(&mut self, keys: &KeySpace, partition: Partition, no: BoardNo, since: u32) {
+    pub fn mark_layout(
+        &mut self,
+        keys: &KeySpace,
+        partition: PartitionNo,
+        no: BoardNo,
+        since: u32,
+    ) {
         let args = vec![layout_field(no), since.to_string()];
         self.push("HSET", &keys.board_marks(partition), args);
     }
@@ -145,7 +151,7 @@ impl Writes {
     pub fn mark_roll(
         &mut self,
         keys: &KeySpace,
-        partition: Partition,
+        partition: PartitionNo,
         no: BoardNo,
         series: &str,
         mark: RollMark,
@@ -158,7 +164,7 @@ impl Writes {
     pub fn mark_seal(
         &mut self,
         keys: &KeySpace,
-        partition: Partition,
+        partition: PartitionNo,
         name: SealName,
         mark: SealMark,
     ) {
@@ -246,7 +252,7 @@ pub(crate) fn layout_field(no: BoardNo) -> String {
 impl Store {
     /// The writes of a folded batch.
     #[must_use]
-    pub fn writes(&self, partition: Partition, folded: &FoldedBatch, dedup: Dedup) -> Writes {
+    pub fn writes(&self, partition: PartitionNo, folded: &FoldedBatch, dedup: Dedup) -> Writes {
         let mut writes = Writes::default();
         for change in &folded.changes {
             writes.change(self.keys(), partition, change);
@@ -270,7 +276,7 @@ impl Store {
     /// in the log.
     pub async fn commit_writes(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         onto: &Head,
         commit: &Commit,
         writes: &Writes,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 
 use super::{COUNT_MAX, HalfLife, Rolling, Unit, Window};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// The prefix of the names of decaying windows.
 const DECAY: &str = "decay:";
@@ -45,9 +45,9 @@ impl FromStr for Window {
             }
         };
         named.or_else(counted).ok_or_else(|| {
-            let shown: String = name.chars().take(64).collect();
+            let shown = shown(name);
             Error::invalid(format!(
-                "invalid window {shown:?}: expected all, hourly, daily, weekly, monthly, quarterly, yearly, a rolling one of 1 to {COUNT_MAX} hours, days, weeks or months such as 24h, 7d, 12w or 3mo, or a decaying one with a half-life of as many hours, days or weeks such as decay:12h or decay:7d"
+                "invalid window {shown}: expected all, hourly, daily, weekly, monthly, quarterly, yearly, a rolling one of 1 to {COUNT_MAX} hours, days, weeks or months such as 24h, 7d, 12w or 3mo, or a decaying one with a half-life of as many hours, days or weeks such as decay:12h or decay:7d"
             ))
         })
     }
@@ -81,7 +81,9 @@ fn span_named(name: &str) -> Option<(Unit, u16)> {
 /// `Invalid` if the built-in time zone database does not have it.
 pub fn parse_zone(name: &str) -> Result<TimeZone> {
     TimeZone::get(name).ok().filter(|zone| zone.iana_name().is_some()).ok_or_else(|| {
-        let shown: String = name.chars().take(64).collect();
-        Error::invalid(format!("invalid time zone {shown:?}: expected an IANA name such as \"Europe/Berlin\" or \"UTC\""))
+        let shown = shown(name);
+        Error::invalid(format!(
+            "invalid time zone {shown}: expected an IANA name such as \"Europe/Berlin\" or \"UTC\""
+        ))
     })
 }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use super::Window;
 use super::calendar::Calendar;
 use super::hour::{Hour, hour_at, hour_minutes_ms};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// The latest instant that has periods: the end of the year 9000, in Unix milliseconds.
 pub const AT_MS_MAX: i64 = 221_845_391_999_999;
@@ -98,7 +98,8 @@ impl Window {
                 .period_at(1_756_900_000_000, zone)
                 .map_or_else(|_| String::new(), |period| period.label);
             Error::invalid(format!(
-                "invalid period {label:?} of the window {self}: expected a label such as {example:?}"
+                "invalid period {} of the window {self}: expected a label such as {example:?}",
+                shown(label)
             ))
         };
         let dated = |calendar: Calendar| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::amend::{Amended, Amendment, amend};
 use engine::deployment::Deployment as Stores;
-use engine::partition::{recovery, submit};
+use engine::partition::submit::Prepared;
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use engine::{roll, seal};
@@ -58,8 +58,8 @@ pub async fn stores(deployment: &Arc<Deployment>, partitions: u16) -> Stores {
     };
     let db = settings.connect_sql(Missing::Create).await.unwrap();
     let stores = settings.open(db).await.unwrap();
-    for partition in stores.store.partitions().each() {
-        recovery::recover(&stores, partition).await.unwrap();
+    for partition in stores.partitions() {
+        partition.recover().await.unwrap();
     }
     stores
 }
@@ -150,15 +150,9 @@ impl World {
         for (partition, batch) in batches {
             let submissions = batch.iter().map(|(submission, _)| submission.clone()).collect();
             let deadline = Instant::now() + Duration::from_secs(30);
-            let submitted = submit::submit(
-                &self.stores,
-                partition,
-                submit::Prepared::new(submissions, now_ms),
-                None,
-                deadline,
-            )
-            .await
-            .unwrap();
+            let prepared = Prepared::new(submissions, now_ms);
+            let handle = self.stores.partition(partition);
+            let submitted = handle.submit(prepared, None, deadline).await.unwrap();
             for ((submission, member), verdict) in batch.into_iter().zip(submitted.verdicts) {
                 let Verdict::Accepted { seq, index } = verdict else {
                     continue;
@@ -226,11 +220,10 @@ impl World {
 
     /// Empties Redis once SQL has everything, and recovers the partitions.
     pub async fn lose_redis(&self) {
-        let partitions = self.stores.store.partitions();
         settle(&self.stores).await;
         self.flush().await;
-        for partition in partitions.each() {
-            recovery::recover(&self.stores, partition).await.unwrap();
+        for partition in self.stores.partitions() {
+            partition.recover().await.unwrap();
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::{ConnectionTrait, DatabaseConnection, Statement};
 use serde_json::json;
 
@@ -75,7 +75,7 @@ async fn check_standing<const N: usize>(
     let sql = format!("SELECT segment, member, {names} FROM standing WHERE partition = 0{which}");
     let expected = selected(db, 2, N, &sql).await;
     assert!(expected.len() > 40_000);
-    let of_standing = || Columns::of_standing(Partition(0), board);
+    let of_standing = || Columns::of_standing(PartitionNo(0), board);
     let found = rows(db, of_standing(), numbers).await;
     assert!(found == expected, "standing{which}");
     let found = rows(db, of_standing().with(last), [last[0]]).await;
@@ -117,17 +117,17 @@ async fn check(sql: Sql) {
     check_standing(&db, None, STANDING, &STANDING[3..], "").await;
     let (one, which) = (Some(BoardNo(2)), " AND board_no = 2");
     check_standing(&db, one, [score, key, seq], &STANDING[2..3], which).await;
-    let of_archived = || Columns::of_archived(Partition(1), BoardNo(2), 4);
+    let of_archived = || Columns::of_archived(PartitionNo(1), BoardNo(2), 4);
     let archived = "SELECT segment, member, score, tick, events, through_seq FROM archived_entry \
         WHERE board_no = 2 AND partition = 1 AND through_seq <= 4";
     let expected = selected(&db, 2, 4, archived).await;
     assert!(expected.len() > 30_000);
     let found = rows(&db, of_archived(), ARCHIVED).await;
     assert!(found == expected, "archived");
-    let nothing = Columns::of_standing(Partition(9), None);
+    let nothing = Columns::of_standing(PartitionNo(9), None);
     assert!(rows(&db, nothing, STANDING).await.is_empty());
     // Any change leads to another hash, and its reversal to the same one.
-    let of_standing = || Columns::of_standing(Partition(0), Some(BoardNo(2)));
+    let of_standing = || Columns::of_standing(PartitionNo(0), Some(BoardNo(2)));
     let before = [hashes(&db, of_standing()).await, hashes(&db, of_archived()).await];
     let (standing, archived) = ("partition = 0", "score IS NOT NULL AND through_seq = 1");
     for (table, which, column) in [

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::job::{self, Begun, Running};
-use entity::clock::Clock;
+use entity::deployment::clock::Clock;
 use entity::job::{Model, State};
 use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait, Statement};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use ranking::Error;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::store::Store;
 use serde_json::{Value, json};
 
@@ -182,7 +182,7 @@ async fn move_all(
                 held_without_head += 1;
             } else if moved == 2 && first != key && held < 2 && cluster.has(from, &key) {
                 until_more(right, 4).await;
-                check_half_moved(store, Partition(partition as u16)).await;
+                check_half_moved(store, PartitionNo(partition as u16)).await;
                 held += 1;
             }
         };
@@ -193,7 +193,7 @@ async fn move_all(
 }
 
 /// Checks that half a partition is not taken for the whole.
-async fn check_half_moved(store: &Store, partition: Partition) {
+async fn check_half_moved(store: &Store, partition: PartitionNo) {
     let listed = store.standings_keys(partition, None).await;
     assert!(matches!(listed, Err(Error::Unavailable(_))), "{listed:?}");
     let begun = store.begin_recovery(partition, "test").await;

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use entity::schedule::{AGAIN_MS, ATTEMPTS_MAX, finish, last_due_ms, take};
+use entity::job::schedule::{AGAIN_MS, ATTEMPTS_MAX, finish, last_due_ms, take};
 use sea_orm::ConnectionTrait;
 use serde_json::json;
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use engine::integrity::look::Location;
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use futures::StreamExt;
 use polars::prelude::{
-    DataFrame, DataType, IntoLazy, JoinArgs, JoinType, LazyFrame, UnionArgs, col, concat, lit, when,
+    DataFrame, DataType, Int64Chunked, IntoLazy, JoinArgs, JoinType, LazyFrame, StringChunked,
+    UnionArgs, col, concat, lit, when,
 };
 use ranking::board::Board;
 use tokio::task::spawn_blocking;
@@ -39,7 +40,7 @@ impl ArchivedTotals {
         part: &PartitionDiff<'_>,
         history: &Arc<History>,
     ) -> Result<Option<Self>> {
-        let through_seq = history.marks[&part.partition].archived_seq;
+        let through_seq = history.marks[&part.partition.no].archived_seq;
         if through_seq == 0 {
             return Ok(None);
         }
@@ -66,6 +67,11 @@ impl ArchivedTotals {
         let later = || events.after(states(), board.rules.tick_ms, self.through_seq);
         events.is_of_scores().then(later).transpose()
     }
+
+    /// The columns of `archived_entry`, of the rows that these totals are for.
+    fn columns(&self, part: &PartitionDiff<'_>) -> Columns {
+        Columns::of_archived(part.partition.no, part.board.no, self.through_seq)
+    }
 }
 
 /// Compares `archived_entry` with the totals of a partition's archived events. Returns the sum of
@@ -78,20 +84,12 @@ pub(crate) async fn compare(
 ) -> Result<Sum> {
     let mut sum = Sum::default();
     part.job.stage(&format!("{}: comparing archived_entry", part.row.slug), 0);
-    let ArchivedTotals { through_seq, meant } = archived;
-    let (members, segments) = (meant.column("member")?.str()?, meant.column("segment")?.str()?);
-    let number = |name: &str| -> Result<_> { Ok(meant.column(name)?.i64()?.clone()) };
-    let (scores, ticks, events) = (number("score")?, number("tick")?, number("events")?);
-    let expected = |row: usize| [scores.get(row), ticks.get(row), events.get(row)];
-    ensure!(segments.null_count() + members.null_count() == 0, "the fold returned a null");
-    let member = |row: usize| members.get(row).unwrap_or_default();
-    let segment = |row: usize| segments.get(row).unwrap_or_default();
-    let rows = || Columns::of_archived(part.partition, part.board.no, *through_seq);
+    let meant = Rows::of(&archived.meant)?;
     let mut balance = MultisetHash::new();
-    for row in 0..meant.height() {
-        balance.add(segment(row), member(row), &expected(row));
+    for row in 0..meant.count() {
+        balance.add(meant.segment(row), meant.member(row), &meant.numbers(row));
     }
-    let mut there = rows().read(&part.deployment.db);
+    let mut there = archived.columns(part).read(&part.partition.db);
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
@@ -100,17 +98,28 @@ pub(crate) async fn compare(
         }
     }
     drop(there);
-    if balance.is_zero() {
-        return Ok(sum);
+    match balance.is_zero() {
+        true => Ok(sum),
+        false => compare_each(part, archived, &meant, suspects, findings).await,
     }
-    sum = Sum::default();
-    let of_segments = (0..meant.height()).map(|row| (segment(row), row..row + 1));
-    let mut awaited = ExpectedRows::new(meant.height(), of_segments, member);
+}
+
+/// As [`compare`], row by row: those that differ are suspects.
+async fn compare_each(
+    part: &PartitionDiff<'_>,
+    archived: &ArchivedTotals,
+    meant: &Rows<'_>,
+    suspects: &mut Suspects<'_>,
+    findings: &mut Findings,
+) -> Result<Sum> {
+    let mut sum = Sum::default();
+    let of_segments = (0..meant.count()).map(|row| (meant.segment(row), row..row + 1));
+    let mut awaited = ExpectedRows::new(meant.count(), of_segments, |row| meant.member(row));
     // If several rows share a segment and member, the one with the greatest through_seq counts:
     // that through_seq, and whether the row is right.
-    let mut known = vec![(i64::MIN, false); meant.height()];
+    let mut known = vec![(i64::MIN, false); meant.count()];
     let mut others: HashMap<(String, String), (i64, bool)> = HashMap::new();
-    let mut there = rows().read(&part.deployment.db);
+    let mut there = archived.columns(part).read(&part.partition.db);
     while let Some(block) = there.next().await {
         let block = block.context(UNREADABLE)?;
         sum.add(&block)?;
@@ -118,7 +127,7 @@ pub(crate) async fn compare(
         for (segment, member, [score, tick, events, through]) in rows.iter() {
             let said = [score, tick, events];
             let (last, is_met) = match awaited.mark_found(segment, member) {
-                Some(row) => (&mut known[row], said == expected(row)),
+                Some(row) => (&mut known[row], said == meant.numbers(row)),
                 None => {
                     let place = (segment.to_owned(), member.to_owned());
                     let last = others.entry(place).or_insert((i64::MIN, false));
@@ -132,8 +141,8 @@ pub(crate) async fn compare(
         }
     }
     for (row, _) in known.iter().enumerate().filter(|(_, last)| !last.1) {
-        let spot = Location::Archived(segment(row).to_owned());
-        suspects.add(member(row).as_bytes(), spot);
+        let spot = Location::Archived(meant.segment(row).to_owned());
+        suspects.add(meant.member(row).as_bytes(), spot);
         suspects.look_again_if_many(findings).await?;
     }
     for ((segment, member), _) in others.into_iter().filter(|(_, last)| !last.1) {
@@ -141,6 +150,41 @@ pub(crate) async fn compare(
         suspects.look_again_if_many(findings).await?;
     }
     Ok(sum)
+}
+
+/// The rows of totals.
+struct Rows<'a> {
+    segments: &'a StringChunked,
+    members: &'a StringChunked,
+    /// Score, tick and number of events.
+    numbers: [&'a Int64Chunked; 3],
+}
+
+impl<'a> Rows<'a> {
+    fn of(totals: &'a DataFrame) -> Result<Self> {
+        let text = |name: &str| -> Result<_> { Ok(totals.column(name)?.str()?) };
+        let number = |name: &str| -> Result<_> { Ok(totals.column(name)?.i64()?) };
+        let (segments, members) = (text("segment")?, text("member")?);
+        ensure!(segments.null_count() + members.null_count() == 0, "the fold returned a null");
+        let numbers = [number("score")?, number("tick")?, number("events")?];
+        Ok(Self { segments, members, numbers })
+    }
+
+    fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    fn segment(&self, row: usize) -> &'a str {
+        self.segments.get(row).unwrap_or_default()
+    }
+
+    fn member(&self, row: usize) -> &'a str {
+        self.members.get(row).unwrap_or_default()
+    }
+
+    fn numbers(&self, row: usize) -> [Option<i64>; 3] {
+        self.numbers.map(|column| column.get(row))
+    }
 }
 
 /// As [`meant`], if all events are scores that count.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use engine::integrity::look::{Location, StoredValues};
-use entity::blocks::Columns;
+use entity::sql::blocks::Columns;
 use entity::standings::{sealed_entry, sealed_period};
 use futures::StreamExt;
 use ranking::standings_id::StandingsId;
@@ -26,7 +26,7 @@ impl PartitionDiff<'_> {
             balance.add(segment, member, &[Some(score), Some(key)]);
         }
         let mut sum = Sum::default();
-        let mut there = self.standing().read(&self.deployment.db);
+        let mut there = self.standing().read(&self.partition.db);
         while let Some(block) = there.next().await {
             let block = block.context("the standings in SQL cannot be read")?;
             sum.add(&block)?;
@@ -39,7 +39,7 @@ impl PartitionDiff<'_> {
     }
 
     fn standing(&self) -> Columns {
-        Columns::of_standing(self.partition, Some(self.board.no))
+        Columns::of_standing(self.partition.no, Some(self.board.no))
     }
 
     /// Compares the rows of `standing`. Returns the sum of the rows that it read.
@@ -58,7 +58,7 @@ impl PartitionDiff<'_> {
             |segment: &str| Location::Entry(StandingsId::all_time(board, segment.to_owned()));
         let mut awaited = rows.awaited();
         let mut sum = Sum::default();
-        let mut there = self.standing().read(&self.deployment.db);
+        let mut there = self.standing().read(&self.partition.db);
         while let Some(block) = there.next().await {
             let block = block.context("the standings in SQL cannot be read")?;
             sum.add(&block)?;
@@ -95,7 +95,7 @@ impl PartitionDiff<'_> {
             .filter(Generation.eq(generation as i32))
             .filter(Name.eq(window.to_string()))
             .filter(StartMs.lt(before_ms))
-            .all(&self.deployment.db)
+            .all(&self.partition.db)
             .await?;
         let id = |row: sealed_period::Model| {
             let (segment, period) = (row.segment, row.label);
@@ -112,7 +112,7 @@ impl PartitionDiff<'_> {
         suspects: &mut Suspects<'_>,
         findings: &mut Findings,
     ) -> Result<()> {
-        let (board, db) = (self.board, &self.deployment.db);
+        let (board, db) = (self.board, &self.partition.db);
         let (generation, before_ms) =
             (board.generation_of(window), board.sealed(window).sealed_before_ms);
         let mut left = BTreeSet::new();
@@ -126,7 +126,7 @@ impl PartitionDiff<'_> {
         let sql = r#"SELECT * FROM "sealed_entry" WHERE "partition" = $1 AND "standings_no" IN (SELECT "no" FROM "sealed_period"
             WHERE "board_no" = $2 AND "generation" = $3 AND "window" = $4 AND "start_ms" < $5) ORDER BY "standings_no", "rank_key", "member""#;
         let values: [Value; 5] = [
-            i32::from(self.partition.0).into(),
+            i32::from(self.partition.no).into(),
             board.no.0.into(),
             (generation as i32).into(),
             window.to_string().into(),

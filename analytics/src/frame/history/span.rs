@@ -9,7 +9,7 @@ use entity::archive::archive_mark;
 use entity::history::score_event;
 use ranking::board::Board;
 use ranking::commit::Head;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::{ColumnTrait, QueryFilter};
 
 /// Rows that one SELECT reads.
@@ -17,7 +17,7 @@ const ROWS_MAX: u64 = 20_000;
 
 /// A part of a board's history in one partition.
 pub struct Span {
-    pub(crate) partition: Partition,
+    pub(crate) partition: PartitionNo,
     pub(crate) board: BoardNo,
     /// The seq that it begins after, and the last one.
     pub(crate) seqs: (i64, i64),
@@ -27,7 +27,7 @@ pub struct Span {
 
 impl Span {
     /// All events of a partition after one seq, up to another.
-    pub fn new(board: &Board, partition: Partition, seqs: (i64, i64)) -> Self {
+    pub fn new(board: &Board, partition: PartitionNo, seqs: (i64, i64)) -> Self {
         Self { partition, board: board.no, seqs, generations: 0..i32::MAX as u32 }
     }
 }
@@ -37,13 +37,13 @@ impl Span {
 pub(crate) fn spans(
     deployment: &Deployment,
     board: &Board,
-    heads: &BTreeMap<Partition, Head>,
-    marks: &BTreeMap<Partition, archive_mark::Model>,
+    heads: &BTreeMap<PartitionNo, Head>,
+    marks: &BTreeMap<PartitionNo, archive_mark::Model>,
 ) -> Vec<Span> {
     let partitions = deployment.store.partitions();
-    let of_partition = |&partition: &Partition| partitions.homes(board, partition);
-    let homes: BTreeSet<(usize, Partition)> = heads.keys().flat_map(of_partition).collect();
-    let span = |(layout, home): (usize, Partition)| Span {
+    let of_partition = |&partition: &PartitionNo| partitions.homes(board, partition);
+    let homes: BTreeSet<(usize, PartitionNo)> = heads.keys().flat_map(of_partition).collect();
+    let span = |(layout, home): (usize, PartitionNo)| Span {
         generations: board.generations_of(layout),
         ..match heads.get(&home).filter(|_| layout == board.layout()) {
             Some(head) => {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
-use entity::blocks::Columns;
 use entity::history::score_event;
+use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use ranking::board::State;
 use ranking::commit::EventKind;
@@ -22,12 +22,12 @@ impl Rows<'_> {
     /// The members with a row in some segment that differs from the history, is missing, or is one
     /// too many.
     pub(crate) async fn look(&self) -> Result<BTreeSet<String>> {
-        let view = self.deployment.view().await?;
+        let view = self.partition.view().await?;
         let later: HashSet<String> = score_event::Entity::find()
             .select_only()
             .column(score_event::Column::Member)
             .distinct()
-            .filter(score_event::Column::Partition.eq(i32::from(self.partition.0)))
+            .filter(score_event::Column::Partition.eq(i32::from(self.partition.no)))
             .filter(score_event::Column::Seq.gt(self.seq))
             .filter(score_event::Column::BoardNo.eq(self.board.no.0))
             .into_tuple::<String>()
@@ -97,7 +97,7 @@ impl Rows<'_> {
     }
 
     fn rows(&self) -> Columns {
-        Columns::of_standing(self.partition, Some(self.board.no)).with(&["score", "rank_key"])
+        Columns::of_standing(self.partition.no, Some(self.board.no)).with(&["score", "rank_key"])
     }
 
     /// The score and the key that the history folds to.
@@ -126,7 +126,7 @@ impl Rows<'_> {
         }
         let (mut voided, mut last) = (HashSet::new(), (self.seq, i32::MAX));
         loop {
-            let page = score_event::page_after(self.partition, last, ROWS_MAX)
+            let page = score_event::page_after(self.partition.no, last, ROWS_MAX)
                 .filter(score_event::Column::BoardNo.eq(self.board.no.0))
                 .all(view)
                 .await?;

@@ -13,6 +13,7 @@ use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
 use ranking::seal::RETAIN_MAX;
+use ranking::shown;
 use ranking::submission::REGION;
 use ranking::window::Window;
 
@@ -152,7 +153,7 @@ pub(crate) async fn create(
     let row = board_row(app, input)?;
     let slug = row.slug.clone();
     let row = board::insert(&app.deployment.db, row).await?.ok_or_else(|| {
-        Error::new(ErrorCode::AlreadyExists, format!("board {slug:?} already exists"))
+        Error::new(ErrorCode::AlreadyExists, format!("board {} already exists", shown(&slug)))
     })?;
     app.boards.changed(&slug);
     CachedBoard::new(row)
@@ -203,10 +204,9 @@ fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
         ))
     })?;
     if count > RETAIN_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("invalid retain {retain}: expected at most {RETAIN_MAX} past periods"),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "invalid retain {retain}: expected at most {RETAIN_MAX} past periods"
+        )));
     }
     Ok(count)
 }
@@ -275,7 +275,7 @@ fn or_present(asked: MaybeUndefined<i64>, present: Option<i64>) -> Option<i64> {
 
 /// The error for a board that does not exist.
 pub(crate) fn no_board(slug: &str) -> Error {
-    Error::new(ErrorCode::NotFound, format!("there is no board {slug:?}"))
+    Error::new(ErrorCode::NotFound, format!("there is no board {}", shown(slug)))
 }
 
 fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::Model> {
@@ -283,7 +283,8 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     let segment_by = input.segment_by.unwrap_or_default();
     if !segment_by.is_empty() && segment_by != [REGION] {
         return Err(Error::bad_input(format!(
-            "invalid segmentBy {segment_by:?}: expected [] or [\"{REGION}\"]"
+            "invalid segmentBy {}: expected [] or [\"{REGION}\"]",
+            shown(&segment_by.join(", "))
         )));
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
 use entity::archive::archive_mark;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 
 use crate::cache::boards::CachedBoard;
 use crate::graphql::price;
@@ -58,7 +58,7 @@ fn partition_of(
     ctx: &Context<'_>,
     board: &CachedBoard,
     member: &str,
-) -> crate::error::Result<Partition> {
+) -> crate::error::Result<PartitionNo> {
     let member = MemberId::new(member)?;
     Ok(app(ctx).deployment.store.partitions().of_member(&board.board, &member))
 }

@@ -1,9 +1,10 @@
 //! The friends of a member, and their ranking.
 
-use async_graphql::connection::{CursorType, PageInfo};
+use async_graphql::connection::PageInfo;
 use async_graphql::{Context, Object, Result, SimpleObject};
 use entity::member;
 use ranking::id::MemberId;
+use ranking::shown;
 use ranking::store::read::RankedEntry;
 
 use super::Member;
@@ -115,7 +116,7 @@ pub(crate) async fn friends_page(
     };
     let look_up = LookUp::FriendRanking(&list.read.id, &member);
     let is_new = state(ctx).loaders.is_new(&look_up);
-    let of = loader::Place { standings: list.read.clone(), member: member.clone() };
+    let of = loader::Place { standings: list.read.clone(), key: member.clone() };
     let (all, good_until) = state(ctx).loaders.ranking(of).await?;
     state(ctx).good_until.limit(good_until);
     let friends = if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 };
@@ -174,12 +175,11 @@ fn place_of(cursor: &EntryCursor) -> crate::error::Result<Place> {
 }
 
 fn cursor_of(list: &Standings, place: &Place) -> String {
-    let id = &list.read.id;
-    let cursor = match place {
-        Place::Ranked(placed) => EntryCursor::new(id, placed.key, &placed.member),
-        Place::Missing(member) => EntryCursor::of_member(id, member),
+    let (key, member) = match place {
+        Place::Ranked(placed) => (Some(placed.key), &placed.member),
+        Place::Missing(member) => (None, member),
     };
-    cursor.encode().encode_cursor()
+    EntryCursor::new(&list.read.id, key, member).encode().0
 }
 
 /// Makes two members friends.
@@ -221,10 +221,9 @@ async fn both(
 ) -> crate::error::Result<([MemberId; 2], FriendPayload)> {
     let principal = state(ctx).require(Scope::Submit)?;
     if let Some(own) = principal.member.as_deref().filter(|own| *own != member) {
-        return Err(Error::new(
-            ErrorCode::Forbidden,
-            format!("this access token may change friendships of {own} only"),
-        ));
+        return Err(Error::forbidden(format!(
+            "this access token may change friendships of {own} only"
+        )));
     }
     let ids = [MemberId::new(member)?, MemberId::new(friend)?];
     if ids[0] == ids[1] {
@@ -236,7 +235,10 @@ async fn both(
         let unknown = || {
             Error::new(
                 ErrorCode::NotFound,
-                format!("there is no member {key:?}; upsertMembers or a first score creates it"),
+                format!(
+                    "there is no member {}; upsertMembers or a first score creates it",
+                    shown(key)
+                ),
             )
         };
         member.ok_or_else(unknown)

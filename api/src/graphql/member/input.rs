@@ -6,7 +6,7 @@ use ranking::id::MemberId;
 
 use super::Member;
 use crate::app::App;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 use crate::graphql::types::connection::PAGE_MAX;
 use crate::graphql::types::scalar::text;
 
@@ -37,10 +37,10 @@ pub(crate) async fn upsert(
         return Err(Error::bad_input(format!("input is empty: expected 1 to {PAGE_MAX} members")));
     }
     if input.len() > PAGE_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("{} members sent at once: expected at most {PAGE_MAX}", input.len()),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "{} members sent at once: expected at most {PAGE_MAX}",
+            input.len()
+        )));
     }
     let changes = input.into_iter().map(change).collect::<crate::error::Result<_>>()?;
     let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;

@@ -5,7 +5,7 @@ use ranking::rank_key::RankKey;
 use ranking::store::read::{RankedEntry, Standings};
 
 use crate::app::App;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// The most distinct scores that a walk counts; entries below them have no dense rank.
 pub const DENSE_SCORES_MAX: u64 = 10_000;
@@ -72,10 +72,7 @@ impl App {
 }
 
 fn too_many() -> Error {
-    Error::new(
-        ErrorCode::LimitExceeded,
-        format!(
-            "{DENSE_SCORES_MAX} or more scores are better: dense ranks are counted below that number; ORDINAL and COMPETITION are counted for all entries"
-        ),
-    )
+    Error::limit_exceeded(format!(
+        "{DENSE_SCORES_MAX} or more scores are better: dense ranks are counted below that number; ORDINAL and COMPETITION are counted for all entries"
+    ))
 }

@@ -7,7 +7,7 @@ use ranking::rank_key::RankKey;
 use ranking::store::read::Standings as Read;
 
 use super::Standings;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::state;
 use crate::graphql::types::scalar::{Decimal, int};
@@ -66,14 +66,13 @@ pub(crate) async fn distribution(
         )));
     }
     if buckets > BUCKETS_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("invalid buckets {buckets}: expected at most {BUCKETS_MAX}"),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "invalid buckets {buckets}: expected at most {BUCKETS_MAX}"
+        )));
     }
     let price = price::distribution(read, u64::from(buckets.unsigned_abs()));
     price::pay(state(ctx), LookUp::Distribution(&read.id, buckets), price)?;
-    let size = standings.count_all(ctx).await?;
+    let size = standings.count(ctx).await?;
     let Some((low, high)) = ends(ctx, standings, size).await? else {
         return Ok(vec![]);
     };

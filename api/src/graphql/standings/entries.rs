@@ -166,7 +166,7 @@ pub struct EntryConnection {
 
 impl EntryConnection {
     fn cursor(&self, entry: &RankedEntry) -> PageCursor {
-        EntryCursor::new(&self.list.read.id, entry.key, &entry.member).encode()
+        EntryCursor::new(&self.list.read.id, Some(entry.key), &entry.member).encode()
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> {
@@ -202,6 +202,6 @@ impl EntryConnection {
 
     /// The number of entries in the standings.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        Ok(int(self.list.count_all(ctx).await?)?)
+        Ok(int(self.list.count(ctx).await?)?)
     }
 }

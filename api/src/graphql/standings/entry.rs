@@ -4,6 +4,7 @@ use async_graphql::{Context, Enum, ID, Object, Result};
 use ranking::board::State;
 use ranking::board::TieBreak;
 use ranking::id::MemberId;
+use ranking::score;
 
 use super::Standings;
 use crate::error::{Error, ErrorCode};
@@ -43,12 +44,7 @@ impl Entry {
     /// The score; if it decays, its worth at an instant.
     pub(crate) fn shown_score(&self, now_ms: i64) -> Decimal {
         let (read, score) = (&self.standings.read, self.state().score);
-        match read.id.window.half_life() {
-            Some(half_life) => {
-                Decimal::decayed(half_life.value(score, now_ms), read.rules.decimals)
-            }
-            None => Decimal::of(score, read.rules.decimals),
-        }
+        Decimal(score::format_in(read.id.window, score, read.rules.decimals, now_ms))
     }
 
     /// The score as a floating-point number; if it decays, its worth at an instant.
@@ -175,7 +171,7 @@ impl Entry {
 
     /// 100 · members ranked below / (size − 1); 100 for the only member.
     async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
-        let size = self.standings.count_all(ctx).await?;
+        let size = self.standings.count(ctx).await?;
         if size <= 1 {
             return Ok(100.0);
         }

@@ -26,12 +26,7 @@ impl Standings {
         let _reading = state.loaders.reading();
         match page {
             Page::Forward { limit, after } => {
-                let (list, after) = match after {
-                    Some(cursor) => {
-                        self.resume(app, &cursor).map(|(list, place)| (list, Some(place)))?
-                    }
-                    None => (self.clone(), None),
-                };
+                let (list, after) = self.resume(app, after.as_deref())?;
                 let (mut position, mut entries) = match &after {
                     Some(place) => {
                         state.spend(price::page(&list.read, limit))?;
@@ -54,12 +49,7 @@ impl Standings {
                 Ok(list.connection(entries, position, position > 0, has_next))
             }
             Page::Backward { limit, before } => {
-                let (list, before) = match before {
-                    Some(cursor) => {
-                        self.resume(app, &cursor).map(|(list, place)| (list, Some(place)))?
-                    }
-                    None => (self.clone(), None),
-                };
+                let (list, before) = self.resume(app, before.as_deref())?;
                 state.spend(price::page(&list.read, limit))?;
                 let page = app.reader.backward(&list.read, before.as_ref(), limit + 1);
                 let (end, mut entries) = state.loaders.read(page).await?;

@@ -2,6 +2,7 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
+use ranking::shown;
 use ranking::store::periods::ListedPeriod;
 use ranking::store::read::Range;
 use ranking::window::Window as RankingWindow;
@@ -13,7 +14,7 @@ use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
 use crate::graphql::types::scalar::{DateTime, int};
-use crate::loader::Named;
+use crate::loader::In;
 use crate::loader::totals::Total;
 
 /// A half-open span of time that a window's standings cover.
@@ -60,9 +61,10 @@ impl PeriodTotal {
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let (read, state) = (&self.0.read, state(ctx));
         if !read.id.window.has_periods() {
-            return Ok(i32::from(self.0.count_all(ctx).await? > 0));
+            return Ok(i32::from(self.0.count(ctx).await? > 0));
         }
-        let total = Total::Periods(Named(read.clone()), after_begun_ms(state.now_ms));
+        let total =
+            Total::Periods(In { standings: read.clone(), key: after_begun_ms(state.now_ms) });
         let counted = |count| price::counted_periods(read, count);
         let count = price::total(state, total, counted).await?;
         Ok(int(count)?)
@@ -82,8 +84,8 @@ pub(crate) async fn periods_page(
         let period = window.period_named(cursor, &rules.zone);
         let period = period.map_err(|_| {
             Error::bad_input(format!(
-                "invalid page cursor {:?}: expected one from pageInfo or an edge of {window} periods",
-                cursor.chars().take(64).collect::<String>()
+                "invalid page cursor {}: expected one from pageInfo or an edge of {window} periods",
+                shown(cursor)
             ))
         });
         period.map(|period| period.present_from_ms)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use entity::history::{commit, dead_letter};
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::submission::Verdict;
 use ranking::submission::event_ids::ELSEWHERE;
 use tokio::time::{Instant, sleep};
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// duplicate waits for the commit of the first one.
 pub(crate) async fn confirm(
     app: &App,
-    partition: Partition,
+    partition: PartitionNo,
     placed: Submitted,
 ) -> Vec<Result<Verdict>> {
     let own = placed.commit;
@@ -71,7 +71,7 @@ pub(crate) async fn confirm(
 /// the events that SQL refused.
 async fn wait(
     app: &App,
-    partition: Partition,
+    partition: PartitionNo,
     seq: u64,
     id: Option<&str>,
     deadline: Instant,

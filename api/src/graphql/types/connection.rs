@@ -5,9 +5,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
+use ranking::shown;
+use ranking::standings_id::StandingsId;
+use ranking::store::read::RankedEntry;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 
 /// The default length of a page.
 pub const PAGE_DEFAULT: usize = 10;
@@ -102,10 +105,9 @@ pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize>
         Error::bad_input(format!("invalid {name} {count}: expected 0 to {PAGE_MAX}"))
     })?;
     if count > PAGE_MAX {
-        return Err(Error::new(
-            ErrorCode::LimitExceeded,
-            format!("invalid {name} {count}: expected at most {PAGE_MAX}"),
-        ));
+        return Err(Error::limit_exceeded(format!(
+            "invalid {name} {count}: expected at most {PAGE_MAX}"
+        )));
     }
     Ok(count)
 }
@@ -118,48 +120,30 @@ const NO_KEY: i64 = -1;
 pub struct EntryCursor(i64, u32, String, String, String, i64, String);
 
 impl EntryCursor {
-    /// The cursor of an entry.
-    #[must_use]
-    pub fn new(id: &ranking::standings_id::StandingsId, key: RankKey, member: &MemberId) -> Self {
+    /// The cursor of an entry, or of a member without one.
+    pub fn new(id: &StandingsId, key: Option<RankKey>, member: &MemberId) -> Self {
         Self(
             id.board.0,
             id.generation,
             id.segment.clone(),
             id.window.to_string(),
             id.period.clone(),
-            key.to_i64(),
-            member.to_string(),
-        )
-    }
-
-    /// The cursor of a member without an entry.
-    #[must_use]
-    pub fn of_member(id: &ranking::standings_id::StandingsId, member: &MemberId) -> Self {
-        Self(
-            id.board.0,
-            id.generation,
-            id.segment.clone(),
-            id.window.to_string(),
-            id.period.clone(),
-            NO_KEY,
+            key.map_or(NO_KEY, RankKey::to_i64),
             member.to_string(),
         )
     }
 
     /// The number and generation of the board.
-    #[must_use]
     pub fn board(&self) -> (BoardNo, u32) {
         (BoardNo(self.0), self.1)
     }
 
     /// The segment and the window's name.
-    #[must_use]
     pub fn list(&self) -> (&str, &str) {
         (&self.2, &self.3)
     }
 
     /// The period's label.
-    #[must_use]
     pub fn period(&self) -> &str {
         &self.4
     }
@@ -180,21 +164,18 @@ impl EntryCursor {
     ///
     /// # Errors
     /// `BAD_USER_INPUT` if the client has altered the cursor.
-    pub fn place(&self) -> Result<ranking::store::read::RankedEntry> {
+    pub fn place(&self) -> Result<RankedEntry> {
         let tampered = |_| no_cursor(&self.6);
-        Ok(ranking::store::read::RankedEntry {
+        Ok(RankedEntry {
             key: RankKey::from_i64(self.5).map_err(tampered)?,
             member: MemberId::new(&self.6).map_err(tampered)?,
         })
     }
 
     /// Encodes the cursor as text.
-    #[must_use]
     pub fn encode(&self) -> PageCursor {
-        PageCursor(
-            URL_SAFE_NO_PAD
-                .encode(serde_json::to_vec(self).expect("numbers and texts have a JSON form")),
-        )
+        let json = serde_json::to_vec(self).expect("numbers and texts have a JSON form");
+        PageCursor(URL_SAFE_NO_PAD.encode(json))
     }
 
     /// Decodes a cursor.
@@ -216,15 +197,16 @@ pub fn number_of(cursor: &str) -> Result<i64> {
 }
 
 fn no_cursor(text: &str) -> Error {
-    let shown: String = text.chars().take(64).collect();
+    let shown = shown(text);
     Error::bad_input(format!(
-        "invalid page cursor {shown:?}: expected one from pageInfo or an edge of this list"
+        "invalid page cursor {shown}: expected one from pageInfo or an edge of this list"
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     #[test]
     fn a_page_goes_one_way() {

@@ -2,7 +2,7 @@
 //! `entry:redis:all:all::u42`, `event:3:120:0`, `job:17`, `integrityRun:5`.
 
 use ranking::commit::EventPlace;
-use ranking::id::Partition;
+use ranking::id::PartitionNo;
 use ranking::standings_id::{escape, unescape};
 
 /// An object, as a global id names it.
@@ -39,7 +39,6 @@ pub struct StandingsName {
 
 impl GlobalId {
     /// The text of the id.
-    #[must_use]
     pub fn to_text(&self) -> String {
         match self {
             Self::Board(slug) => format!("board:{slug}"),
@@ -55,7 +54,6 @@ impl GlobalId {
     }
 
     /// Parses an id; `None` if the text is not one.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once(':')?;
         match kind {
@@ -74,7 +72,7 @@ impl GlobalId {
             "event" => {
                 let mut parts = rest.split(':');
                 let place = EventPlace {
-                    partition: Partition(parts.next()?.parse().ok()?),
+                    partition: PartitionNo(parts.next()?.parse().ok()?),
                     seq: parts.next()?.parse().ok()?,
                     index: parts.next()?.parse().ok()?,
                 };
@@ -113,7 +111,7 @@ mod tests {
             GlobalId::Member("a:b%3A".into()),
             GlobalId::Standings(name.clone()),
             GlobalId::Entry(name, "x:y::".into()),
-            GlobalId::Event(EventPlace { partition: Partition(3), seq: 120, index: 7 }),
+            GlobalId::Event(EventPlace { partition: PartitionNo(3), seq: 120, index: 7 }),
             GlobalId::Job(17),
             GlobalId::IntegrityRun(5),
         ];

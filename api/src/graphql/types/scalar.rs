@@ -2,6 +2,7 @@
 
 use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use jiff::Timestamp;
+use ranking::shown;
 
 use crate::error::{Error, Result};
 
@@ -25,14 +26,12 @@ pub struct DateTime(pub i64);
 
 impl Decimal {
     /// The decimal of a raw score.
-    #[must_use]
     pub fn of(raw: i64, decimals: u8) -> Self {
         Self(ranking::score::format(raw, decimals))
     }
 
     /// The worth of a decaying score, in units of the raw score, rounded to six decimals more than
     /// the board's.
-    #[must_use]
     pub fn decayed(value: f64, decimals: u8) -> Self {
         Self(ranking::score::format_decayed(value, decimals))
     }
@@ -76,9 +75,9 @@ impl ScalarType for DateTime {
             return Err(InputValueError::expected_type(value));
         };
         let instant: Timestamp = text.parse().map_err(|_| {
-            let shown: String = text.chars().take(64).collect();
+            let shown = shown(text);
             InputValueError::custom(format!(
-                "invalid instant {shown:?}: expected RFC 3339, such as \"2025-09-03T12:00:00Z\""
+                "invalid instant {shown}: expected RFC 3339, such as \"2025-09-03T12:00:00Z\""
             ))
         })?;
         Ok(Self(instant.as_millisecond()))

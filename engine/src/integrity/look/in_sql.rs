@@ -6,7 +6,7 @@ use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::replay::Replay;
-use ranking::id::{MemberId, Partition};
+use ranking::id::{MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -16,7 +16,7 @@ use sea_orm::{
 };
 
 use super::{ArchivedHistory, Location, Locations, StoredValues, home_member, text_of};
-use crate::deployment::Deployment;
+use crate::partition::Partition;
 use crate::partition::home::is_up_to;
 use entity::archive::{archive_mark, archived_entry};
 use entity::error::Result;
@@ -36,7 +36,7 @@ pub(crate) struct InSql {
     /// The numbers of the sealed standings in question.
     pub(crate) sealed_nos: BTreeMap<StandingsId, i64>,
     sealed: BTreeMap<(i64, String), sealed_entry::Model>,
-    partition: Partition,
+    partition: PartitionNo,
 }
 
 /// The fold of a member's history.
@@ -50,15 +50,14 @@ pub(crate) struct Folded {
 impl InSql {
     /// Reads the rows of all locations.
     pub(crate) async fn read(
-        deployment: &Deployment,
+        partition: Partition<'_>,
         view: &DatabaseTransaction,
         board: &Board,
-        partition: Partition,
         archived: &ArchivedHistory,
         places: &Locations,
     ) -> Result<Self> {
-        let mark = archived.mark_now(view, board.no, partition).await?;
-        let home = |bytes: &Vec<u8>| home_member(deployment, board, partition, bytes);
+        let mark = archived.mark_now(view, board.no, partition.no).await?;
+        let home = |bytes: &Vec<u8>| home_member(partition, board, bytes);
         let members: Vec<String> =
             places.keys().filter_map(home).map(|id| id.to_string()).collect();
         let sealed = places.values().flatten().filter_map(|spot| match spot {
@@ -78,7 +77,7 @@ impl InSql {
             archived: BTreeMap::new(),
             sealed_nos: sealed_period::numbers(view, &periods).await?,
             sealed: BTreeMap::new(),
-            partition,
+            partition: partition.no,
         };
         // A row may name no valid member, or a member whose row has another partition.
         let text = |bytes: &Vec<u8>| text_of(bytes).map(str::to_owned);
@@ -175,7 +174,7 @@ impl InSql {
                 (row.partition, archived(row.state(), row.events))
             }
         };
-        match of_partition == i32::from(self.partition.0) {
+        match of_partition == i32::from(self.partition) {
             true => held,
             // If the member belongs to this partition, its row is wrong; otherwise the row belongs
             // elsewhere.

@@ -5,25 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use ranking::board::Board;
-use ranking::commit::{Event, EventPlace};
-use ranking::id::{MemberId, Partition};
+use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
-use ranking::store::scan::integrity::Asked;
 use ranking::store::write::Writes;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
-use super::{Truth, proposal};
+use super::{Truth, is_sealed, proposal};
 use crate::amend::seal_names;
-use crate::deployment::Deployment;
 use crate::integrity::look::{
-    Location, Locations, StoredValues, asked, fold, home_member, is_on_its_way, text_of,
+    Location, Locations, StoredValues, fold, home_member, is_on_its_way, probe, text_of,
 };
-use crate::partition::change::{Change, Proposal};
-use crate::partition::follow::{self, Follower, Marks};
+use crate::partition::Partition;
+use crate::partition::change::Proposal;
+use crate::partition::follow::{Follower, Marks};
 use crate::partition::home;
+use crate::partition::members_history::MembersHistory;
 use crate::roll::mark_new;
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
@@ -31,8 +30,7 @@ use entity::standings::standing;
 
 /// The history of the members concerned, up to SQL's cursor.
 struct Known {
-    cursor: log_cursor::Model,
-    events: BTreeMap<String, Vec<(EventPlace, Event)>>,
+    history: MembersHistory,
     /// The keys in `standing`, by member and segment, as of the cursor; only for
     /// [`Truth::Standings`].
     rows: BTreeMap<(String, String), StoredValues>,
@@ -53,58 +51,33 @@ impl<'a> Mending<'a> {
     }
 }
 
-impl Change for Mending<'_> {
-    type Outcome = usize;
-
-    async fn propose(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<Proposal<usize>> {
-        follow::read_to_head(deployment, partition, self).await
-    }
-}
-
 impl Follower for Mending<'_> {
     type Outcome = Proposal<usize>;
 
     fn cursor(&self) -> Option<log_cursor::Model> {
-        self.known.as_ref().map(|known| known.cursor.clone())
+        self.known.as_ref().map(|known| known.history.cursor.clone())
     }
 
-    fn marks(&self, _: &Deployment) -> Marks {
+    fn marks(&self, _: Partition<'_>) -> Marks {
         Marks { board: self.board.no, seals: seal_names(self.board), seen: None }
     }
 
-    async fn read_sql(
-        &mut self,
-        deployment: &Deployment,
-        partition: Partition,
-    ) -> Result<ControlFlow<Proposal<usize>>> {
-        let Some(mut known) = self.known.take() else {
-            self.known = self.read(deployment, partition).await?;
-            return Ok(ControlFlow::Continue(()));
-        };
-        // Rows of `standing` are read again, all of them.
-        if let Truth::History(_) = self.truth
-            && let Some((cursor, rows)) =
-                follow::events_since(deployment, partition, &known.cursor, self.of_members())
-                    .await?
-        {
-            for row in rows {
-                let events = known.events.entry(row.member.clone()).or_default();
-                events.push((row.place()?, row.to_ranking()?));
+    async fn read_sql(&mut self, partition: Partition<'_>) -> Result<ControlFlow<Proposal<usize>>> {
+        self.known = match (self.known.take(), self.truth) {
+            (None, _) => self.read(partition).await?,
+            (Some(known), Truth::History(_)) => {
+                let history = known.history.advance(partition, self.of_members()).await?;
+                history.map(|history| Known { history, ..known })
             }
-            known.cursor = cursor;
-            self.known = Some(known);
-        }
+            // Rows of `standing` are read again, all of them.
+            (Some(_), Truth::Standings) => None,
+        };
         Ok(ControlFlow::Continue(()))
     }
 
     async fn take_tail(
         &mut self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
         tail: Tail,
         _: usize,
     ) -> Result<ControlFlow<Proposal<usize>>> {
@@ -114,26 +87,14 @@ impl Follower for Mending<'_> {
         if let Truth::History(archived) = self.truth {
             // Read after the head: an archive job writes its mark first and moves the head
             // afterwards.
-            archived.mark_now(&deployment.db, self.board.no, partition).await?;
+            archived.mark_now(&partition.db, self.board.no, partition.no).await?;
         }
         tail.board.check(self.board)?;
-        let mut is_known = true;
-        for commit in &tail.commits {
-            for (place, event) in commit.places(partition) {
-                if event.board == self.board.no
-                    && let Some(events) = known.events.get_mut(event.member.as_str())
-                {
-                    events.push((place, event.clone()));
-                    is_known &= matches!(self.truth, Truth::History(_));
-                }
-            }
-            known.cursor.seq = commit.seq as i64;
-            known.cursor.commit_id = commit.id.clone();
-        }
-        if !is_known {
+        let later = known.history.extend(partition, self.board, &tail.commits);
+        if later > 0 && matches!(self.truth, Truth::Standings) {
             return Ok(ControlFlow::Continue(()));
         }
-        let proposal = self.fold(deployment, partition, &tail, &known).await?;
+        let proposal = self.fold(partition, &tail, &known).await?;
         self.known = Some(known);
         Ok(ControlFlow::Break(proposal))
     }
@@ -152,72 +113,60 @@ impl Mending<'_> {
     }
 
     /// Reads the members' history up to SQL's cursor. `None` if the cursor moved where it must not.
-    async fn read(&self, deployment: &Deployment, partition: Partition) -> Result<Option<Known>> {
-        let cursor = follow::settled_cursor(deployment, partition).await?;
-        let no_events = || self.members().map(|member| (member.to_owned(), vec![])).collect();
+    async fn read(&self, partition: Partition<'_>) -> Result<Option<Known>> {
+        let cursor = partition.settled_cursor().await?;
+        let members = self.members().map(|member| (member.to_owned(), vec![]));
+        let mut history = MembersHistory { cursor, events: members.collect() };
+        let mut rows = BTreeMap::new();
         let archived = match self.truth {
             Truth::History(archived) => archived,
             Truth::Standings => {
                 let of_members = standing::Entity::find()
                     .filter(standing::Column::BoardNo.eq(self.board.no.0))
                     .filter(standing::Column::Member.is_in(self.members()));
-                let mut rows = BTreeMap::new();
-                for row in of_members.all(&deployment.db).await? {
+                for row in of_members.all(&partition.db).await? {
                     let held = StoredValues::of_row(self.board, row.score, row.rank_key);
                     rows.insert((row.member, row.segment), held);
                 }
-                let events = no_events();
-                let is_still = follow::settled_cursor(deployment, partition).await? == cursor;
-                return Ok(is_still.then_some(Known { cursor, events, rows }));
+                let is_still = partition.settled_cursor().await? == history.cursor;
+                return Ok(is_still.then_some(Known { history, rows }));
             }
         };
-        let mut events: BTreeMap<String, Vec<(EventPlace, Event)>> = no_events();
-        for (member, events) in &mut events {
+        for (member, events) in &mut history.events {
             events.extend(archived.events.get(member).cloned().unwrap_or_default());
         }
-        let rows = self
+        let later = self
             .of_members()
-            .filter(home::up_to(self.board, partition, cursor.seq))
-            .filter(score_event::Column::Seq.gt(archived.mark.archived_seq))
-            .all(&deployment.db)
-            .await?;
-        for row in rows {
-            let events = events.entry(row.member.clone()).or_default();
-            events.push((row.place()?, row.to_ranking()?));
-        }
-        Ok(Some(Known { cursor, events, rows: BTreeMap::new() }))
+            .filter(home::up_to(self.board, partition.no, history.cursor.seq))
+            .filter(score_event::Column::Seq.gt(archived.mark.archived_seq));
+        history.add(&later.all(&partition.db).await?)?;
+        Ok(Some(Known { history, rows }))
     }
 
     /// The writes that repair the locations as of the head of `tail`.
     async fn fold(
         &self,
-        deployment: &Deployment,
-        partition: Partition,
+        partition: Partition<'_>,
         tail: &Tail,
         known: &Known,
     ) -> Result<Proposal<usize>> {
         let seals = seal_names(self.board);
-        let (board, keys) = (self.board, deployment.store.keys());
-        let rolls = Rolls { marks: tail.rolls.clone(), now_ms: deployment.clock.now_ms() };
-        let asked = asked(deployment, partition, self.places);
-        let sets: Vec<Asked> = asked.iter().map(|(_, asked)| asked.clone()).collect();
+        let (board, keys) = (self.board, partition.store.keys());
+        let rolls = Rolls { marks: tail.rolls.clone(), now_ms: partition.clock.now_ms() };
         // Perhaps of another moment: the writes are right at the head, whatever was there.
-        let probe = deployment.store.probe(partition, board.no, &sets).await?;
+        let (asked, probe) = probe(partition, board, self.places).await?;
         let (mut writes, mut mended) = (Writes::default(), 0);
         for ((id, asked), found) in asked.iter().zip(probe.doubles) {
             let Ok(period) = id.window.period_named(&id.period, &board.rules.zone) else {
                 continue;
             };
-            let mut marks = seals.iter().zip(&tail.seals);
-            let is_sealed =
-                marks.any(|(name, mark)| Some(*name) == id.seal_name() && mark.closes(&period));
-            let Some(doubles) = found.filter(|_| !is_sealed) else {
+            let Some(doubles) = found.filter(|_| !is_sealed(&seals, tail, id, &period)) else {
                 continue;
             };
             let mut set: Vec<(MemberId, RankKey)> = vec![];
             for (bytes, double) in asked.members.iter().zip(doubles) {
                 let there = double.map(|double| StoredValues::of_double(board, id.window, double));
-                let member = home_member(deployment, board, partition, bytes);
+                let member = home_member(partition, board, bytes);
                 let meant = match &member {
                     Some(member) => self.meant(member, id, &rolls, known)?,
                     None => None,
@@ -236,11 +185,11 @@ impl Mending<'_> {
             }
             if !set.is_empty() {
                 writes.set_entries(&asked.key, &set);
-                writes.note_period(keys, partition, id, period.present_from_ms);
-                mark_new(&mut writes, keys, partition, board, id, &rolls)?;
+                writes.note_period(keys, partition.no, id, period.present_from_ms);
+                mark_new(&mut writes, partition, board, id, &rolls)?;
             }
         }
-        Ok(proposal(deployment, tail, writes, mended))
+        Ok(proposal(partition, tail, writes, mended))
     }
 
     fn meant(
@@ -252,7 +201,7 @@ impl Mending<'_> {
     ) -> Result<Option<StoredValues>> {
         match self.truth {
             Truth::History(archived) => {
-                let events = known.events.get(member.as_str()).map_or(&[][..], Vec::as_slice);
+                let events = known.history.of(member.as_str());
                 let spot = Location::Entry(id.clone());
                 let spots = BTreeSet::from([spot.clone()]);
                 let archived_seq = archived.mark.archived_seq;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use ranking::board::Board;
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use ranking::roll::Rolls;
 use ranking::window::Window;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
 };
 
-use crate::deployment::Deployment;
 use crate::integrity::look::{ArchivedHistory, InSql, Location, Locations, StoredValues, text_of};
+use crate::partition::Partition;
 use entity::archive::archived_entry;
 use entity::error::Result;
 use entity::sql::insert_chunked;
@@ -20,16 +20,15 @@ use entity::standings::{sealed_entry, sealed_period, standing};
 /// Repairs rows in a transaction that locks the partition's cursor. Returns how many still
 /// differed.
 pub(super) async fn mend_in(
-    deployment: &Deployment,
+    partition: Partition<'_>,
     transaction: &DatabaseTransaction,
     board: &Board,
-    partition: Partition,
     archived: &ArchivedHistory,
     places: &Locations,
 ) -> Result<usize> {
-    number_sealed(transaction, board, places, deployment.clock.now_ms()).await?;
-    let in_sql = InSql::read(deployment, transaction, board, partition, archived, places).await?;
-    let rolls = Rolls::to(deployment.clock.now_ms());
+    number_sealed(transaction, board, places, partition.clock.now_ms()).await?;
+    let in_sql = InSql::read(partition, transaction, board, archived, places).await?;
+    let rolls = Rolls::to(partition.clock.now_ms());
     let (mut mended, mut rows) = (0, Rows::default());
     for (bytes, spots) in places {
         let Some(member) = text_of(bytes) else {
@@ -49,14 +48,14 @@ pub(super) async fn mend_in(
             mended += 1;
             let place = RowPlace {
                 member,
-                partition: partition.0.into(),
+                partition: partition.no.into(),
                 last_seq: seq,
                 row_seq: in_sql.row_seq(member, spot),
             };
             rows.put(&in_sql, board.no, place, spot, history);
         }
     }
-    rows.write(transaction, board.no, partition, in_sql.archived_seq).await?;
+    rows.write(transaction, board.no, partition.no, in_sql.archived_seq).await?;
     Ok(mended)
 }
 
@@ -163,7 +162,7 @@ impl Rows {
         self,
         transaction: &DatabaseTransaction,
         no: BoardNo,
-        partition: Partition,
+        partition: PartitionNo,
         archived_seq: i64,
     ) -> Result<()> {
         for (segment, member) in self.no_standings {
@@ -178,7 +177,7 @@ impl Rows {
             };
             let of_place = Condition::all()
                 .add(No.eq(no.0))
-                .add(In.eq(i32::from(partition.0)))
+                .add(In.eq(i32::from(partition)))
                 .add(Member.eq(member))
                 .add(Segment.eq(segment))
                 .add(ThroughSeq.lte(archived_seq));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::EventKind;
-use ranking::id::{MemberId, Partition};
+use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::roll::Rolls;
 use ranking::standings_id::StandingsId;
@@ -19,14 +19,14 @@ use sea_orm::{
 };
 
 use super::{AffectedEntries, sealing_until_ms};
+use crate::partition::persist::HistoryTransaction;
 use entity::sql::insert_chunked;
 use entity::standings::{sealed_entry, sealed_period};
 
 /// Folds a member's events onto its sealed entries of periods with archived events. Returns the
 /// numbers of the standings that it corrected.
 pub(super) async fn fold_onto(
-    transaction: &DatabaseTransaction,
-    partition: Partition,
+    within: HistoryTransaction<'_>,
     board: &Board,
     member: &MemberId,
     concerned: &AffectedEntries<'_>,
@@ -34,7 +34,7 @@ pub(super) async fn fold_onto(
     let mut corrected = BTreeSet::new();
     let last_removal = concerned.events.iter().rposition(|event| event.kind == EventKind::Removal);
     if last_removal.is_some() {
-        corrected.extend(remove(transaction, board, member).await?);
+        corrected.extend(remove(within.db, board, member).await?);
     }
     let late = &concerned.events[last_removal.map_or(0, |place| place + 1)..];
     let mut periods = Periods::default();
@@ -61,12 +61,11 @@ pub(super) async fn fold_onto(
     }
     let of_period = |(id, (period, _)): (&StandingsId, &(Period, _))| (id.clone(), period.clone());
     let held: BTreeMap<StandingsId, Period> = touched.iter().map(of_period).collect();
-    sealed_period::number(transaction, &held, concerned.now_ms).await?;
+    sealed_period::number(within.db, &held, within.now_ms).await?;
     let mut rows = vec![];
-    for (id, no) in sealed_period::numbers(transaction, &held).await? {
+    for (id, no) in sealed_period::numbers(within.db, &held).await? {
         let (period, scores) = &touched[&id];
-        let row =
-            sealed_entry::Entity::find_by_id((no, member.to_string())).one(transaction).await?;
+        let row = sealed_entry::Entity::find_by_id((no, member.to_string())).one(within.db).await?;
         let mut state = row.and_then(|row| {
             // The nearest key does not hold the score, so the score comes from the row.
             let key = RankKey::from_i64(row.rank_key).ok()?;
@@ -82,13 +81,13 @@ pub(super) async fn fold_onto(
             member: member.to_string(),
             score: state.score,
             rank_key: board.rules.nearest_key(id.window, period, state).to_i64(),
-            partition: partition.0.into(),
+            partition: within.partition.into(),
             seq: concerned.seq as i64,
         };
         rows.push(row.into_active_model());
         corrected.insert(no);
     }
-    insert_chunked::<sealed_entry::Entity, _>(transaction, rows, Some(sealed_entry::replace()))
+    insert_chunked::<sealed_entry::Entity, _>(within.db, rows, Some(sealed_entry::replace()))
         .await?;
     Ok(corrected.into_iter().collect())
 }

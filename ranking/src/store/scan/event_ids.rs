@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 use crate::store::Store;
 use crate::submission::event_ids::seen_prefix;
 
@@ -18,7 +18,7 @@ impl Store {
     /// hash. `HSCAN`: several round trips, O(event ids of all boards).
     pub async fn seen_of(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         bucket: i64,
         board: BoardNo,
     ) -> Result<HashMap<String, String>> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::rolling::marks_of;
 use crate::commit::Head;
 use crate::error::Result;
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 use crate::roll::RollMark;
 use crate::store::{Store, decode};
 
@@ -59,7 +59,7 @@ impl Store {
     /// `NotLevel`, `Unavailable`.
     pub async fn probe(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         board: BoardNo,
         asked: &[Asked],
     ) -> Result<Probe> {

@@ -1,7 +1,7 @@
 //! The reads of batch jobs: raw entries, right or wrong.
 
 use crate::error::Result;
-use crate::id::{BoardNo, Partition};
+use crate::id::{BoardNo, PartitionNo};
 use crate::store::Store;
 
 /// Members as bytes and their doubles.
@@ -13,7 +13,7 @@ impl Store {
     pub async fn all_standings_keys(
         &self,
         board: Option<BoardNo>,
-    ) -> Result<Vec<(Partition, String)>> {
+    ) -> Result<Vec<(PartitionNo, String)>> {
         let pattern = self.keys().any_standings_pattern(board);
         let mut keys = vec![];
         for partitions in self.inner.cluster.map().await?.by_server() {

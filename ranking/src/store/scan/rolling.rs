@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::commit::Head;
 use crate::error::Result;
-use crate::id::{BoardNo, MemberId, Partition};
+use crate::id::{BoardNo, MemberId, PartitionNo};
 use crate::roll::RollMark;
 use crate::standings_id::StandingsId;
 use crate::store::{Store, decode};
@@ -29,7 +29,7 @@ impl Store {
     /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote a mark.
     pub async fn rolls(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         board: BoardNo,
     ) -> Result<(Head, HashMap<String, RollMark>)> {
         let mut pipe = redis::pipe();
@@ -49,7 +49,7 @@ impl Store {
     /// `Unavailable`; `Corrupt` if another program wrote a mark.
     pub async fn many_rolls(
         &self,
-        places: &[(Partition, BoardNo)],
+        places: &[(PartitionNo, BoardNo)],
     ) -> Result<Vec<HashMap<String, RollMark>>> {
         let mut pipe = redis::pipe();
         for (partition, board) in places {
@@ -66,7 +66,7 @@ impl Store {
     /// `Unavailable`; `Corrupt` if the key has a foreign type.
     pub async fn walk(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         id: &StandingsId,
         cursor: &str,
     ) -> Result<Walked> {
@@ -84,7 +84,7 @@ impl Store {
     }
 
     /// The number of entries in one shard of these standings. One round trip: `ZCARD`.
-    pub async fn shard_size(&self, partition: Partition, id: &StandingsId) -> Result<u64> {
+    pub async fn shard_size(&self, partition: PartitionNo, id: &StandingsId) -> Result<u64> {
         let mut pipe = redis::pipe();
         pipe.cmd("ZCARD").arg(self.keys().standings(partition, id));
         let ((size,), _): ((u64,), _) = self.read(&pipe).await?;

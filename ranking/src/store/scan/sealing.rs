@@ -2,7 +2,7 @@
 
 use crate::commit::Head;
 use crate::error::{Error, Result};
-use crate::id::{MemberId, Partition};
+use crate::id::{MemberId, PartitionNo};
 use crate::rank_key::RankKey;
 use crate::seal::SealMark;
 use crate::standings_id::StandingsId;
@@ -32,7 +32,7 @@ impl Store {
     /// `NotLevel`, `Unavailable`; `Invalid` if the window is never sealed.
     pub async fn final_page(
         &self,
-        partition: Partition,
+        partition: PartitionNo,
         id: &StandingsId,
         start: usize,
         count: usize,

@@ -13,7 +13,7 @@ use redis::{ConnectionAddr, ConnectionInfo, Pipeline, Value};
 
 use super::node::{Greeting, Link, Node};
 use crate::error::{Error, Result};
-use crate::id::Partition;
+use crate::id::PartitionNo;
 use crate::shard::Partitions;
 use crate::store::key::KeySpace;
 use crate::store::{classify, decode};
@@ -57,15 +57,15 @@ impl Map {
 
     /// The server that has a partition; any server for a partition that none has, as that server
     /// says so itself.
-    pub(crate) fn node(&self, partition: Option<Partition>) -> &Arc<Node> {
+    pub(crate) fn node(&self, partition: Option<PartitionNo>) -> &Arc<Node> {
         let place = partition.and_then(|partition| *self.places.get(usize::from(partition.0))?);
         &self.nodes[place.unwrap_or(0)]
     }
 
     /// The partitions, by the servers that have them.
-    pub(crate) fn by_server(&self) -> Vec<Vec<Partition>> {
+    pub(crate) fn by_server(&self) -> Vec<Vec<PartitionNo>> {
         let mut groups = vec![vec![]; self.nodes.len()];
-        for (partition, place) in (0..).map(Partition).zip(&self.places) {
+        for (partition, place) in (0..).map(PartitionNo).zip(&self.places) {
             groups[place.unwrap_or(0)].push(partition);
         }
         groups.retain(|group| !group.is_empty());

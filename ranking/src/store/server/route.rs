@@ -12,7 +12,7 @@ use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, ServerError, Value};
 use super::cluster::Map;
 use super::node::{Link, Node};
 use crate::error::{Error, Result};
-use crate::id::Partition;
+use crate::id::PartitionNo;
 use crate::store::{Failed, Store, classify, has_code};
 
 /// The most redirections of a command before it fails.
@@ -200,7 +200,7 @@ impl Store {
     }
 
     /// The partition of the first key in a command.
-    fn partition_of(&self, command: &Cmd) -> Option<Partition> {
+    fn partition_of(&self, command: &Cmd) -> Option<PartitionNo> {
         command.args_iter().find_map(|arg| match arg {
             Arg::Simple(bytes) => self.keys().partition_of(std::str::from_utf8(bytes).ok()?),
             _ => None,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use engine::deployment::Deployment as Stores;
-use engine::partition::recovery;
 use engine::read::sealed;
 use engine::roll;
 use ranking::board::rules::Rules;
@@ -96,8 +95,8 @@ impl World {
                 // The period has left Redis; late events for it are in SQL once the log is.
                 Err(ranking::Error::Sealed(_)) => return Some(self.archived(&standings).await),
                 Err(ranking::Error::NotLevel(partition)) => {
-                    let partition = ranking::id::Partition(partition);
-                    recovery::recover(&self.stores, partition).await.unwrap();
+                    let partition = ranking::id::PartitionNo(partition);
+                    self.stores.partition(partition).recover().await.unwrap();
                 }
                 Err(ranking::Error::NotRolled(_)) => {
                     let rolled = roll::roll_board(&self.stores, &self.board, now_ms).await;

@@ -7,7 +7,7 @@
 mod arrays;
 
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use ranking::id::{BoardNo, Partition};
+use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, StreamTrait, Value};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
@@ -63,7 +63,7 @@ impl Columns {
     /// Texts: `segment` and `member`. Numbers: `score`, `rank_key` and `seq`; for all boards also
     /// `board_no`.
     #[must_use]
-    pub fn of_standing(partition: Partition, board: Option<BoardNo>) -> Self {
+    pub fn of_standing(partition: PartitionNo, board: Option<BoardNo>) -> Self {
         let of_board = board.map(|no| format!(" AND board_no = {no}"));
         Self {
             table: "standing",
@@ -84,7 +84,7 @@ impl Columns {
     ///
     /// Texts: `segment` and `member`. Numbers: `score`, `tick`, `events` and `through_seq`.
     #[must_use]
-    pub fn of_archived(partition: Partition, board: BoardNo, through_seq: i64) -> Self {
+    pub fn of_archived(partition: PartitionNo, board: BoardNo, through_seq: i64) -> Self {
         Self {
             table: "archived_entry",
             order: &["member", "segment", "through_seq"],

@@ -7,14 +7,13 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::partition::settle::settle;
 use entity::board;
 use futures::StreamExt;
 use serde::Serialize;
 
+use super::{Rebuilt, rebuild_as};
 use crate::job::Job;
-use crate::rebuild;
-use crate::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 
 /// The outcome of a restore.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -39,12 +38,9 @@ pub async fn restore(deployment: &Deployment) -> Result<Restored> {
 /// Makes every partition of a board level, then rebuilds all its standings from its history.
 ///
 /// # Errors
-/// As [`rebuild::rebuild`].
-pub async fn restore_board(
-    deployment: &Deployment,
-    row: &board::Model,
-) -> Result<rebuild::Rebuilt> {
-    rebuild::rebuild_as(deployment, entity::job::RESTORE, row, None).await
+/// As [`super::rebuild`].
+pub async fn restore_board(deployment: &Deployment, row: &board::Model) -> Result<Rebuilt> {
+    rebuild_as(deployment, entity::job::RESTORE, row, None).await
 }
 
 async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
@@ -54,7 +50,7 @@ async fn level(deployment: &Deployment, job: &Job) -> Result<Restored> {
     job.stage("restoring", count);
     let settled = |partition| {
         let deployment = deployment.clone();
-        async move { settle(&deployment, partition).await }
+        async move { deployment.partition(partition).settle().await }
     };
     let mut each = pin!(side_by_side(partitions, PARTITIONS_AT_ONCE, settled));
     while let Some(settled) = each.next().await {

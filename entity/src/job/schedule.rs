@@ -32,11 +32,7 @@ pub struct Model {
     pub finished: bool,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The last instant, in Unix milliseconds, at which work of a given minute of each UTC day was due.
 #[must_use]

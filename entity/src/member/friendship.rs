@@ -18,11 +18,7 @@ pub struct Model {
     pub created_at_ms: i64,
 }
 
-/// Required by SeaORM; no query follows a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
+no_relations!();
 
 /// The keys of a member's friends, in no particular order.
 pub async fn friends(db: &impl ConnectionTrait, member: &str) -> Result<Vec<String>, DbErr> {

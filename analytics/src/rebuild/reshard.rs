@@ -5,8 +5,8 @@ use engine::deployment::Deployment;
 use engine::reshard::Resharded;
 use entity::board;
 
-use crate::failpoint;
 use crate::job::Job;
+use crate::job::failpoint;
 
 /// Moves a board to another number of shards.
 ///

@@ -1,0 +1,118 @@
+//! The checks of a request before it is executed: nothing that a client sends may be longer, deeper
+//! or costlier than the settings allow.
+//!
+//! Each check takes time in proportion to the text. A fragment is looked at once, however often it
+//! is spread; the checks of async-graphql, which come afterwards, follow each spread, so the number
+//! of fields that a query expands to is bounded here.
+
+pub(crate) mod cost;
+mod text;
+mod variables;
+
+use std::sync::Arc;
+
+use async_graphql::parser::types::{ExecutableDocument, OperationType};
+use async_graphql::{Request, ServerError};
+use engine::settings::{Introspection, RequestLimits};
+use moka::sync::Cache;
+
+use super::response::server_error;
+use crate::error::{Error, Result};
+use cost::Cost;
+
+/// The memory for parsed documents, in bytes, about.
+const DOCUMENTS_BYTES_MAX: u64 = 32 << 20;
+
+/// The memory of a parsed document for each byte of its text, about.
+const BYTES_PARSED: u32 = 40;
+
+/// The longest query whose parsed document is kept, in bytes.
+const DOCUMENT_KEPT_BYTES_MAX: usize = 4 << 10;
+
+/// Checks requests, and keeps the parsed documents of short ones.
+pub struct Checks {
+    limits: RequestLimits,
+    documents: Cache<String, Arc<ExecutableDocument>>,
+}
+
+/// A request that may be executed.
+pub struct Checked {
+    /// Its document.
+    pub document: Arc<ExecutableDocument>,
+    /// The type of its operation.
+    pub kind: OperationType,
+    /// Its cost, as far as the text tells it.
+    pub cost: Cost,
+}
+
+impl Checks {
+    /// Starts with no documents.
+    pub fn new(limits: &RequestLimits) -> Self {
+        let bytes = |query: &String, _: &Arc<ExecutableDocument>| {
+            (query.len() as u32).saturating_mul(BYTES_PARSED) + 1024
+        };
+        let documents = Cache::builder().max_capacity(DOCUMENTS_BYTES_MAX).weigher(bytes).build();
+        Self { limits: limits.clone(), documents }
+    }
+
+    /// Parses a request and checks it.
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` beyond a limit, `FORBIDDEN` if it asks for the schema and may not,
+    /// `BAD_USER_INPUT` if it is malformed.
+    pub fn check(&self, request: &mut Request, has_token: bool) -> Result<Checked, ServerError> {
+        let document = self.document(request)?;
+        let operation_name = request.operation_name.as_deref();
+        variables::check(&document, operation_name, &mut request.variables, &self.limits)?;
+        let cost = cost::of(&document, &request.variables, &self.limits).map_err(server_error)?;
+        if cost.introspects {
+            self.allow_introspection(has_token).map_err(server_error)?;
+        }
+        let kind = kind(&document, operation_name);
+        request.set_parsed_query((*document).clone());
+        Ok(Checked { document, kind, cost })
+    }
+
+    fn document(&self, request: &mut Request) -> Result<Arc<ExecutableDocument>, ServerError> {
+        if let Some(document) = self.documents.get(&request.query) {
+            return Ok(document);
+        }
+        text::check(&request.query, &self.limits).map_err(server_error)?;
+        let document = request.parsed_query().map_err(|error| {
+            if error.message.contains("recursion limit") {
+                return server_error(Error::limit_exceeded(
+                    "the query is nested deeper than the parser follows: expected at most 50 levels",
+                ));
+            }
+            error
+        })?;
+        let document = Arc::new(document.clone());
+        if request.query.len() <= DOCUMENT_KEPT_BYTES_MAX {
+            self.documents.insert(request.query.clone(), document.clone());
+        }
+        Ok(document)
+    }
+
+    fn allow_introspection(&self, has_token: bool) -> Result<()> {
+        let refused = |message: &str| Err(Error::forbidden(message));
+        match self.limits.introspection {
+            Introspection::Tokens if !has_token => {
+                refused("the schema is shown to clients with an access token only")
+            }
+            Introspection::Off => refused("introspection is switched off on this server"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The type of the selected operation; if several match, a mutation if one of them is.
+fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> OperationType {
+    let mut meant = document.operations.iter().filter(|(name, _)| {
+        operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
+    });
+    if meant.any(|(_, operation)| operation.node.ty == OperationType::Mutation) {
+        OperationType::Mutation
+    } else {
+        OperationType::Query
+    }
+}

@@ -1,0 +1,422 @@
+//! The cost of a query, as far as its text and variables tell it: the fields that it expands to, the
+//! points that these take, and the bytes of their arguments.
+//!
+//! A point stands for about a microsecond of CPU of the API and Redis; `make bench` prints how true
+//! that is. Resolvers add the points that only they know, such as the shards of a board.
+
+mod objects;
+mod sum;
+
+use std::collections::HashMap;
+
+use async_graphql::Positioned;
+use async_graphql::Variables;
+use async_graphql::parser::types::{
+    Directive, ExecutableDocument, Field, OperationDefinition, OperationType, Selection,
+    SelectionSet,
+};
+use async_graphql_value::Name;
+use engine::settings::RequestLimits;
+
+use crate::error::{Error, Result};
+use objects::{ITEMS, Objects, Values, below_schema, price};
+use sum::{Scaled, Sum};
+
+/// The most levels of fields.
+const FIELD_LEVELS_MAX: usize = 20;
+
+/// The most levels of selection sets, fragments included. The executor's own limit is the same.
+const LEVELS_MAX: usize = 32;
+
+/// The most levels of lists in a query about the schema. GraphiQL's has three.
+const SCHEMA_LISTS_MAX: usize = 3;
+
+/// The most fields of one selection set that share a response key and have selections: each is
+/// executed, and then they are merged.
+const DUPLICATES_MAX: usize = 100;
+
+/// The most bytes of arguments, counted once for each object whose field takes them, as the executor
+/// copies them.
+const ARGUMENT_BYTES_MAX: u64 = 8 << 20;
+
+/// The cost of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cost {
+    /// What its text costs, in points.
+    pub points: u64,
+    /// The changes that it asks for: scores, members, and so on.
+    pub changes: u32,
+    /// True if it asks for the schema.
+    pub introspects: bool,
+}
+
+/// The cost of a document.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if it is too costly or too deep, `BAD_USER_INPUT` if fragments spread each
+/// other in a circle.
+pub fn of(
+    document: &ExecutableDocument,
+    variables: &Variables,
+    limits: &RequestLimits,
+) -> Result<Cost> {
+    at_most(document.operations.iter().count() as u64, limits.operations_max, "operations")?;
+    let mut counts = Counts::new(document, variables, limits);
+    let (mut all, mut cost) = (Sum::default(), Cost::default());
+    for (_, operation) in document.operations.iter() {
+        let of_operation = counts.of_operation(&operation.node)?;
+        all.add(of_operation);
+        if operation.node.ty == OperationType::Mutation {
+            cost.changes = cost.changes.saturating_add(counts.changes(&operation.node));
+        }
+    }
+    // A fragment that is never spread is validated all the same.
+    for (name, fragment) in &document.fragments {
+        if !counts.fragments.contains_key(name) {
+            counts.directives(&fragment.node.directives)?;
+            let of_fragment = counts.of_fragment(name, 0)?;
+            all.selections = all.selections.saturating_add(of_fragment.selections);
+        }
+    }
+    at_most(all.selections, limits.selections_max, "fields, fragments followed")?;
+    let bytes = all.argument_bytes.saturating_add(all.of_items.argument_bytes);
+    if bytes > ARGUMENT_BYTES_MAX {
+        return Err(Error::limit_exceeded(format!(
+            "the arguments of this query come to {bytes} bytes, counted for each object: expected at most {ARGUMENT_BYTES_MAX}"
+        )));
+    }
+    cost.points = all.points.saturating_add(all.of_items.points);
+    cost.introspects = all.schema_lists > 0 || counts.introspects;
+    if cost.points > u64::from(limits.cost_max) {
+        return Err(Error::limit_exceeded(format!(
+            "this query can cost {} points: expected at most {}; ask for shorter pages or fewer fields",
+            cost.points, limits.cost_max
+        )));
+    }
+    Ok(cost)
+}
+
+fn at_most(count: u64, max: u32, things: &str) -> Result<()> {
+    if count <= u64::from(max) {
+        return Ok(());
+    }
+    Err(Error::limit_exceeded(format!("the query has {count} {things}: expected at most {max}")))
+}
+
+struct Counts<'d> {
+    document: &'d ExecutableDocument,
+    limits: &'d RequestLimits,
+    variables: &'d Variables,
+    values: Values<'d>,
+    /// `None` while a fragment is being counted.
+    fragments: HashMap<&'d Name, Option<Sum>>,
+    directives: u64,
+    introspects: bool,
+}
+
+impl<'d> Counts<'d> {
+    fn new(
+        document: &'d ExecutableDocument,
+        variables: &'d Variables,
+        limits: &'d RequestLimits,
+    ) -> Self {
+        Self {
+            document,
+            limits,
+            variables,
+            values: Values::default(),
+            fragments: HashMap::new(),
+            directives: 0,
+            introspects: false,
+        }
+    }
+
+    fn of_operation(&mut self, operation: &'d OperationDefinition) -> Result<Sum> {
+        // Defaults are the operation's own, so that fragments are counted for each.
+        self.fragments.clear();
+        self.values = Values::new(self.variables, operation);
+        self.directives(&operation.directives)?;
+        self.of(&operation.selection_set.node, 0)
+    }
+
+    fn of(&mut self, selections: &'d SelectionSet, level: usize) -> Result<Sum> {
+        let mut sum = Sum::default();
+        let (mut aliases, mut keys) = (0, HashMap::<&Name, usize>::new());
+        for selection in &selections.items {
+            self.directives(selection.node.directives())?;
+            let of_selection = match &selection.node {
+                Selection::Field(field) => {
+                    let field = &field.node;
+                    aliases += u64::from(field.alias.is_some());
+                    if !field.selection_set.node.items.is_empty() {
+                        let same = keys.entry(&field.response_key().node).or_default();
+                        *same += 1;
+                        if *same > DUPLICATES_MAX {
+                            return Err(Error::limit_exceeded(format!(
+                                "the query has {} more than {DUPLICATES_MAX} times in one selection set: expected it once",
+                                field.response_key().node
+                            )));
+                        }
+                    }
+                    self.of_field(field, level)?
+                }
+                Selection::InlineFragment(fragment) => {
+                    let mut below = self.of(&fragment.node.selection_set.node, level + 1)?;
+                    below.levels += 1;
+                    below
+                }
+                Selection::FragmentSpread(spread) => {
+                    self.of_fragment(&spread.node.fragment_name.node, level)?
+                }
+            };
+            sum.add(of_selection);
+        }
+        at_most(aliases, self.limits.aliases_max, "aliases in one selection set")?;
+        if level + sum.levels > LEVELS_MAX || sum.field_levels > FIELD_LEVELS_MAX {
+            return Err(Error::limit_exceeded(format!(
+                "this query is nested deeper than {FIELD_LEVELS_MAX} levels of fields, or {LEVELS_MAX} with fragments"
+            )));
+        }
+        Ok(sum)
+    }
+
+    fn of_field(&mut self, field: &'d Field, level: usize) -> Result<Sum> {
+        let name = field.name.node.as_str();
+        let below = self.of(&field.selection_set.node, level + 1)?;
+        self.introspects |= matches!(name, "__schema" | "__type");
+        let schema_list = below_schema(name);
+        let schema_lists = below.schema_lists + usize::from(schema_list.is_some());
+        if schema_lists > SCHEMA_LISTS_MAX {
+            return Err(Error::limit_exceeded(format!(
+                "this query nests the lists of the schema deeper than {SCHEMA_LISTS_MAX} levels"
+            )));
+        }
+        let (objects, scaled) = match self.values.objects(field) {
+            Objects::Page(items) => (0, below.scaled(1, items)),
+            Objects::Each(objects) => (objects, below.scaled(objects, objects)),
+        };
+        let (once, each) = price(name);
+        let points = 1 + once + objects * each;
+        let own_bytes: u64 =
+            field.arguments.iter().map(|(_, value)| self.values.bytes(&value.node)).sum();
+        let own = Scaled {
+            points: scaled.points.saturating_add(points),
+            argument_bytes: scaled.argument_bytes.saturating_add(own_bytes),
+        };
+        let is_items = ITEMS.contains(&name);
+        let (fixed, of_items) =
+            if is_items { (Scaled::default(), own) } else { (own, Scaled::default()) };
+        Ok(Sum {
+            selections: below.selections.saturating_add(1),
+            points: fixed.points,
+            argument_bytes: fixed.argument_bytes,
+            of_items,
+            field_levels: below.field_levels
+                + usize::from(!field.selection_set.node.items.is_empty()),
+            levels: below.levels + 1,
+            schema_lists,
+        })
+    }
+
+    fn of_fragment(&mut self, name: &'d Name, level: usize) -> Result<Sum> {
+        match self.fragments.get(name) {
+            Some(Some(sum)) => return Ok(*sum),
+            Some(None) => {
+                return Err(Error::bad_input(format!("fragment {name} spreads itself")));
+            }
+            None => {}
+        }
+        let Some(fragment) = self.document.fragments.get(name) else {
+            return Ok(Sum::default());
+        };
+        self.fragments.insert(name, None);
+        let mut sum = self.of(&fragment.node.selection_set.node, level + 1)?;
+        sum.levels += 1;
+        self.fragments.insert(name, Some(sum));
+        Ok(sum)
+    }
+
+    fn directives(&mut self, directives: &[Positioned<Directive>]) -> Result<()> {
+        self.directives += directives.len() as u64;
+        at_most(self.directives, self.limits.directives_max, "directives")
+    }
+
+    /// The changes that a mutation asks for: the length of each input that is a list, or one.
+    fn changes(&self, operation: &'d OperationDefinition) -> u32 {
+        let mut changes: u64 = 0;
+        for selection in &operation.selection_set.node.items {
+            changes += match &selection.node {
+                Selection::Field(field) => match self.values.objects(&field.node) {
+                    Objects::Each(objects) | Objects::Page(objects) => objects,
+                },
+                // A fragment of the mutation type; its fields are few, as the aliases are.
+                _ => u64::from(self.limits.aliases_max),
+            };
+        }
+        u32::try_from(changes).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::error::ErrorCode;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        limits: RequestLimits,
+    }
+
+    /// The limits where no setting changes them.
+    pub fn limits() -> RequestLimits {
+        Arguments::parse_from(["laurel"]).limits
+    }
+
+    fn cost_of(query: &str, variables: serde_json::Value) -> Result<Cost> {
+        let document = async_graphql::parser::parse_query(query).unwrap();
+        of(&document, &Variables::from_json(variables), &limits())
+    }
+
+    fn is_accepted(query: &str, variables: serde_json::Value) -> bool {
+        cost_of(query, variables).is_ok()
+    }
+
+    #[test]
+    fn pages_multiply() {
+        let none = serde_json::json!({});
+        assert!(is_accepted(
+            "{ board { standings { top(first: 1000) { nodes { rank score member { name } } } } } }",
+            none.clone()
+        ));
+        assert!(!is_accepted(
+            "{ boards(first: 1000) { nodes { standings { top(first: 1000) { nodes { rank } } } } } }",
+            none.clone()
+        ));
+        assert!(!is_accepted(
+            "query($n: Int) { boards(first: $n) { nodes { standings { top(last: $n) { nodes { rank } } } } } }",
+            serde_json::json!({ "n": 1000 })
+        ));
+        assert!(is_accepted("{ boards { nodes { standings { top { nodes { rank } } } } } }", none));
+    }
+
+    #[test]
+    fn defaults_of_variables_and_fragments_hide_nothing() {
+        let none = serde_json::json!({});
+        let by_default = "query($n: Int = 1000) { boards(first: $n) { nodes { standings { top(first: $n) { nodes { rank } } } } } }";
+        assert!(!is_accepted(by_default, none.clone()));
+        assert!(is_accepted(by_default, serde_json::json!({ "n": 10 })));
+        let hidden = "{ boards { ...b } } fragment b on BoardConnection { nodes { standings { top { ...t } } } }
+            fragment t on EntryConnection { nodes { standings { top { ...u } } } }
+            fragment u on EntryConnection { nodes { standings { top { ...v } } } }
+            fragment v on EntryConnection { nodes { standings { top { nodes { rank score value percentile } } } } }";
+        assert!(!is_accepted(hidden, none));
+    }
+
+    #[test]
+    fn costly_fields_count_for_more() {
+        let none = serde_json::json!({});
+        let friends = |count: usize| {
+            let aliases: Vec<String> = (0..count)
+                .map(|index| format!("f{index}: friends(member: \"a\") {{ totalCount }}"))
+                .collect();
+            format!("{{ board {{ standings {{ {} }} }} }}", aliases.join(" "))
+        };
+        let points = cost_of(&friends(100), none).unwrap().points;
+        assert!((50_000..60_000).contains(&points), "{points}");
+    }
+
+    #[test]
+    fn nothing_is_free_below_a_page_without_items() {
+        for first in ["0", "-1", "$n"] {
+            let mut query =
+                format!("query($n: Int = 0) {{ boards(first: {first}) {{ nodes {{ ...f0 }} }} }}");
+            for level in 0..29 {
+                query.push_str(&format!(
+                    " fragment f{level} on Board {{ ...f{next} ...f{next} ...f{next} }}",
+                    next = level + 1
+                ));
+            }
+            query.push_str(" fragment f29 on Board { id }");
+            let error = cost_of(&query, serde_json::json!({})).unwrap_err();
+            assert_eq!(error.code, ErrorCode::LimitExceeded, "{first}");
+        }
+    }
+
+    #[test]
+    fn a_page_counts_its_own_fields_once_and_its_items_each() {
+        let points = |query: &str| cost_of(query, serde_json::json!({})).unwrap().points;
+        let (few, many) = (
+            "{ top(first: 10) { totalCount nodes { rank } } }",
+            "{ top(first: 1000) { totalCount nodes { rank } } }",
+        );
+        let of_item = 1 + 1 + price("rank").0;
+        assert_eq!(points(many) - points(few), 990 * of_item);
+        let by_fragment = "{ top(first: 1000) { ...p } } fragment p on EntryConnection { totalCount nodes { rank } }";
+        assert_eq!(points(by_fragment), points(many));
+        let below_list = "{ neighbors(above: 9, below: 10) { a b } }";
+        assert_eq!(points(below_list), 1 + price("neighbors").0 + 20 * 2);
+    }
+
+    #[test]
+    fn what_is_copied_for_each_object_is_bounded() {
+        let query = "query($k: [String!]!) { boards(first: 1000) { nodes { standings { ranks(members: $k) { rank } } } } }";
+        let keys = serde_json::json!({ "k": vec!["x".repeat(128); 100] });
+        let error = cost_of(query, keys).unwrap_err();
+        assert!(error.message.contains("arguments"), "{}", error.message);
+    }
+
+    #[test]
+    fn a_query_about_the_schema_nests_three_lists() {
+        let nested = |pairs: usize| {
+            (0..pairs).fold("name".to_owned(), |below, _| {
+                format!("interfaces {{ possibleTypes {{ {below} }} }}")
+            })
+        };
+        let query = |pairs| format!("{{ __type(name: \"Board\") {{ {} }} }}", nested(pairs));
+        assert!(cost_of(&query(1), serde_json::json!({})).unwrap().introspects);
+        assert!(cost_of(&query(2), serde_json::json!({})).is_err());
+        assert!(cost_of(&query(8), serde_json::json!({})).is_err());
+    }
+
+    #[test]
+    fn changes_are_the_items_of_inputs() {
+        let changes = |query: &str, variables| cost_of(query, variables).unwrap().changes;
+        let none = serde_json::json!({});
+        assert_eq!(changes("{ board { id } }", none.clone()), 0);
+        assert_eq!(changes("mutation { deleteBoard(slug: \"x\") { slug } }", none.clone()), 1);
+        let literal = "mutation { submitScores(input: { board: \"x\", scores: [{ member: \"a\", score: 1 }, { member: \"b\", score: 2 }] }) { accepted } }";
+        assert_eq!(changes(literal, none), 2);
+        let whole = "mutation($i: SubmitScoresInput!) { submitScores(input: $i) { accepted } }";
+        let scores = serde_json::json!([{}, {}, {}]);
+        assert_eq!(
+            changes(whole, serde_json::json!({ "i": { "board": "x", "scores": scores } })),
+            3
+        );
+        let part = "mutation($s: [ScoreInput!]!) { submitScores(input: { board: \"x\", scores: $s }) { accepted } }";
+        assert_eq!(changes(part, serde_json::json!({ "s": scores })), 3);
+    }
+
+    #[test]
+    fn fragments_that_double_are_counted_in_no_time() {
+        let mut query = "{ ...f0 }".to_owned();
+        for level in 0..30 {
+            query.push_str(&format!(
+                " fragment f{level} on Query {{ ...f{next} ...f{next} }}",
+                next = level + 1
+            ));
+        }
+        query.push_str(" fragment f30 on Query { __typename }");
+        assert_eq!(
+            cost_of(&query, serde_json::json!({})).unwrap_err().code,
+            ErrorCode::LimitExceeded
+        );
+        let circle = "{ ...a } fragment a on Query { ...b } fragment b on Query { ...a }";
+        assert_eq!(
+            cost_of(circle, serde_json::json!({})).unwrap_err().code,
+            ErrorCode::BadUserInput
+        );
+    }
+}

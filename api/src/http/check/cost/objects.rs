@@ -1,0 +1,316 @@
+//! The objects that a field can answer with, by its name and arguments, and the points that it takes.
+
+use std::collections::HashMap;
+
+use async_graphql::Variables;
+use async_graphql::parser::types::{Field, OperationDefinition};
+use async_graphql_value::{ConstValue, Name, Value};
+
+use crate::graphql::integrity::FINDINGS_DEFAULT;
+use crate::graphql::job::JOBS_DEFAULT;
+use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
+use crate::graphql::types::connection::{PAGE_DEFAULT, PAGE_MAX};
+
+/// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count for
+/// each item, and their other fields once.
+const PAGES: [(&str, usize); 9] = [
+    ("top", PAGE_DEFAULT),
+    ("boards", PAGE_DEFAULT),
+    ("friends", PAGE_DEFAULT),
+    ("periods", PAGE_DEFAULT),
+    ("events", PAGE_DEFAULT),
+    ("searchMembers", PAGE_DEFAULT),
+    ("jobs", JOBS_DEFAULT),
+    ("integrityRuns", JOBS_DEFAULT),
+    ("findings", FINDINGS_DEFAULT),
+];
+
+/// The items of a page.
+pub const ITEMS: [&str; 2] = ["edges", "nodes"];
+
+/// Fields that answer with a list of at most so many objects, by no argument's choice.
+const LISTS: [(&str, u64); 2] = [("windows", 17), ("missing", 100)];
+
+/// Lists in the answer to a query about the schema, each with the number of objects it counts for.
+const SCHEMA_LISTS: [(&str, u64); 8] = [
+    ("args", 4),
+    ("directives", 10),
+    ("enumValues", 10),
+    ("fields", 20),
+    ("inputFields", 10),
+    ("interfaces", 4),
+    ("possibleTypes", 10),
+    ("types", 150),
+];
+
+/// Arguments whose value is the number of objects that a field answers with.
+const COUNTS: [&str; 3] = ["first", "last", "buckets"];
+
+/// Arguments of `neighbors`, whose values add up to the number of other members.
+const AROUND: [&str; 2] = ["above", "below"];
+
+/// Arguments whose length is the number of objects that a field answers with.
+const LENGTHS: [&str; 4] = ["members", "keys", "boards", "input"];
+
+/// Fields that take more than a point before they answer anything, each with its points besides.
+const PRICES: [(&str, u64); 22] = [
+    ("board", 20),
+    ("boards", 200),
+    ("distribution", 400),
+    ("entryAt", 100),
+    ("event", 100),
+    ("events", 200),
+    ("findings", 200),
+    ("friends", 500),
+    ("integrityRuns", 200),
+    ("jobs", 200),
+    ("lastPeriod", 20),
+    ("member", 2),
+    ("name", 8),
+    ("neighbors", 60),
+    ("node", 50),
+    ("periods", 200),
+    ("rank", 20),
+    ("scoreFor", 100),
+    ("searchMembers", 2000),
+    ("size", 20),
+    ("standings", 10),
+    ("top", 60),
+];
+
+/// Fields of which each object takes more than its fields, each with the points besides.
+const PRICES_OF_ITEMS: [(&str, u64); 5] = [
+    ("members", 10),
+    ("ranks", 15),
+    ("submitScores", 40),
+    ("upsertMembers", 40),
+    ("distribution", 10),
+];
+
+/// How the objects of a field are counted.
+pub enum Objects {
+    /// A page of so many items.
+    Page(u64),
+    /// So many objects.
+    Each(u64),
+}
+
+/// The values of the variables of an operation.
+#[derive(Default)]
+pub struct Values<'d> {
+    variables: Option<&'d Variables>,
+    defaults: HashMap<&'d Name, &'d ConstValue>,
+    /// The bytes of each variable.
+    bytes: HashMap<&'d Name, u64>,
+}
+
+impl<'d> Values<'d> {
+    /// The values that a request gives, and the defaults of the operation.
+    pub fn new(variables: &'d Variables, operation: &'d OperationDefinition) -> Self {
+        let defaults = operation.variable_definitions.iter().filter_map(|definition| {
+            let default = definition.node.default_value.as_ref()?;
+            Some((&definition.node.name.node, &default.node))
+        });
+        let bytes = variables.iter().map(|(name, value)| (name, const_bytes(value)));
+        Self { variables: Some(variables), defaults: defaults.collect(), bytes: bytes.collect() }
+    }
+
+    /// The most objects that a field can answer with; at least one, so that nothing below is free.
+    pub fn objects(&self, field: &Field) -> Objects {
+        let name = field.name.node.as_str();
+        let argument = |name: &str| self.argument(field, name);
+        let count = |name: &str| argument(name).and_then(|value| value.number());
+        let counted = COUNTS.into_iter().find_map(count);
+        if let Some((_, default)) = PAGES.iter().find(|(page, _)| *page == name) {
+            return Objects::Page(counted.unwrap_or(*default as u64).max(1));
+        }
+        let objects = if name == "neighbors" {
+            1 + AROUND.into_iter().map(|name| count(name).unwrap_or(5)).sum::<u64>()
+        } else if name == "distribution" {
+            counted.unwrap_or(BUCKETS_DEFAULT as u64)
+        } else if let Some(length) = LENGTHS
+            .into_iter()
+            .find_map(|name| argument(name).and_then(|value| self.length(&value)))
+        {
+            length
+        } else if let Some((_, length)) = LISTS.iter().find(|(list, _)| *list == name) {
+            *length
+        } else {
+            below_schema(name).unwrap_or(1)
+        };
+        Objects::Each(objects.max(1))
+    }
+
+    fn argument<'f>(&'f self, field: &'f Field, name: &str) -> Option<Argument<'f>> {
+        self.resolve(&field.get_argument(name)?.node)
+    }
+
+    fn resolve<'f>(&'f self, value: &'f Value) -> Option<Argument<'f>> {
+        Some(match value {
+            Value::Variable(name) => Argument::Known(
+                self.variables?.get(name).or_else(|| self.defaults.get(name).copied())?,
+            ),
+            literal => Argument::Literal(literal),
+        })
+    }
+
+    /// The length of a list, or of the list in an input object.
+    fn length(&self, argument: &Argument<'_>) -> Option<u64> {
+        match argument {
+            Argument::Literal(Value::List(items)) => Some(items.len() as u64),
+            Argument::Literal(Value::Object(fields)) => fields
+                .values()
+                .find_map(|field| self.resolve(field).and_then(|field| self.length(&field))),
+            Argument::Known(ConstValue::List(items)) => Some(items.len() as u64),
+            Argument::Known(ConstValue::Object(fields)) => {
+                fields.values().find_map(|field| self.length(&Argument::Known(field)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes of an argument, about.
+    pub fn bytes(&self, value: &Value) -> u64 {
+        let of_variable = |name| match self.bytes.get(name) {
+            Some(bytes) => *bytes,
+            None => self.defaults.get(name).map_or(8, |value| const_bytes(value)),
+        };
+        match value {
+            Value::Variable(name) => of_variable(name),
+            Value::String(text) => text.len() as u64 + 8,
+            Value::List(items) => items.iter().map(|item| self.bytes(item)).sum::<u64>() + 8,
+            Value::Object(fields) => {
+                fields.iter().map(|(key, field)| key.len() as u64 + self.bytes(field)).sum::<u64>()
+                    + 8
+            }
+            _ => 8,
+        }
+    }
+}
+
+/// The value of an argument: a literal, which may have variables inside, or a variable's.
+enum Argument<'a> {
+    Literal(&'a Value),
+    Known(&'a ConstValue),
+}
+
+impl Argument<'_> {
+    fn number(&self) -> Option<u64> {
+        let number = match self {
+            Self::Literal(Value::Number(number)) | Self::Known(ConstValue::Number(number)) => {
+                number
+            }
+            _ => return None,
+        };
+        Some(number.as_u64().unwrap_or(0).min(PAGE_MAX as u64))
+    }
+}
+
+/// The points of a field besides one, and those of each of its objects besides their fields.
+pub fn price(name: &str) -> (u64, u64) {
+    (priced(&PRICES, name), priced(&PRICES_OF_ITEMS, name))
+}
+
+fn priced(prices: &[(&str, u64)], name: &str) -> u64 {
+    prices.iter().find(|(priced, _)| *priced == name).map_or(0, |(_, points)| *points)
+}
+
+/// The objects that a list of the schema counts for; `None` for another field.
+pub fn below_schema(name: &str) -> Option<u64> {
+    SCHEMA_LISTS.iter().find(|(list, _)| *list == name).map(|(_, objects)| *objects)
+}
+
+fn const_bytes(value: &ConstValue) -> u64 {
+    match value {
+        ConstValue::String(text) => text.len() as u64 + 8,
+        ConstValue::List(items) => items.iter().map(const_bytes).sum::<u64>() + 8,
+        ConstValue::Object(fields) => {
+            fields.iter().map(|(key, field)| key.len() as u64 + const_bytes(field)).sum::<u64>() + 8
+        }
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use async_graphql::Positioned;
+    use async_graphql::parser::types::{BaseType, FieldDefinition, TypeKind, TypeSystemDefinition};
+
+    use super::*;
+
+    /// Lists of objects that need no argument to bound them: they are as long as the input that
+    /// their parent has multiplied already.
+    const BOUNDED_LISTS: [&str; 2] = ["MembersPayload.members", "SubmitScoresPayload.results"];
+
+    #[test]
+    fn every_field_that_answers_with_a_page_or_a_list_has_a_cost() {
+        let schema = async_graphql::parser::parse_schema(crate::graphql::sdl()).unwrap();
+        let types = schema.definitions.iter().filter_map(|definition| match definition {
+            TypeSystemDefinition::Type(of) => Some(&of.node),
+            _ => None,
+        });
+        let objects: Vec<(&str, &[Positioned<FieldDefinition>])> = types
+            .filter_map(|of| match &of.kind {
+                TypeKind::Object(object) => Some((of.name.node.as_str(), object.fields.as_slice())),
+                _ => None,
+            })
+            .collect();
+        let is_object = |name: &str| objects.iter().any(|(object, _)| *object == name);
+        let fields = objects
+            .iter()
+            .flat_map(|(object, fields)| fields.iter().map(move |field| (object, &field.node)));
+        let mut pages = BTreeSet::new();
+        for (object, field) in fields {
+            let name = field.name.node.as_str();
+            assert!(
+                below_schema(name).is_none(),
+                "{object}.{name} is named as a list of the schema"
+            );
+            let argument = |names: &[&str]| {
+                field
+                    .arguments
+                    .iter()
+                    .find(|argument| names.contains(&argument.node.name.node.as_str()))
+            };
+            let (base, is_list) = match &field.ty.node.base {
+                BaseType::Named(base) => (base.as_str(), false),
+                BaseType::List(item) => match &item.base {
+                    BaseType::Named(base) => (base.as_str(), true),
+                    BaseType::List(_) => panic!("{object}.{name} is a list of lists"),
+                },
+            };
+            if base.ends_with("Connection") || argument(&["first", "last"]).is_some() {
+                let page = PAGES.iter().find(|(page, _)| *page == name);
+                let (_, length) = page.unwrap_or_else(|| {
+                    panic!("{object}.{name} answers with a page: add it to PAGES, and to WEIGHTS if it reads much")
+                });
+                let first = argument(&["first"]).expect("a page takes `first`");
+                let default = first
+                    .node
+                    .default_value
+                    .as_ref()
+                    .and_then(|value| Argument::Known(&value.node).number());
+                assert_eq!(
+                    default.unwrap_or(PAGE_DEFAULT as u64),
+                    *length as u64,
+                    "{object}.{name}"
+                );
+                pages.insert(name);
+            } else if is_list && is_object(base) {
+                let counts = [&COUNTS[..], &AROUND, &LENGTHS].concat();
+                let is_part_of_page =
+                    object.ends_with("Connection") && ["edges", "nodes"].contains(&name);
+                let is_bounded = BOUNDED_LISTS.contains(&format!("{object}.{name}").as_str())
+                    || LISTS.iter().any(|(list, _)| *list == name);
+                assert!(
+                    argument(&counts).is_some() || is_part_of_page || is_bounded,
+                    "{object}.{name} is a list: add its argument to COUNTS or LENGTHS, or the field to LISTS"
+                );
+            }
+        }
+        let listed: BTreeSet<&str> = PAGES.iter().map(|(page, _)| *page).collect();
+        assert_eq!(pages, listed, "PAGES has a field that the schema does not have");
+    }
+}

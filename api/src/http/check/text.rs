@@ -1,0 +1,111 @@
+//! The text of a query, before it is parsed: its length, its tokens, its strings.
+
+use engine::settings::RequestLimits;
+
+use crate::error::{Error, Result};
+
+/// Checks a text. It follows the lexical grammar of GraphQL as far as counting needs it; the parser
+/// judges everything else.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if the text is too long, or has too many tokens or too long a string.
+pub fn check(query: &str, limits: &RequestLimits) -> Result<()> {
+    if query.len() > limits.query_bytes_max as usize {
+        return Err(Error::limit_exceeded(format!(
+            "the query has {} bytes: expected at most {}; send values as variables",
+            query.len(),
+            limits.query_bytes_max
+        )));
+    }
+    let mut rest = query.as_bytes();
+    let mut tokens = 0;
+    while let Some((length, kind)) = next(rest) {
+        if kind == Kind::Token {
+            tokens += 1;
+        }
+        if rest[0] == b'"' && length > limits.string_bytes_max as usize {
+            return Err(Error::limit_exceeded(format!(
+                "a string of the query has {length} bytes: expected at most {}",
+                limits.string_bytes_max
+            )));
+        }
+        rest = &rest[length..];
+    }
+    if tokens > limits.tokens_max {
+        return Err(Error::limit_exceeded(format!(
+            "the query has {tokens} tokens: expected at most {}",
+            limits.tokens_max
+        )));
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Token,
+    /// White space, commas and comments.
+    Ignored,
+}
+
+/// The length of what comes next, and whether it is a token.
+fn next(text: &[u8]) -> Option<(usize, Kind)> {
+    let run = |is_part: fn(&u8) -> bool| text.iter().take_while(|byte| is_part(byte)).count();
+    let next = match text.first()? {
+        b' ' | b'\t' | b'\r' | b'\n' | b',' => (1, Kind::Ignored),
+        b'#' => (run(|byte| *byte != b'\n' && *byte != b'\r'), Kind::Ignored),
+        b'"' => (string(text), Kind::Token),
+        b'.' => (run(|byte| *byte == b'.').min(3), Kind::Token),
+        byte if is_word(byte) => (run(is_word), Kind::Token),
+        _ => (1, Kind::Token),
+    };
+    Some(next)
+}
+
+/// A part of a name or a number.
+fn is_word(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}
+
+/// The length of a string or block string with its quotes; to the end of the text if it has no end.
+fn string(text: &[u8]) -> usize {
+    let (quotes, from): (&[u8], usize) =
+        if text.starts_with(b"\"\"\"") { (b"\"\"\"", 3) } else { (b"\"", 1) };
+    let mut at = from;
+    while at < text.len() {
+        if text[at] == b'\\' {
+            at += 2;
+        } else if text[at..].starts_with(quotes) {
+            return at + quotes.len();
+        } else {
+            at += 1;
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> usize {
+        let mut rest = text.as_bytes();
+        let mut tokens = 0;
+        while let Some((length, kind)) = next(rest) {
+            tokens += usize::from(kind == Kind::Token);
+            rest = &rest[length..];
+        }
+        tokens
+    }
+
+    #[test]
+    fn tokens_are_counted_as_the_grammar_has_them() {
+        assert_eq!(tokens(""), 0);
+        assert_eq!(tokens(" , # a b c\n"), 0);
+        assert_eq!(tokens("{ a(b: \"x y\", c: -1.5) ...f @d }"), 18);
+        assert_eq!(tokens(r#"{ a(b: """one "two" \""" three""") }"#), 8);
+        assert_eq!(tokens(r#"{ a(b: "\"") }"#), 8);
+        assert_eq!(tokens("\"no end"), 1);
+        assert_eq!(tokens("\"no end\\"), 1);
+        assert_eq!(tokens("ä"), 2);
+    }
+}

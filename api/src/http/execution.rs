@@ -1,0 +1,299 @@
+//! One request, from its headers to its answer.
+//!
+//! The order is the wall: the client's token and rate come first, then the checks of the text, then
+//! admission, then execution, within a time. All but the first happens in a task of its own, which
+//! ends when the client leaves, unless it changes something.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Name, Request, Response, Value};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response as HttpResponse;
+use indexmap::indexmap;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Service;
+use super::answers::AnswerKey;
+use super::check::Checked;
+use super::field_order;
+use super::parameters::Parameters;
+use super::persisted::QueryHash;
+use super::rates::{Client, RetryAfter};
+use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
+use crate::access::Principal;
+use crate::cache::shared::GoodUntil;
+use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::request::RequestState;
+use crate::loader::Loaders;
+use crate::metrics::METRICS;
+
+/// How long a mutation may take. What it changes is changed all the same if it takes longer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The points of an answer that was there already.
+const CACHED_POINTS: u64 = 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+}
+
+/// All of a request but its parameters.
+pub struct Received {
+    /// The client's address.
+    pub address: IpAddr,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The media type of the answer.
+    pub media_type: MediaType,
+    /// The method.
+    pub method: Method,
+}
+
+impl Received {
+    /// True if the client wants to know what the request cost.
+    fn wants_cost(&self) -> bool {
+        self.headers.get("x-laurel-cost").is_some_and(|value| value == "1")
+    }
+
+    fn send(&self, answer: Answer, is_anonymous: bool) -> HttpResponse {
+        match self.method {
+            Method::Get if is_anonymous => answer.send_to_all(self.media_type, &self.headers),
+            _ => answer.send(self.media_type),
+        }
+    }
+}
+
+/// Executes a request: finds the client and its answer among those that are there, or else executes
+/// it in a task.
+pub async fn execute(
+    service: Service,
+    received: Received,
+    parse: impl FnOnce() -> Result<Parameters>,
+) -> HttpResponse {
+    let media_type = received.media_type;
+    let principal = match principal(&service, &received).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refusal,
+    };
+    let client = match &principal {
+        Some(principal) => Client::Token(principal.id.clone()),
+        None => Client::at(received.address),
+    };
+    let Parameters { mut request, hash } = match parse() {
+        Ok(parameters) => parameters,
+        Err(error) => return refuse(media_type, StatusCode::BAD_REQUEST, &error),
+    };
+    if let Some(hash) = hash
+        && let Err(error) = service.persisted_queries.complete(&mut request, hash)
+    {
+        return refuse_hash(media_type, error);
+    }
+    let wants_cost = received.wants_cost();
+    let question = (principal.is_none() && !wants_cost).then(|| AnswerKey::of(&request));
+    if let Some(question) = &question
+        && let Some(answer) = service.answers.get(question).await
+    {
+        METRICS.answers.hits.inc();
+        if let Err(wait) = service.rates.read(&client, CACHED_POINTS) {
+            return limited(media_type, wait);
+        }
+        if let Some(hash) = hash {
+            service.persisted_queries.keep(hash, &request.query);
+        }
+        return received.send(answer, true);
+    }
+    let asked = Asked { request, hash, question, principal, client, wants_cost };
+    let task = AbortOnDropHandle::new(tokio::spawn(asked.answer(service, received)));
+    task.await.unwrap_or_else(|error| {
+        refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &failed(&error))
+    })
+}
+
+fn failed(error: &JoinError) -> Error {
+    tracing::error!(%error, "the task of a request failed");
+    Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
+}
+
+async fn flatten(task: JoinHandle<Result<Answer>>) -> Result<Answer> {
+    task.await.unwrap_or_else(|error| Err(failed(&error)))
+}
+
+async fn within(time: Duration, execution: impl Future<Output = Result<Answer>>) -> Result<Answer> {
+    timeout(time, execution).await.unwrap_or_else(|_| {
+        let message = format!("the request took longer than {} ms", time.as_millis());
+        Err(Error::new(ErrorCode::Timeout, message))
+    })
+}
+
+/// Answers a request whose persisted query is unknown or another one.
+fn refuse_hash(media_type: MediaType, error: Error) -> HttpResponse {
+    match error.code {
+        ErrorCode::BadUserInput => refuse(media_type, StatusCode::BAD_REQUEST, &error),
+        _ => reject(media_type, vec![server_error(error)]),
+    }
+}
+
+/// Answers a mutation by GET.
+fn not_allowed(media_type: MediaType) -> HttpResponse {
+    let error = Error::bad_input("invalid method: expected POST for a mutation");
+    let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    answer
+}
+
+/// Executes a request, and puts the fields of its answer into their order.
+async fn respond(service: &Service, request: Request, checked: &Checked) -> Response {
+    let operation_name = request.operation_name.clone();
+    let mut response = service.schema.execute(request).await;
+    if checked.kind == OperationType::Mutation {
+        // From here on no cache serves values fetched before the write; only then may the client
+        // learn of it.
+        service.app.deployment.store.note_own_write();
+    }
+    field_order::restore(&mut response.data, &checked.document, operation_name.as_deref());
+    response
+}
+
+/// The principal of a request's token; `None` without one, where reads are public.
+async fn principal(
+    service: &Service,
+    received: &Received,
+) -> Result<Option<Arc<Principal>>, HttpResponse> {
+    let app = &service.app;
+    let unauthenticated = |message: &str| {
+        let error = Error::unauthenticated(message);
+        refuse(received.media_type, StatusCode::UNAUTHORIZED, &error)
+    };
+    let Some(value) = received.headers.get(header::AUTHORIZATION) else {
+        return match app.public_reads {
+            true => Ok(None),
+            false => Err(unauthenticated("this server needs an access token for reads too")),
+        };
+    };
+    let token = value.to_str().ok().and_then(|value| value.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let Some((_, token)) = token else {
+        return Err(unauthenticated("invalid Authorization: expected \"Bearer <token>\""));
+    };
+    let token = token.trim();
+    if let Some(principal) = app.access.cached(token).await {
+        return Ok(Some(principal));
+    }
+    service.rates.token(received.address).map_err(|wait| limited(received.media_type, wait))?;
+    let now_ms = app.deployment.clock.now_ms();
+    match app.access.check(&app.deployment.db, token, now_ms).await {
+        Ok(principal) => Ok(Some(principal)),
+        Err(error) if error.code == ErrorCode::Unauthenticated => {
+            service.rates.token_failed(received.address);
+            Err(unauthenticated(&error.message))
+        }
+        Err(error) => Err(refuse(received.media_type, StatusCode::SERVICE_UNAVAILABLE, &error)),
+    }
+}
+
+/// Answers a client that asks for more than its rate.
+fn limited(media_type: MediaType, RetryAfter(wait): RetryAfter) -> HttpResponse {
+    let seconds = wait.as_secs_f64().ceil().max(1.0) as u64;
+    let message = format!("too much at once; try again in {seconds} s");
+    let error = Error::new(ErrorCode::RateLimited, message);
+    refuse_for(media_type, StatusCode::TOO_MANY_REQUESTS, &error, seconds)
+}
+
+/// A request whose client is known.
+struct Asked {
+    request: Request,
+    hash: Option<QueryHash>,
+    /// Under which other requests may share the answer.
+    question: Option<AnswerKey>,
+    principal: Option<Arc<Principal>>,
+    client: Client,
+    wants_cost: bool,
+}
+
+impl Asked {
+    async fn answer(mut self, service: Service, received: Received) -> HttpResponse {
+        let media_type = received.media_type;
+        let is_anonymous = self.principal.is_none();
+        let checked = match service.checks.check(&mut self.request, !is_anonymous) {
+            Ok(checked) => checked,
+            Err(error) => return reject(media_type, vec![error]),
+        };
+        if let Some(hash) = self.hash {
+            service.persisted_queries.keep(hash, &self.request.query);
+        }
+        if received.method == Method::Get && checked.kind == OperationType::Mutation {
+            return not_allowed(media_type);
+        }
+        let taken = service.rates.read(&self.client, checked.cost.points);
+        let taken = taken.and_then(|()| service.rates.write(&self.client, checked.cost.changes));
+        if let Err(wait) = taken {
+            return limited(media_type, wait);
+        }
+        let began = Instant::now();
+        let (seconds, answer) = match checked.kind {
+            // A mutation goes on when its client leaves: what it commits counts, and the client may
+            // ask for it again.
+            OperationType::Mutation => {
+                let task = tokio::spawn(self.run(service, checked));
+                (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, flatten(task)).await)
+            }
+            _ => {
+                let timeout = service.query_timeout;
+                (&METRICS.query_seconds, within(timeout, self.run(service, checked)).await)
+            }
+        };
+        seconds.observe(began.elapsed().as_secs_f64());
+        match answer {
+            Ok(answer) => received.send(answer, is_anonymous),
+            Err(error) => match error.code {
+                ErrorCode::Timeout => refuse(media_type, StatusCode::GATEWAY_TIMEOUT, &error),
+                ErrorCode::Internal => {
+                    refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &error)
+                }
+                _ => refuse_for(media_type, StatusCode::SERVICE_UNAVAILABLE, &error, 1),
+            },
+        }
+    }
+
+    /// Executes the request once it is admitted, or waits for the answer to the same one.
+    async fn run(self, service: Service, checked: Checked) -> Result<Answer> {
+        let points = checked.cost.points;
+        let budget = service.admission.enter(points).await?;
+        let state = RequestState {
+            now_ms: service.app.deployment.clock.now_ms(),
+            principal: self.principal,
+            good_until: GoodUntil::new(Instant::now() + service.app.cache_age),
+            loaders: Loaders::new(&service.app),
+            budget: Arc::new(budget),
+        };
+        let (good_until, budget) = (state.good_until.clone(), state.budget.clone());
+        let wants_cost = self.wants_cost;
+        let request = self.request.data(state);
+        let execution = async {
+            let mut response = respond(&service, request, &checked).await;
+            service.rates.read_more(&self.client, budget.spent() - points);
+            if wants_cost {
+                let cost = indexmap! {
+                    Name::new("points") => Value::from(budget.spent()),
+                    Name::new("limit") => Value::from(budget.max()),
+                };
+                response.extensions.insert("cost".to_owned(), Value::Object(cost));
+            }
+            Answer::new(response, service.answer_bytes_max)
+        };
+        Ok(match self.question.filter(|_| checked.kind == OperationType::Query) {
+            Some(question) => {
+                METRICS.answers.misses.inc();
+                service.answers.find(&question, &good_until, execution).await
+            }
+            None => execution.await,
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! The rates of clients: points of reads and changes in a second, by access token or by address.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use engine::settings::RateSettings;
+use governor::clock::{Clock, DefaultClock};
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+use moka::sync::Cache;
+
+/// The clients that are remembered before those with full buckets are forgotten.
+const CLIENTS_MAX: usize = 10_000;
+
+/// The addresses of which failed tokens are remembered.
+const FAILING_MAX: u64 = 10_000;
+
+/// A client, as it is counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// The id of an access token.
+    Token(Arc<str>),
+    /// An address without one; of IPv6, its network of 64 bits.
+    Address(IpAddr),
+}
+
+/// The time after which a client may try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryAfter(pub Duration);
+
+/// The buckets of all clients.
+pub struct Rates {
+    reads: Option<Buckets>,
+    writes: Option<Buckets>,
+    failed_tokens: Cache<IpAddr, Arc<AtomicU32>>,
+    failed_tokens_max: u32,
+}
+
+struct Buckets {
+    limiter: RateLimiter<Client, DashMapStateStore<Client>, DefaultClock>,
+    burst: u32,
+    checks: AtomicU32,
+}
+
+impl Client {
+    /// The client at an address.
+    #[must_use]
+    pub fn at(address: IpAddr) -> Self {
+        Self::Address(network(address))
+    }
+}
+
+/// An address as it is counted: IPv4 whole, IPv6 by its first 64 bits, which one customer has.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address => address,
+    }
+}
+
+impl Rates {
+    /// Full buckets for everyone.
+    #[must_use]
+    pub fn new(settings: &RateSettings, cost_max: u32) -> Self {
+        let burst = settings.read_burst.get().max(cost_max);
+        Self {
+            reads: Buckets::new(settings.read_rate, burst),
+            writes: Buckets::new(settings.write_rate, settings.write_burst),
+            failed_tokens: Cache::builder()
+                .max_capacity(FAILING_MAX)
+                .time_to_live(Duration::from_secs(60))
+                .build(),
+            failed_tokens_max: settings.failed_tokens_rate,
+        }
+    }
+
+    /// Takes points of reads.
+    ///
+    /// # Errors
+    /// When to try again, if the client has spent what it may.
+    pub fn read(&self, client: &Client, points: u64) -> Result<(), RetryAfter> {
+        self.reads.as_ref().map_or(Ok(()), |buckets| buckets.take(client, points))
+    }
+
+    /// Takes points that a read turned out to cost besides, as far as there are any.
+    pub fn read_more(&self, client: &Client, points: u64) {
+        let Some(buckets) = &self.reads else { return };
+        let mut points = points;
+        while points > 0 && buckets.take(client, points).is_err() {
+            points /= 2;
+        }
+    }
+
+    /// Takes changes.
+    ///
+    /// # Errors
+    /// When to try again, if the client has made as many as it may.
+    pub fn write(&self, client: &Client, changes: u32) -> Result<(), RetryAfter> {
+        self.writes.as_ref().map_or(Ok(()), |buckets| buckets.take(client, changes.into()))
+    }
+
+    /// Checks that an address has not sent too many failing tokens within a minute.
+    ///
+    /// # Errors
+    /// When to try again.
+    pub fn token(&self, address: IpAddr) -> Result<(), RetryAfter> {
+        let failed = self.failed_tokens.get(&network(address));
+        let failed = failed.map_or(0, |failed| failed.load(Ordering::Relaxed));
+        match self.failed_tokens_max > 0 && failed >= self.failed_tokens_max {
+            true => Err(RetryAfter(Duration::from_secs(60))),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a token of an address failed.
+    pub fn token_failed(&self, address: IpAddr) {
+        let failed = self.failed_tokens.get_with(network(address), Default::default);
+        failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Buckets {
+    /// `None` if the rate is not limited.
+    fn new(rate: u32, burst: u32) -> Option<Self> {
+        let quota = Quota::per_second(NonZeroU32::new(rate)?);
+        let quota = quota.allow_burst(NonZeroU32::new(burst)?);
+        Some(Self { limiter: RateLimiter::dashmap(quota), burst, checks: AtomicU32::new(0) })
+    }
+
+    fn take(&self, client: &Client, count: u64) -> Result<(), RetryAfter> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.burst);
+        let Some(count) = NonZeroU32::new(count) else { return Ok(()) };
+        self.forget();
+        match self.limiter.check_key_n(client, count) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(until)) => Err(RetryAfter(until.wait_time_from(self.limiter.clock().now()))),
+            // A burst always has room for itself.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Forgets clients whose buckets are full, now and then.
+    fn forget(&self) {
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
+        if checks.is_multiple_of(CLIENTS_MAX as u32) && self.limiter.len() > CLIENTS_MAX {
+            self.limiter.retain_recent();
+            self.limiter.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(read_rate: u32) -> Rates {
+        let settings = RateSettings {
+            read_rate,
+            read_burst: NonZeroU32::new(1000).unwrap(),
+            write_rate: 1,
+            write_burst: 1000,
+            failed_tokens_rate: 2,
+        };
+        Rates::new(&settings, 100)
+    }
+
+    fn client(last: u8) -> Client {
+        Client::at(IpAddr::from([192, 0, 2, last]))
+    }
+
+    #[test]
+    fn each_client_has_a_bucket() {
+        let rates = rates(1);
+        rates.read(&client(1), 1000).unwrap();
+        let RetryAfter(wait) = rates.read(&client(1), 10).unwrap_err();
+        assert!(wait > Duration::from_secs(8) && wait <= Duration::from_secs(10), "{wait:?}");
+        rates.read(&client(2), 600).unwrap();
+        rates.read_more(&client(2), 10_000);
+        assert!(rates.read(&client(2), 200).is_err());
+        rates.write(&client(1), 1000).unwrap();
+        assert!(rates.write(&client(1), 1).is_err());
+        // Beyond a burst, a request takes all of it.
+        rates.read(&client(3), 1_000_000).unwrap();
+        assert!(rates.read(&client(3), 1).is_err());
+    }
+
+    #[test]
+    fn a_rate_of_zero_has_no_limit() {
+        let rates = rates(0);
+        for _ in 0..100 {
+            rates.read(&client(1), 1_000_000).unwrap();
+        }
+    }
+
+    #[test]
+    fn failing_tokens_are_counted_by_address() {
+        let rates = rates(1);
+        let address = IpAddr::from([192, 0, 2, 1]);
+        rates.token_failed(address);
+        rates.token(address).unwrap();
+        rates.token_failed(address);
+        assert!(rates.token(address).is_err());
+        rates.token(IpAddr::from([192, 0, 2, 2])).unwrap();
+    }
+
+    #[test]
+    fn ipv6_is_counted_by_networks_of_64_bits() {
+        let parse = |text: &str| network(text.parse().unwrap());
+        assert_eq!(parse("2001:db8:1:2:3:4:5:6"), parse("2001:db8:1:2::9"));
+        assert_ne!(parse("2001:db8:1:2::"), parse("2001:db8:1:3::"));
+        assert_eq!(parse("::ffff:192.0.2.1"), parse("192.0.2.1"));
+    }
+}

@@ -1,0 +1,79 @@
+//! Commits: fast-forwards, or nothing.
+
+use ranking::Error;
+use ranking::store::write::{Outcome, Writes};
+
+use crate::server::{ALL, Server, board, commit_after, key, member, standings};
+
+#[tokio::test]
+async fn a_commit_is_a_fast_forward_or_nothing() {
+    let mut server = Server::start(1).await;
+    let store = server.store.clone();
+    let id = standings(&store, &board(1, 1)).id;
+    let live = store.keys().standings(ALL, &id);
+    let mut writes = Writes::default();
+    writes.set_entries(&live, &[(member("a"), key(1))]);
+    let root = store.heads().await.unwrap()[0].clone().unwrap();
+    assert_eq!(
+        store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await,
+        Ok(Outcome::Done)
+    );
+    let one = store.heads().await.unwrap()[0].clone().unwrap();
+    assert_eq!((one.seq, one.commit.as_str()), (1, "one"));
+    assert_eq!(
+        store.commit_writes(ALL, &root, &commit_after(&root, "two"), &writes).await,
+        Ok(Outcome::Stale)
+    );
+
+    let () = server.raw(&["SET", "test:{0}:foreign", "text"]).await;
+    let mut into_foreign = Writes::default();
+    into_foreign.set_entries(&live, &[(member("b"), key(2))]);
+    into_foreign.set_entries("test:{0}:foreign", &[(member("b"), key(2))]);
+    let refused = store.commit_writes(ALL, &one, &commit_after(&one, "two"), &into_foreign).await;
+    assert!(matches!(refused, Ok(Outcome::Refused(Error::Corrupt(_)))), "{refused:?}");
+    assert_eq!(server.raw::<u64>(&["ZCARD", &live]).await, 1);
+    assert_eq!(store.log_after(ALL, 0, 10).await.unwrap().commits.len(), 1);
+
+    // The scripts are gone, as after a restart: the commit is sent again, as the server did
+    // nothing.
+    let () = server.raw(&["SCRIPT", "FLUSH"]).await;
+    assert_eq!(
+        store.commit_writes(ALL, &one, &commit_after(&one, "two"), &writes).await,
+        Ok(Outcome::Done)
+    );
+
+    let two = store.heads().await.unwrap()[0].clone().unwrap();
+    assert_eq!(store.trim(ALL, &two.run_id, 1).await, Ok(1));
+    assert_eq!(store.trim(ALL, "another", 2).await, Ok(0));
+    assert_eq!(store.log_after(ALL, 0, 10).await.unwrap().commits.len(), 1);
+
+    let () = server.raw(&["FLUSHALL"]).await;
+    assert_eq!(
+        store.commit_writes(ALL, &two, &commit_after(&two, "three"), &writes).await,
+        Ok(Outcome::Restarted)
+    );
+    assert_eq!(store.size(&standings(&store, &board(1, 1))).await, Err(Error::NotLevel(0)));
+    server.redis.stop().await;
+}
+
+#[tokio::test]
+async fn out_of_memory_refuses_writes_and_changes_nothing() {
+    let mut server = Server::start(1).await;
+    let store = server.store.clone();
+    let id = standings(&store, &board(1, 1)).id;
+    let mut writes = Writes::default();
+    writes.set_entries(&store.keys().standings(ALL, &id), &[(member("a"), key(1))]);
+    let root = store.heads().await.unwrap()[0].clone().unwrap();
+    let () = server.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await;
+    assert!(matches!(refused, Ok(Outcome::Refused(Error::Unavailable(_)))), "{refused:?}");
+    assert_eq!(store.size(&standings(&store, &board(1, 1))).await, Ok(0));
+    let () = server.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!(
+        store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await,
+        Ok(Outcome::Done)
+    );
+    let () = server.raw(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    assert!(matches!(store.check_server().await, Err(Error::Invalid(_))));
+    server.redis.stop().await;
+}

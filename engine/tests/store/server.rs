@@ -1,0 +1,125 @@
+//! A server, and the values that the tests put into it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::deployment::private_redis::PrivateRedis;
+use jiff::tz::TimeZone;
+use ranking::board::rules::{Rules, RulesInput};
+use ranking::board::{Board, Direction, Policy, TieBreak};
+use ranking::commit::{Commit, Head, ROOT_COMMIT};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
+use ranking::rank_key::RankKey;
+use ranking::shard::Partitions;
+use ranking::standings_id::StandingsId;
+use ranking::store::Store;
+use ranking::store::key::KeySpace;
+use ranking::store::read::Standings;
+use ranking::window::Window;
+
+pub(crate) const ALL: PartitionNo = PartitionNo(0);
+
+/// A private server with every partition level, and a raw connection to it.
+pub(crate) struct Server {
+    pub(crate) redis: PrivateRedis,
+    pub(crate) store: Store,
+    pub(crate) raw: redis::aio::MultiplexedConnection,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    pub(crate) async fn start(partitions: u16) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let redis = PrivateRedis::start(dir.path()).await.unwrap();
+        let store = store(&redis, partitions);
+        for partition in store.partitions().each() {
+            store
+                .begin_recovery(partition, "test")
+                .await
+                .unwrap()
+                .unwrap()
+                .finish(0, ROOT_COMMIT)
+                .await
+                .unwrap();
+        }
+        let raw = redis::Client::open(redis.url())
+            .unwrap()
+            .get_multiplexed_async_connection()
+            .await
+            .unwrap();
+        Self { redis, store, raw, _dir: dir }
+    }
+
+    pub(crate) async fn raw<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.raw).await.unwrap()
+    }
+
+    pub(crate) async fn calls(&mut self, command: &str) -> u64 {
+        let stats: String = self.raw(&["INFO", "commandstats"]).await;
+        let line = stats.lines().find_map(|line| {
+            line.strip_prefix(&format!("cmdstat_{command}:calls=")).map(str::to_owned)
+        });
+        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+    }
+}
+
+pub(crate) fn store(redis: &PrivateRedis, partitions: u16) -> Store {
+    let keys = KeySpace::new("test").unwrap();
+    Store::new(&redis.url(), keys, Partitions::new(partitions).unwrap(), Duration::from_secs(10))
+        .unwrap()
+}
+
+pub(crate) fn board(no: i64, shards: u16) -> Board {
+    let rules = Rules::new(RulesInput {
+        direction: Direction::HighFirst,
+        policy: Policy::Sum,
+        tie_break: TieBreak::Earliest,
+        tick_ms: None,
+        decimals: 0,
+        min: 0,
+        max: 999_999_999,
+        zone: TimeZone::UTC,
+        shards,
+        windows: vec![],
+    });
+    Board {
+        no: BoardNo(no),
+        generation: 1,
+        admission: Default::default(),
+        added: Default::default(),
+        layouts: Default::default(),
+        rules: Arc::new(rules.unwrap()),
+    }
+}
+
+pub(crate) fn standings(store: &Store, board: &Board) -> Standings {
+    let period = Window::All.period_at(0, &board.rules.zone).unwrap();
+    let id = StandingsId {
+        board: board.no,
+        generation: 1,
+        segment: String::new(),
+        window: Window::All,
+        period: "all".into(),
+    };
+    Standings::new(store, board, id, period)
+}
+
+pub(crate) fn member(name: &str) -> MemberId {
+    MemberId::new(name).unwrap()
+}
+
+pub(crate) fn key(key: i64) -> RankKey {
+    RankKey::from_i64(key).unwrap()
+}
+
+pub(crate) fn commit_after(head: &Head, id: &str) -> Commit {
+    Commit {
+        seq: head.seq + 1,
+        id: id.to_owned(),
+        parent: head.commit.clone(),
+        accepted_at_ms: 0,
+        events: vec![],
+    }
+}
