@@ -4,10 +4,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check test bench lint build node web
+.PHONY: help run analytics install check test bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
+ADVISORIES ?=
 RELEASE := $(CARGO_TARGET_DIR)/release
 TOOLS := $(CARGO_TARGET_DIR)/tools
 NODE_IS_NEW := node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)'
@@ -72,6 +73,8 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 		$(call install,chromium,chromium,chromium)
 	fi
 	$(call install,sqlite3,sqlite3,sqlite)
+	$(call install,openssl,openssl,openssl)
+	$(call install,curl,curl,curl)
 	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
 		(cd tests/web && npm ci --no-audit --no-fund)
 	fi
@@ -81,20 +84,38 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 cargo test --locked --workspace -- $(T)
 
-bench: ## costs measured on this machine; PART=windows, serving, peers, history or giant for one part
+bench: ## costs measured on this machine; PART=windows, serving, peers, history, attacks or giant for one part
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	cargo build --release --locked -p api
 	case "$(PART)" in "" | history | giant) cargo build --release --locked -p analytics ;; esac
-	cargo bench --locked -p tests --bench bench -- $(PART)
+	LAUREL_TEST_BUILT=1 cargo bench --locked -p tests --bench bench -- $(PART)
 
-lint: ## licenses, unused dependencies, format and lints, as CI checks them
+lint: advisories ## licenses, advisories, unused dependencies, format and lints, as CI checks them
 	@$(call tool,cargo-deny,0.20.2)
 	$(call tool,cargo-machete,0.9.2)
 	"$(TOOLS)/bin/cargo-deny" --log-level warn check bans licenses sources
 	"$(TOOLS)/bin/cargo-machete"
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# cargo-deny opens a database in a folder that has the hash of its address in the name, and asks git's FETCH_HEAD for its age.
+advisories: ## known flaws of dependencies, by the copy of the RustSec database in ADVISORIES=DIRECTORY
+	@if [ -z "$(ADVISORIES)" ]; then
+		echo "advisories are not checked: ADVISORIES=DIRECTORY names a copy of the RustSec database"
+		exit 0
+	fi
+	if [ ! -d "$(ADVISORIES)/crates" ]; then
+		echo "ADVISORIES: $(ADVISORIES) has no folder crates: expected a copy of the RustSec database" >&2; exit 1
+	fi
+	$(call tool,cargo-deny,0.20.2)
+	export ADVISORY_DBS="$(TOOLS)/advisory-dbs"
+	database="$$ADVISORY_DBS/advisory-db-3157b0e258782691"
+	rm -rf "$$database"
+	mkdir -p "$$database/.git"
+	cp -r "$(ADVISORIES)/crates" "$$database/"
+	touch "$$database/.git/FETCH_HEAD"
+	"$(TOOLS)/bin/cargo-deny" --offline --log-level warn check advisories
 
 # The server is built without GraphiQL where Node.js is missing or too old.
 web: ## builds GraphiQL where it is missing or older than its sources

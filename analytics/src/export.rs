@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use engine::deployment::Deployment;
 use engine::read::reader::Reader;
@@ -27,7 +27,8 @@ use serde::Serialize;
 
 use crate::display_path;
 use crate::export::choice::StandingsArguments;
-use crate::file::frame_file::{FrameFile, INSTANT};
+use crate::file::format::FileFormat;
+use crate::file::frame_file::{CsvTexts, FrameFile, INSTANT};
 use crate::job::Job;
 
 /// Rows that are gathered before they are written; in Parquet, the rows of a row group.
@@ -51,6 +52,25 @@ pub struct Arguments {
     /// and reached_at. An existing file is replaced.
     #[arg(long)]
     out: PathBuf,
+    /// In a .csv file, put an apostrophe before a text that a spreadsheet would take for a formula.
+    /// Numbers stay as they are.
+    #[arg(long)]
+    safe_csv: bool,
+}
+
+impl Arguments {
+    fn csv_texts(&self) -> Result<CsvTexts> {
+        if !self.safe_csv {
+            return Ok(CsvTexts::Exact);
+        }
+        let is_csv = FileFormat::of_output(&self.out)? == FileFormat::Csv;
+        ensure!(
+            is_csv,
+            "invalid --safe-csv with --out {}: expected a .csv file",
+            display_path(&self.out)
+        );
+        Ok(CsvTexts::Safe)
+    }
 }
 
 /// How to rank equal scores.
@@ -97,7 +117,7 @@ pub async fn export(
     let label = period.label.clone();
     let reader = Reader::new(deployment, READ_TIMEOUT);
     let standings = Standings::new(&deployment.store, &board, id, period);
-    let mut file = FrameFile::create(&arguments.out, &schema())?;
+    let mut file = FrameFile::create(&arguments.out, &schema(), arguments.csv_texts()?)?;
     let job = Job::unrecorded()?;
     job.stage("exporting", 0);
     let mut ranks = Ranks::new(arguments.method);

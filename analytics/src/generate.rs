@@ -23,7 +23,7 @@ use polars::prelude::{
 use serde::Serialize;
 
 use crate::display_path;
-use crate::file::frame_file::{FrameFile, INSTANT};
+use crate::file::frame_file::{CsvTexts, FrameFile, INSTANT};
 use crate::job::Job;
 use activity::Activity;
 use random::Random;
@@ -98,7 +98,7 @@ pub fn generate(arguments: &Arguments, is_stopped: &AtomicBool) -> Result<Genera
         bail!("invalid --start {}: expected a time from 1970 to the year 8970", arguments.start);
     }
     let mut events = Events::new(arguments, start_ms);
-    let mut file = FrameFile::create(&arguments.out, &schema())?;
+    let mut file = FrameFile::create(&arguments.out, &schema(), CsvTexts::Exact)?;
     job.stage("generating", usize::try_from(arguments.events)?);
     let mut left = arguments.events;
     while left > 0 {

@@ -4,6 +4,7 @@
 //! All rows are checked before any is written, ranges included: the file is first folded in memory
 //! onto the present standings.
 
+mod input_file;
 mod known;
 mod rows;
 
@@ -58,10 +59,14 @@ pub struct Arguments {
     /// file.
     #[arg(long)]
     skip_bad: Option<PathBuf>,
+    /// The most rows of the file, 1 to 1,000,000,000; each takes some 650 bytes of memory. By
+    /// default 100,000,000, and in Parquet no more than the file has bytes.
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    rows_max: Option<u64>,
     /// The file: .ndjson (an object per line), .parquet, or CSV by any other name. Columns: member,
     /// score, at (RFC 3339, Unix seconds, or in Parquet a timestamp, taken as UTC if it has no
     /// zone), and optionally board, event_id, region. Scores are exact: a number of more than 15
-    /// digits must be text.
+    /// digits must be text. A regular file: no directory, pipe or device.
     file: PathBuf,
 }
 

@@ -13,7 +13,7 @@ use crate::cache::friends::Friends;
 use crate::cache::pages::PageCache;
 use crate::cache::recent_members::RecentMembers;
 use crate::submit::committer::Committers;
-use engine::settings::CacheSettings;
+use engine::settings::{CacheSettings, SubmissionSettings};
 
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,6 +41,8 @@ pub struct App {
     pub committers: Committers,
     /// True if public boards may be read without a token.
     pub public_reads: bool,
+    /// The most standings that the scores of one request may write.
+    pub standings_per_submission: u64,
     /// Members whose scores this process accepted a moment ago.
     pub recent_members: RecentMembers,
     /// Members' last known regions, used while SQL is unavailable.
@@ -53,6 +55,7 @@ impl App {
         deployment: Deployment,
         committers: Committers,
         public_reads: bool,
+        submissions: &SubmissionSettings,
         caches: &CacheSettings,
     ) -> Self {
         let cache_age = Duration::from_millis(caches.cache_age_ms);
@@ -68,6 +71,7 @@ impl App {
             cache_age,
             committers,
             public_reads,
+            standings_per_submission: submissions.standings_per_submission,
             recent_members: RecentMembers::default(),
             last_regions: Cache::new(LAST_REGIONS_MAX),
         }

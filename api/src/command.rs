@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
-    CacheSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed, RateSettings,
-    RequestLimits, SqlSettings, StoreArguments,
+    CacheSettings, ConnectionSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed,
+    RateSettings, RequestLimits, SqlSettings, StoreArguments, SubmissionSettings,
 };
 use sea_orm::DatabaseConnection;
 
@@ -57,9 +57,13 @@ struct ServeArguments {
     #[command(flatten)]
     http: HttpSettings,
     #[command(flatten)]
+    connections: ConnectionSettings,
+    #[command(flatten)]
     limits: RequestLimits,
     #[command(flatten)]
     rates: RateSettings,
+    #[command(flatten)]
+    submissions: SubmissionSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

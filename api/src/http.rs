@@ -12,29 +12,27 @@ pub(crate) mod check;
 mod execution;
 pub(crate) mod field_order;
 pub(crate) mod graphiql;
+mod headers;
 mod parameters;
 mod persisted;
 pub(crate) mod rates;
 mod response;
+pub(crate) mod serving;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, Query, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response as HttpResponse};
+use axum::response::Response as HttpResponse;
 use axum::routing::get;
-use engine::settings::{CacheSettings, RateSettings, RequestLimits, Switch};
-use tower_http::limit::RequestBodyLimitLayer;
+use engine::settings::{CacheSettings, ConnectionSettings, RateSettings, RequestLimits, Switch};
 
 use crate::app::SharedApp;
 use crate::error::Error;
 use crate::graphql::LaurelSchema;
-use crate::metrics::{self, METRICS};
 use admission::Admission;
 use answers::AnswerCache;
 use check::Checks;
@@ -42,6 +40,9 @@ use execution::{Method, Received, execute};
 use persisted::PersistedQueries;
 use rates::Rates;
 use response::{MediaType, refuse};
+use serving::address::ClientAddress;
+use serving::body::{BodyLimits, read_body};
+use serving::{Routes, operations};
 
 /// The state that the handlers share.
 #[derive(Clone)]
@@ -55,7 +56,7 @@ struct Shared {
     checks: Checks,
     admission: Arc<Admission>,
     rates: Rates,
-    body_bytes_max: u32,
+    bodies: BodyLimits,
     answer_bytes_max: usize,
     query_timeout: Duration,
 }
@@ -68,14 +69,27 @@ impl std::ops::Deref for Service {
     }
 }
 
-/// The routes of the server.
-pub fn router(
+/// The routes of the server. With an address of their own, those of operations are there alone.
+pub fn routes(
     app: SharedApp,
     schema: LaurelSchema,
     caches: &CacheSettings,
+    connections: &ConnectionSettings,
     limits: &RequestLimits,
     rates: &RateSettings,
-) -> Router {
+) -> Routes {
+    let admission = Admission::new(limits);
+    let operations = operations::router(app.deployment.clone(), admission.clone());
+    let graphql = Router::new()
+        .route("/", get(headers::front))
+        .route("/graphql", get(query_by_get).post(query_by_post));
+    let mut main = headers::compressed(graphql);
+    if limits.graphiql == Switch::On {
+        main = main.merge(graphiql::router());
+    }
+    if connections.operations_listen.is_none() {
+        main = main.merge(operations::router(app.deployment.clone(), admission.clone()));
+    }
     let service = Service(Arc::new(Shared {
         answers: AnswerCache::new(&app.deployment.store, caches),
         persisted_queries: PersistedQueries::new(
@@ -83,71 +97,28 @@ pub fn router(
             limits.query_bytes_max as usize,
         ),
         checks: Checks::new(limits),
-        admission: Admission::new(limits),
+        admission,
         rates: Rates::new(rates, limits.cost_max),
-        body_bytes_max: limits.body_bytes_max,
+        bodies: BodyLimits::new(limits.body_bytes_max as usize, connections),
         answer_bytes_max: limits.answer_bytes_max as usize,
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
         app,
         schema,
     }));
-    let body_bytes_max = limits.body_bytes_max as usize;
-    let routes = Router::new()
-        .route("/", get(async || Html(include_str!("http/index.html"))))
-        .route("/graphql", get(query_by_get).post(query_by_post))
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(readiness))
-        .route("/metrics", get(measured));
-    let routes = match limits.graphiql {
-        Switch::On => routes.merge(graphiql::router()),
-        Switch::Off => routes,
-    };
-    routes
-        .layer(DefaultBodyLimit::disable())
-        .layer(RequestBodyLimitLayer::new(body_bytes_max))
-        .with_state(service)
-}
-
-/// Answers 200 if SQL and Redis answer and every partition is level, else 503.
-async fn readiness(State(service): State<Service>) -> (StatusCode, String) {
-    let deployment = &service.app.deployment;
-    if let Err(error) = deployment.db.ping().await {
-        tracing::debug!(%error, "not ready");
-        return (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n".into());
-    }
-    match deployment.store.heads().await {
-        Ok(heads) if heads.iter().all(Result::is_ok) => (StatusCode::OK, "ready\n".into()),
-        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "a partition waits for recovery\n".into()),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Redis does not answer\n".into()),
-    }
-}
-
-/// The metrics, for Prometheus.
-async fn measured(State(service): State<Service>) -> impl IntoResponse {
-    METRICS.points_under_way.set(i64::try_from(service.admission.under_way()).unwrap_or(i64::MAX));
-    METRICS.requests_waiting.set(i64::try_from(service.admission.waiting()).unwrap_or(i64::MAX));
-    let described =
-        [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")];
-    (described, metrics::text(&service.app.deployment).await)
-}
-
-/// The address of a client; loopback if the server does not know it.
-type Address = Option<Extension<ConnectInfo<SocketAddr>>>;
-
-fn ip(address: &Address) -> IpAddr {
-    address.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |Extension(ConnectInfo(peer))| peer.ip())
+    let main = headers::shared(main.with_state(service), connections.cors_origins.as_ref());
+    Routes { main, operations }
 }
 
 async fn query_by_get(
     State(service): State<Service>,
-    address: Address,
+    Extension(ClientAddress(address)): Extension<ClientAddress>,
     headers: HeaderMap,
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> HttpResponse {
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
-    let received = Received { address: ip(&address), headers, media_type, method: Method::Get };
+    let received = Received { address, headers, media_type, method: Method::Get };
     match pairs {
         Ok(Query(pairs)) => execute(service, received, || parameters::of_address(pairs)).await,
         Err(rejection) => {
@@ -159,10 +130,10 @@ async fn query_by_get(
 
 async fn query_by_post(
     State(service): State<Service>,
-    address: Address,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Extension(ClientAddress(address)): Extension<ClientAddress>,
+    mut request: HttpRequest,
 ) -> HttpResponse {
+    let headers = std::mem::take(request.headers_mut());
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
@@ -170,14 +141,11 @@ async fn query_by_post(
         let error = Error::bad_input("invalid Content-Type: expected application/json, in UTF-8");
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
-    let Ok(body) = body else {
-        let max = service.body_bytes_max;
-        let error = Error::limit_exceeded(format!(
-            "the body could not be read: expected at most {max} bytes"
-        ));
-        return refuse(media_type, StatusCode::PAYLOAD_TOO_LARGE, &error);
+    let body = match read_body(request, &service.bodies).await {
+        Ok(body) => body,
+        Err(unread) => return unread.answer(media_type),
     };
-    let received = Received { address: ip(&address), headers, media_type, method: Method::Post };
+    let received = Received { address, headers, media_type, method: Method::Post };
     execute(service, received, move || parameters::of_body(&body)).await
 }
 

@@ -3,7 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`command`] | the commands, and the batch jobs that `laurel-analytics` does |
-//! | [`http`] | GraphQL over HTTP: parameters, persisted queries, query cost, answers; GraphiQL |
+//! | [`http`] | GraphQL over HTTP: connections, parameters, persisted queries, query cost, answers; GraphiQL |
 //! | [`graphql`] | the schema, one file a noun |
 //! | [`submit`] | submissions: committers and queues of partitions |
 //! | [`loader`] | the look-ups of one request, batched |
@@ -32,10 +32,14 @@ mod metrics;
 mod submit;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The stack of a thread, in bytes: a query may nest twenty levels of fields, each several stack
 /// frames of async-graphql.
 const STACK_BYTES: usize = 16 << 20;
+
+/// How long tasks may take to notice that the process ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 fn main() -> ExitCode {
     let parsed = engine::settings::parse();
@@ -44,7 +48,10 @@ fn main() -> ExitCode {
         .thread_stack_size(STACK_BYTES)
         .build()
         .expect("the system has threads");
-    match runtime.block_on(command::run(parsed)) {
+    let outcome = runtime.block_on(command::run(parsed));
+    // A task that computes would keep a process that has stopped in order.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -5,6 +5,7 @@
 //! stores are asked when a client reads the metrics, at most every few seconds. Labels have few
 //! values: outcomes, kinds, codes and partitions, never boards or members.
 
+mod connections;
 mod stores;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::ErrorCode;
+use connections::Connections;
 use stores::Stores;
 
 /// The metrics of this process.
@@ -51,6 +53,8 @@ pub struct Metrics {
     pub answers: Lookups,
     /// Look-ups in the cache of first pages of standings.
     pub pages: Lookups,
+    /// Connections of clients.
+    pub connections: Connections,
     /// The points of the requests that are executed now.
     pub points_under_way: Gauge,
     /// The requests that wait to be executed.
@@ -163,6 +167,7 @@ impl Metrics {
             mutation_seconds: executions.get_or_create_owned(&[("operation", "mutation")]),
             answers: of_cache("answers"),
             pages: of_cache("pages"),
+            connections: Connections::new(&mut registry),
             points_under_way,
             requests_waiting,
             errors: ErrorCode::items()
@@ -196,10 +201,14 @@ impl Metrics {
 
 /// All metrics, as text.
 pub async fn text(deployment: &Deployment) -> String {
-    let metrics = &*METRICS;
-    let _asked = metrics.stores.ask(deployment).await;
+    let _asked = METRICS.stores.ask(deployment).await;
+    last_text()
+}
+
+/// All metrics, with the last known state of the stores, as text.
+pub fn last_text() -> String {
     let mut text = String::new();
-    encode(&mut text, &metrics.registry).expect("a string takes all text");
+    encode(&mut text, &METRICS.registry).expect("a string takes all text");
     text
 }
 

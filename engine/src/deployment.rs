@@ -62,10 +62,14 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let _ = self.db.clone().close().await;
-        drop(self.store);
-        if let Some(redis) = self.private_redis.and_then(Arc::into_inner) {
-            redis.stop().await;
-        }
+        let Self { db, store, private_redis, .. } = self;
+        drop(store);
+        // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.
+        let stopped = async {
+            if let Some(redis) = &private_redis {
+                redis.stop().await;
+            }
+        };
+        let _ = tokio::join!(db.close(), stopped);
     }
 }

@@ -4,10 +4,12 @@
 //! Each is declared once, here. The names that a program accepts, the name in an error, and the
 //! environment of a child derive from the declarations.
 
+pub mod connections;
 pub mod limits;
 pub mod log;
 pub mod server;
 pub mod stores;
+pub mod submissions;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,10 +18,12 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
+pub use connections::ConnectionSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use stores::{Settings, SqlSettings};
+pub use submissions::SubmissionSettings;
 
 /// The arguments of a command that opens all stores.
 #[derive(Debug, Args)]
@@ -40,9 +44,13 @@ struct All {
     #[command(flatten)]
     stores: Settings,
     #[command(flatten)]
+    connections: ConnectionSettings,
+    #[command(flatten)]
     limits: RequestLimits,
     #[command(flatten)]
     rates: RateSettings,
+    #[command(flatten)]
+    submissions: SubmissionSettings,
     #[command(flatten)]
     caches: CacheSettings,
     #[command(flatten)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::text::check_key;
 
 /// The longest member or event id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
@@ -36,6 +37,17 @@ macro_rules! checked_text {
             /// `Invalid` unless it has 1 to 128 bytes and no control characters.
             pub fn new(text: &str) -> Result<Self> {
                 check_id($what, text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// Checks and stores the text of a new one, which has to be fit for people, too. Older
+            /// ones stay readable by [`Self::new`].
+            ///
+            /// # Errors
+            /// As [`Self::new`], and [`check_key`].
+            pub fn for_new(text: &str) -> Result<Self> {
+                check_id($what, text)?;
+                check_key($what, text)?;
                 Ok(Self(text.into()))
             }
 
@@ -120,6 +132,18 @@ mod tests {
         for bad in ["", "a\nb", "\u{0}", "\u{85}", &"x".repeat(129), &"ü".repeat(65)] {
             assert!(MemberId::new(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_new_id_is_fit_for_people_and_an_older_one_stays_readable() {
+        for hidden in [" ", "ann\u{200B}", "\u{202E}nna", "a\u{2028}b"] {
+            assert!(MemberId::new(hidden).is_ok(), "{hidden:?}");
+            assert!(MemberId::for_new(hidden).is_err(), "{hidden:?}");
+            assert!(EventId::for_new(hidden).is_err(), "{hidden:?}");
+        }
+        assert!(MemberId::for_new("a\nb").unwrap_err().to_string().contains("control"));
+        assert!(MemberId::for_new(&"x".repeat(129)).is_err());
+        assert!(MemberId::for_new("ann").is_ok());
     }
 
     #[test]

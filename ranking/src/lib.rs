@@ -3,6 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`id`], [`error`] | identifiers; errors, split by what the caller should do |
+//! | [`text`] | the characters of new names |
 //! | [`score`], [`decay`] | exact decimals as raw integers; scores that lose weight with age |
 //! | [`board`] | a board's rules, checked once; admission; layouts; a partition's mark of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone |
@@ -31,6 +32,7 @@ pub mod shard;
 pub mod standings_id;
 pub mod store;
 pub mod submission;
+pub mod text;
 pub mod window;
 
 pub use error::{Error, Result, shown};

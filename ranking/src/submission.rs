@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod event_ids;
+pub mod written;
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -9,6 +9,8 @@
 //! | [`peers`] | the rates of other libraries, and of SQL alone |
 //! | [`history`] | rebuilds and diffs of millions of entries, beside polars, DuckDB and `RESTORE` |
 //! | [`giant`] | one rebuild of a hundred million members |
+//! | [`attacks`] | what each attack costs, and what it makes others wait |
+//! | [`siege`] | what readers wait for beside a thousand hostile connections |
 //! | [`server`] | the server and its load generator |
 //! | [`chart`] | latency over size, drawn |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
@@ -23,6 +25,7 @@
     reason = "a surprise ends the measurement, and its location is the best message"
 )]
 
+mod attacks;
 mod chart;
 mod cost;
 mod figures;
@@ -33,6 +36,7 @@ mod midnight;
 mod peers;
 mod server;
 mod serving;
+mod siege;
 mod stores;
 
 use std::path::PathBuf;
@@ -98,6 +102,11 @@ async fn main() {
         // At full scale only if it is asked for by name.
         let part = if parts.is_empty() { 0.1 } else { 1.0 };
         history::measure(Scale(scale.0 * part), &mut figures).await;
+    }
+    // Linux counts what a process takes.
+    if asked("attacks") && cfg!(target_os = "linux") {
+        attacks::measure(&mut figures).await;
+        siege::measure(scale, &mut figures).await;
     }
     // It takes an hour and 40 GB of disk, so it must be asked for by name.
     if parts.iter().any(|part| part == "giant") {

@@ -82,6 +82,7 @@ pub(crate) fn program(stores: &Stores, name: &str) -> Command {
         .env("LAUREL_DATA_DIR", stores.dir().join("data"))
         .env("LAUREL_REDIS_URL", stores.redis_url())
         .env("LAUREL_LISTEN", "127.0.0.1:0")
+        .env("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000")
         .env("LAUREL_LOG", "warn");
     command
 }

@@ -69,6 +69,24 @@ impl Api {
         api
     }
 
+    /// Like [`Self::start`], with settings in the environment.
+    pub async fn start_with_settings(
+        deployment: &Arc<Deployment>,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let mut command = deployment.api(&["serve"]);
+        command.envs(settings.iter().copied());
+        Self::start_command(deployment, command).await
+    }
+
+    /// Like [`Self::start`], by a command that becomes the process.
+    pub async fn start_command(deployment: &Arc<Deployment>, command: Command) -> Self {
+        let token = deployment.admin_token().await.to_owned();
+        let api = Self::started(deployment, command, token).await;
+        api.wait_until_ready().await;
+        api
+    }
+
     /// Starts a process with a token of the caller's, and waits until it prints its address.
     pub async fn spawn(deployment: &Arc<Deployment>, arguments: &[&str], token: String) -> Self {
         Self::started(deployment, deployment.api(&[&["serve"], arguments].concat()), token).await
@@ -97,6 +115,8 @@ impl Api {
         let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
         let child = command
             .env("LAUREL_LISTEN", "127.0.0.1:0")
+            // All clients of a test have one address.
+            .env("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000")
             .stdout(File::create(&printed).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn()

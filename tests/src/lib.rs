@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`servers`] | what runs: the programs, PostgreSQL, Redis, a Redis Cluster, Node.js |
 //! | [`deployment`] | stores of its own for each test |
+//! | [`attack`] | hostile requests to a server of their own, and what they cost it |
 //! | [`api`] | a process that serves them, and what is asked of it |
 //! | [`documents`] | the GraphQL documents that several tests send |
 //! | [`jobs`] | the commands of `analytics` |
@@ -23,6 +24,7 @@
 #![expect(missing_docs, reason = "fields and variants are named as in the schema")]
 
 pub mod api;
+pub mod attack;
 pub mod boards;
 pub mod clock;
 pub mod deployment;

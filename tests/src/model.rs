@@ -7,3 +7,5 @@ pub mod game;
 pub mod generator;
 pub mod history;
 pub mod oracle;
+pub mod random_document;
+pub mod schema;

@@ -1,5 +1,6 @@
 //! HTTP around GraphQL.
 
+mod connections;
 mod limits;
 mod metrics;
 mod persisted_queries;

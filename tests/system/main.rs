@@ -6,6 +6,8 @@
     reason = "in a test a surprise is a failure, and its place is its best message"
 )]
 
+#[cfg(target_os = "linux")]
+mod attacks;
 mod batch;
 mod boards;
 mod docs;

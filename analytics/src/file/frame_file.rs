@@ -18,6 +18,15 @@ use crate::file::out_file::OutFile;
 /// The type of an instant in frames: milliseconds, UTC.
 pub const INSTANT: DataType = DataType::Datetime(TimeUnit::Milliseconds, Some(TimeZone::UTC));
 
+/// How texts are written to CSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CsvTexts {
+    /// As they are.
+    Exact,
+    /// With an apostrophe before those that a spreadsheet would take for a formula.
+    Safe,
+}
+
 /// A file of frames with one schema of texts, integers and instants.
 pub struct FrameFile {
     out: OutFile,
@@ -25,7 +34,7 @@ pub struct FrameFile {
 }
 
 enum Writer {
-    Csv(Box<csv::Writer<File>>),
+    Csv(Box<csv::Writer<File>>, CsvTexts),
     Ndjson(BufWriter<File>),
     Parquet(Box<BatchedWriter<BufWriter<File>>>),
 }
@@ -38,11 +47,11 @@ enum Cells<'a> {
 }
 
 impl FrameFile {
-    /// Begins a file, in the format of its extension.
+    /// Begins a file, in the format of its extension. `texts` is for CSV alone.
     ///
     /// # Errors
     /// If the extension names no format, or the file cannot be written.
-    pub fn create(path: &Path, schema: &Schema) -> Result<Self> {
+    pub fn create(path: &Path, schema: &Schema, texts: CsvTexts) -> Result<Self> {
         let format = FileFormat::of_output(path)?;
         let out = OutFile::create(path)?;
         let file = out.file()?;
@@ -50,7 +59,7 @@ impl FrameFile {
             FileFormat::Csv => {
                 let mut writer = csv::Writer::from_writer(file);
                 writer.write_record(schema.iter_names().map(|name| name.as_str()))?;
-                Writer::Csv(Box::new(writer))
+                Writer::Csv(Box::new(writer), texts)
             }
             FileFormat::Ndjson => Writer::Ndjson(BufWriter::new(file)),
             FileFormat::Parquet => {
@@ -64,7 +73,7 @@ impl FrameFile {
     /// Writes the rows of a frame: in Parquet, one row group.
     pub fn write(&mut self, frame: &DataFrame) -> Result<()> {
         match &mut self.writer {
-            Writer::Csv(writer) => write_csv(writer, frame),
+            Writer::Csv(writer, texts) => write_csv(writer, frame, *texts),
             Writer::Ndjson(writer) => write_ndjson(writer, frame),
             Writer::Parquet(writer) => Ok(writer.write_batch(frame)?),
         }
@@ -73,7 +82,7 @@ impl FrameFile {
     /// Ends the file and gives it its name.
     pub fn finish(self) -> Result<()> {
         match self.writer {
-            Writer::Csv(mut writer) => writer.flush()?,
+            Writer::Csv(mut writer, _) => writer.flush()?,
             Writer::Ndjson(mut writer) => writer.flush()?,
             // `finish` flushes the writer below it.
             Writer::Parquet(writer) => drop(writer.finish()?),
@@ -82,12 +91,20 @@ impl FrameFile {
     }
 }
 
-fn write_csv(writer: &mut csv::Writer<File>, frame: &DataFrame) -> Result<()> {
+fn write_csv(writer: &mut csv::Writer<File>, frame: &DataFrame, mode: CsvTexts) -> Result<()> {
     let columns = cells(frame)?;
     for row in 0..frame.height() {
         for (_, cells) in &columns {
             match cells {
-                Cells::Text(texts) => writer.write_field(texts.get(row).unwrap_or_default())?,
+                Cells::Text(texts) => {
+                    let text = texts.get(row).unwrap_or_default();
+                    match mode {
+                        CsvTexts::Safe if is_formula(text) => {
+                            writer.write_field(format!("'{text}"))?;
+                        }
+                        _ => writer.write_field(text)?,
+                    }
+                }
                 Cells::Integer(numbers) => {
                     writer
                         .write_field(numbers.get(row).map(|n| n.to_string()).unwrap_or_default())?;
@@ -100,6 +117,16 @@ fn write_csv(writer: &mut csv::Writer<File>, frame: &DataFrame) -> Result<()> {
         writer.write_record(None::<&[u8]>)?;
     }
     Ok(())
+}
+
+/// True if a spreadsheet would take a text for a formula, by its first character (OWASP, CSV
+/// Injection). A plain decimal, such as a score below 0, is none.
+fn is_formula(text: &str) -> bool {
+    let starts = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = digits.starts_with(|first: char| first.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    starts && !is_number
 }
 
 fn write_ndjson(writer: &mut impl Write, frame: &DataFrame) -> Result<()> {
@@ -165,7 +192,7 @@ mod tests {
     fn written(name: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
-        let mut file = FrameFile::create(&path, frame().schema()).unwrap();
+        let mut file = FrameFile::create(&path, frame().schema(), CsvTexts::Exact).unwrap();
         file.write(&frame()).unwrap();
         assert!(!path.exists(), "the file is there before it is whole");
         file.write(&frame()).unwrap();
@@ -192,13 +219,26 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_begins_like_a_formula_is_one_unless_it_is_a_number() {
+        for formula in
+            ["=1+2", "+ann", "-ann", "@ann", "\tann", "\rann", "-1+cmd|' /C calc'!A0", "-"]
+        {
+            assert!(is_formula(formula), "{formula:?}");
+        }
+        for text in ["", "ann", "a=b", "'=1", "-5", "-5.25", "12", "1+2"] {
+            assert!(!is_formula(text), "{text:?}");
+        }
+    }
+
+    #[test]
     fn a_file_that_is_not_finished_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f.csv");
-        let mut file = FrameFile::create(&path, frame().schema()).unwrap();
+        let mut file = FrameFile::create(&path, frame().schema(), CsvTexts::Exact).unwrap();
         file.write(&frame()).unwrap();
         drop(file);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(FrameFile::create(&dir.path().join("f.xlsx"), frame().schema()).is_err());
+        let other = dir.path().join("f.xlsx");
+        assert!(FrameFile::create(&other, frame().schema(), CsvTexts::Exact).is_err());
     }
 }

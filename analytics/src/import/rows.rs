@@ -3,6 +3,7 @@
 
 mod csv_rows;
 mod ndjson_rows;
+mod parquet_bounds;
 mod parquet_rows;
 
 use std::collections::HashMap;
@@ -12,8 +13,10 @@ use anyhow::{Context, Result, bail, ensure};
 use ranking::board::Board;
 use ranking::id::{EventId, MemberId};
 use ranking::submission::Submission;
+use ranking::text::is_presentable;
 
 use super::Arguments;
+use super::input_file::{check_regular, check_rows, rows_max};
 use crate::display_path;
 use crate::file::format::FileFormat;
 use crate::frame::parquet::sum;
@@ -89,6 +92,7 @@ pub(crate) fn read_rows(
     {
         bail!("there is no board {slug:?}");
     }
+    check_regular(&arguments.file)?;
     let mut checker = RowChecker {
         arguments,
         boards,
@@ -152,12 +156,22 @@ impl RowChecker<'_> {
         Ok(())
     }
 
+    /// The command's arguments.
+    pub(crate) fn arguments(&self) -> &Arguments {
+        self.arguments
+    }
+
     /// Checks and adds the next row, or the reason why it could not be read.
-    pub(crate) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) {
+    ///
+    /// # Errors
+    /// If the file has more rows than it may have.
+    pub(crate) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) -> Result<()> {
         match fields.and_then(|fields| self.check(line, &fields)) {
             Ok(row) => self.rows.good.push(row),
             Err(error) => self.rows.bad.push(BadRow { line, reason: format!("{error:#}") }),
         }
+        let rows = self.rows.good.len() + self.rows.bad.len();
+        check_rows(&self.arguments.file, rows as u64, rows_max(self.arguments))
     }
 
     fn check(&self, line: u64, fields: &Fields<'_>) -> Result<Row> {
@@ -179,17 +193,19 @@ impl RowChecker<'_> {
         let event_id = event_id.unwrap_or_else(|| format!("import-{}-{line}", self.hash));
         let submission = Submission {
             board: board.clone(),
-            member: MemberId::new(fields.member)?,
+            member: MemberId::for_new(fields.member)?,
             score: ranking::score::parse(fields.score.trim(), board.rules.decimals)?,
             at_ms: Some(at_ms),
-            event_id: Some(EventId::new(&event_id)?),
+            event_id: Some(EventId::for_new(&event_id)?),
             segments: vec![],
         };
         let region = filled(fields.region);
         if let Some(region) = &region
-            && (region.chars().count() > REGION_CHARS_MAX || region.chars().any(char::is_control))
+            && (region.chars().count() > REGION_CHARS_MAX || !is_presentable(region))
         {
-            bail!("its region has more than {REGION_CHARS_MAX} characters or a control character");
+            bail!(
+                "invalid region: expected up to {REGION_CHARS_MAX} characters that are not blank, without control characters, invisible ones or ones that change its direction"
+            );
         }
         Ok(Row { line, submission, region })
     }

@@ -36,7 +36,7 @@ const PURGE_AFTER_MS: i64 = 20_000;
 const SEAL_AGAIN_MS: i64 = 10_000;
 
 /// How long the last round of the persister may take when the process stops.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Signals to the persister of this process.
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use engine::process::StopSignals;
+use engine::settings::ConnectionSettings;
 use engine::settings::stores::Missing;
 use entity::access_token;
 use sea_orm::DatabaseConnection;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::worker::Working;
 use super::{ServeArguments, connect, open};
@@ -20,59 +20,96 @@ use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
 use crate::background::worker::Signals;
+use crate::http::serving::tls::Certificates;
+use crate::http::serving::{Listeners, Serving};
 use crate::submit::committer::Committers;
 use crate::{graphql, http};
 
 /// The time that requests may take to end when the process stops.
-const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time that requests, commits and the log may take together when the process stops. Together
+/// with the next one it is below the ten seconds after which supervisors kill.
+const STOP_TIMEOUT: Duration = Duration::from_millis(7500);
+
+/// The time that executions may outlive their requests.
+const EXECUTIONS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that the stores may take to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Serves until a signal comes, then drains requests, commits and the log. With `--no-workers` it
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments { http: settings, limits, rates, caches, daily_diff, stores } = arguments;
+    let ServeArguments { http: settings, connections, limits, rates, submissions, caches, daily_diff, stores } =
+        arguments;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
+    connections.connections_max()?;
+    let certificates = Certificates::load(&connections)?;
     let daily = match settings.no_workers {
         true => None,
         false => Some(Daily::new(&daily_diff, environment)?),
     };
     let db = connect(&stores, Missing::Create).await?;
-    let listener = TcpListener::bind(settings.listen)
-        .await
-        .with_context(|| format!("LAUREL_LISTEN: {} cannot be listened on", settings.listen))?;
+    let listeners = Listeners {
+        main: listen("LAUREL_LISTEN", settings.listen).await?,
+        operations: match connections.operations_listen {
+            Some(address) => Some(listen("LAUREL_OPERATIONS_LISTEN", address).await?),
+            None => None,
+        },
+    };
+    warn_of_clear_text(settings.listen, &connections);
     let deployment = open(&stores, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
-    let app = Arc::new(App::new(deployment.clone(), committers, settings.public_reads, &caches));
-    announce(&deployment.db, listener.local_addr()?, deployment.clock.now_ms()).await?;
-    let router = http::router(app.clone(), graphql::schema(app.clone()), &caches, &limits, &rates);
-    let (stopping, mut stopped) = watch::channel(false);
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let serving = axum::serve(listener, service).with_graceful_shutdown(async move {
-        stop.wait().await;
-        stopping.send_replace(true);
-    });
-    tokio::select! {
-        served = serving => served?,
-        () = async { let _ = stopped.wait_for(|stopping| *stopping).await; sleep(REQUESTS_TIMEOUT).await } => {
-            tracing::warn!("stopping: some requests did not end in time");
+    let public_reads = settings.public_reads;
+    let app = App::new(deployment.clone(), committers, public_reads, &submissions, &caches);
+    let app = Arc::new(app);
+    let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
+    let schema = graphql::schema(app.clone());
+    let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates);
+    let serving = Serving::start(listeners, routes, certificates, &connections)?;
+    addresses.announce(&deployment.db, deployment.clock.now_ms()).await?;
+    stop.wait().await;
+    tracing::info!("stopping: waiting for requests, commits and the log");
+    let ended = timeout(STOP_TIMEOUT, async {
+        serving.stop(REQUESTS_TIMEOUT).await;
+        drain(app).await;
+        if let Some(working) = working {
+            working.stop().await;
         }
+    });
+    if ended.await.is_err() {
+        tracing::warn!("stopping: the rest of the log waits in Redis for the next start");
     }
-    tracing::info!("stopping: waiting for commits and the log");
-    drain(app).await;
-    if let Some(working) = working {
-        working.stop().await;
+    if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
+        tracing::warn!("stopping: the stores did not close in time");
     }
-    deployment.close().await;
     Ok(())
 }
 
-/// Waits for requests whose clients have gone, then for the submissions that the committers have
-/// queued.
+async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("{name}: {address} cannot be listened on"))
+}
+
+/// Warns of tokens that travel readable.
+fn warn_of_clear_text(listen: SocketAddr, connections: &ConnectionSettings) {
+    if !listen.ip().is_loopback() && connections.tls_cert.is_none() {
+        tracing::warn!(
+            "{listen} is open to other machines without TLS, so access tokens travel in clear text: set LAUREL_TLS_CERT and LAUREL_TLS_KEY, or let a proxy alone reach it"
+        );
+    }
+}
+
+/// Waits a moment for executions that outlive their requests, then for the submissions that the
+/// committers have queued.
 async fn drain(app: SharedApp) {
-    let deadline = Instant::now() + REQUESTS_TIMEOUT;
+    let deadline = Instant::now() + EXECUTIONS_TIMEOUT;
     while Arc::strong_count(&app) > 1 && Instant::now() < deadline {
         sleep(Duration::from_millis(10)).await;
     }
@@ -84,20 +121,39 @@ async fn drain(app: SharedApp) {
     }
 }
 
-/// Prints the addresses, and an admin token if there is no token yet.
-async fn announce(db: &DatabaseConnection, address: SocketAddr, now_ms: i64) -> Result<()> {
-    println!("Laurel is on http://{address}");
-    println!("  GraphQL   http://{address}/graphql");
-    println!("  GraphiQL  http://{address}/graphiql");
-    println!("  health    http://{address}/healthz  http://{address}/readyz");
-    println!("  metrics   http://{address}/metrics");
-    if access_token::count(db).await? == 0 {
-        println!(
-            "  admin token, shown this once: {}",
-            access::create(db, Scope::Admin, None, None, now_ms).await?
-        );
-    } else {
-        println!("  for an access token: laurel token create --scope admin");
+/// The addresses that the start prints.
+struct Addresses {
+    main: String,
+    operations: String,
+}
+
+impl Addresses {
+    fn of(listeners: &Listeners, is_tls: bool) -> Result<Self> {
+        let scheme = if is_tls { "https" } else { "http" };
+        let main = format!("{scheme}://{}", listeners.main.local_addr()?);
+        let operations = match &listeners.operations {
+            Some(listener) => format!("http://{}", listener.local_addr()?),
+            None => main.clone(),
+        };
+        Ok(Self { main, operations })
     }
-    Ok(())
+
+    /// Prints them, and an admin token if there is no token yet.
+    async fn announce(&self, db: &DatabaseConnection, now_ms: i64) -> Result<()> {
+        let Self { main, operations } = self;
+        println!("Laurel is on {main}");
+        println!("  GraphQL   {main}/graphql");
+        println!("  GraphiQL  {main}/graphiql");
+        println!("  health    {operations}/healthz  {operations}/readyz");
+        println!("  metrics   {operations}/metrics");
+        if access_token::count(db).await? == 0 {
+            println!(
+                "  admin token, shown this once: {}",
+                access::create(db, Scope::Admin, None, None, now_ms).await?
+            );
+        } else {
+            println!("  for an access token: laurel token create --scope admin");
+        }
+        Ok(())
+    }
 }

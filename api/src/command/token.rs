@@ -49,7 +49,7 @@ pub async fn run(command: TokenCommand) -> Result<()> {
     match command {
         TokenCommand::Create { scope, member, expires, sql } => {
             if let Some(member) = &member {
-                ranking::id::MemberId::new(member)?;
+                ranking::id::MemberId::for_new(member)?;
             }
             let db = connect(&sql).await?;
             println!("{}", access::create(&db, scope, member, expires, now_ms).await?);

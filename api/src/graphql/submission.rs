@@ -1,6 +1,7 @@
 //! The submission of scores, and the result for each of them.
 
 mod durable;
+pub(crate) mod written;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,8 +63,9 @@ pub struct SubmitScoresInput {
 /// One score.
 #[derive(InputObject)]
 pub struct ScoreInput {
-    /// The member's key: 1 to 128 bytes, no control characters. The first accepted score creates a
-    /// member that is unknown so far.
+    /// The member's key: 1 to 128 bytes, not blank, without control characters, invisible ones or
+    /// ones that change its direction. The first accepted score creates a member that is unknown
+    /// so far.
     pub(crate) member: String,
     /// With SUM, the amount to add, which may be negative. With BEST and LATEST, the value.
     score: Decimal,
@@ -193,6 +195,7 @@ pub(crate) async fn submit(
         .await?
         .ok_or_else(|| no_board(&input.board))?;
     check_member_token(principal, &board, &input.scores)?;
+    written::check(app, &board, &input.scores, state.now_ms)?;
     let mut outcomes = submit_by_partition(app, state, &board, &input, 0..input.scores.len()).await;
     let held = |(_, outcome): &(usize, Outcome)| {
         matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardHeld)))
@@ -335,10 +338,10 @@ fn read(
     }
     Ok(Submission {
         board: board.board.clone(),
-        member: MemberId::new(&score.member)?,
+        member: MemberId::for_new(&score.member)?,
         score: ranking::score::parse(&score.score.0, board.board.rules.decimals)?,
         at_ms,
-        event_id: score.event_id.as_deref().map(EventId::new).transpose()?,
+        event_id: score.event_id.as_deref().map(EventId::for_new).transpose()?,
         segments: segments.of_member(&score.member)?,
     })
 }

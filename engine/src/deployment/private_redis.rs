@@ -78,7 +78,7 @@ impl PrivateRedis {
     }
 
     /// Makes the server save its data and stop, unless another process uses it.
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         if self.users.unlock().is_err() || self.users.try_lock().is_err() {
             return;
         }

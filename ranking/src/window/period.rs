@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::Window;
 use super::calendar::Calendar;
 use super::hour::{Hour, hour_at, hour_minutes_ms};
+use super::{DAY_S, HOUR_S, Rolling, Unit, Window};
 use crate::error::{Error, Result, shown};
 
 /// The latest instant that has periods: the end of the year 9000, in Unix milliseconds.
@@ -39,6 +39,24 @@ impl Period {
     #[must_use]
     pub fn is_present(&self, at_ms: i64) -> bool {
         self.present_from_ms <= at_ms && self.end_ms.is_none_or(|end_ms| at_ms < end_ms)
+    }
+}
+
+impl Rolling {
+    /// The number of base periods from the start of `from` to the start of `to`, a later one or the
+    /// same. It may be off by one where clocks changed in between.
+    #[must_use]
+    pub fn periods_between(self, from: &Period, to: &Period) -> u64 {
+        let each_s = match self.unit {
+            Unit::Hour => HOUR_S,
+            Unit::Day => DAY_S,
+            Unit::Week => 7 * DAY_S,
+            // 400 years have 146,097 days. No run of months differs from so many average ones by
+            // half a month.
+            Unit::Month => 146_097 * DAY_S / 4800,
+        };
+        let (each_ms, elapsed_ms) = (each_s * 1000, to.present_from_ms - from.present_from_ms);
+        u64::try_from((elapsed_ms + each_ms / 2) / each_ms).unwrap_or(0)
     }
 }
 

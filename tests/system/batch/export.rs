@@ -250,3 +250,34 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
     // No member has a score yet: the file has no rows.
     assert!(exported(&deployment, &["--window", "daily"], "ORDINAL").is_empty());
 }
+
+#[tokio::test]
+async fn a_safe_csv_has_no_text_that_a_spreadsheet_takes_for_a_formula() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b", "minScore": -10, "maxScore": 10 })).await;
+    let scores = json!([
+        { "member": "=1+2", "score": 3 }, { "member": "@x", "score": 2 },
+        { "member": "ann", "score": 1 }, { "member": "-5", "score": -5 },
+    ]);
+    submit_durably(&api, "b", scores).await;
+    let out = deployment.path("out.csv");
+    let members = |more: &[&str]| {
+        let base = ["export", "--board", "b", "--out", &out];
+        let (code, _, error) = run(&deployment, &[&base[..], more].concat());
+        assert_eq!(code, 0, "{error}");
+        let row = |(_, member, score, _): Row| (member, score);
+        csv_rows(&out).into_iter().map(row).collect::<Vec<_>>()
+    };
+    let pairs = |pairs: [(&str, &str); 4]| pairs.map(|(a, b)| (a.to_owned(), b.to_owned()));
+    assert_eq!(
+        members(&["--safe-csv"]),
+        pairs([("'=1+2", "3"), ("'@x", "2"), ("ann", "1"), ("-5", "-5")])
+    );
+    assert_eq!(members(&[]), pairs([("=1+2", "3"), ("@x", "2"), ("ann", "1"), ("-5", "-5")]));
+    let out = deployment.path("out.ndjson");
+    let (code, _, error) =
+        run(&deployment, &["export", "--board", "b", "--out", &out, "--safe-csv"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("expected a .csv file"), "{error}");
+}

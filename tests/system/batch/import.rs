@@ -106,3 +106,61 @@ async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided
     assert_eq!(counts(import()), [2, 4998]);
     assert_eq!(counts(import()), [0, 5000]);
 }
+
+#[tokio::test]
+async fn a_path_that_is_no_regular_file_is_refused_in_words() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let pipe = deployment.path("pipe.csv");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let directory = deployment.path("directory.ndjson");
+    std::fs::create_dir(&directory).unwrap();
+    for (path, says) in
+        [(&*pipe, "is a pipe"), (&*directory, "is a directory"), ("/dev/zero", "is a device")]
+    {
+        let (code, _, error) = run(&deployment, &["import", "--board", "b", path]);
+        assert_eq!(code, 1, "{path}: {error}");
+        assert!(error.contains(says) && error.contains("expected a regular file"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_more_rows_than_it_may_have_writes_nothing() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let file = deployment.path("three.csv");
+    std::fs::write(&file, "member,score,at\nann,1,1\nbob,1,1\ncid,1,1\n").unwrap();
+    let import =
+        |rows: &str| run(&deployment, &["import", "--board", "b", "--rows-max", rows, &file]);
+    let (code, _, error) = import("2");
+    assert_eq!(code, 1);
+    assert!(error.contains("has more than 2 rows") && error.contains("--rows-max"), "{error}");
+    assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 0);
+    assert_eq!(import("3").1["accepted"], 3);
+    assert_eq!(import("0").0, 2);
+}
+
+#[tokio::test]
+async fn a_name_that_hides_or_turns_its_text_is_a_bad_row() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let file = deployment.path("hidden.csv");
+    let rows = "ann\u{200B},1,1,,\n\u{202E}nna,1,1,,\n \u{3000},1,1,,\n\
+        ann,1,1,e\u{2060},\nann,1,1,,e\u{200E}u\nann,1,1,,\u{645}\u{200C}\u{645}\n";
+    std::fs::write(&file, format!("member,score,at,event_id,region\n{rows}")).unwrap();
+    let (code, _, error) = run(&deployment, &["import", "--board", "b", &file]);
+    assert_eq!(code, 1);
+    for line in [
+        "5 bad rows",
+        "line 2: invalid member",
+        "line 3: invalid member",
+        "line 4: invalid member",
+        "line 5: invalid event id",
+        "line 6: invalid region",
+    ] {
+        assert!(error.contains(line), "{line} in {error}");
+    }
+}

@@ -282,6 +282,22 @@ async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_n
 }
 
 #[tokio::test]
+async fn a_board_where_members_submit_accepts_scores_of_the_last_seven_days_by_default() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    for (slug, asked, expected) in [
+        ("default", json!({ "selfSubmit": true }), json!(604_800)),
+        ("given", json!({ "selfSubmit": true, "latenessMaxSeconds": 60 }), json!(60)),
+        ("none", json!({ "selfSubmit": true, "latenessMaxSeconds": null }), Value::Null),
+        ("service", json!({ "selfSubmit": false }), Value::Null),
+    ] {
+        let mut input = asked;
+        input["slug"] = json!(slug);
+        assert_eq!(api.create_board(input).await["latenessMaxSeconds"], expected, "{slug}");
+    }
+}
+
+#[tokio::test]
 async fn only_the_period_that_is_on_says_when_the_next_one_begins() {
     let (_deployment, api) = board(Sql::Sqlite).await;
     let ask = r#"{ board(slug: "b") {

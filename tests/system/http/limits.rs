@@ -109,7 +109,7 @@ async fn http_that_is_not_graphql_is_refused_with_its_status() {
     }
     // A body that is announced and never sent is refused unread.
     let mut stream = TcpStream::connect(api.url().trim_start_matches("http://")).await.unwrap();
-    let head = "POST /graphql HTTP/1.1\r\nhost: laurel\r\ncontent-type: application/json\r\n\
+    let head = "POST /graphql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
         content-length: 3000000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut begin = [0; 12];

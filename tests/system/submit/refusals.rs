@@ -5,9 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use tests::api::Api;
 use tests::api::refusal::check;
 use tests::api::submission::submit;
 use tests::boards::race::race;
+use tests::deployment::{Deployment, Redis, Sql};
 
 #[tokio::test]
 async fn a_score_that_cannot_count_is_refused_for_itself() {
@@ -18,6 +20,14 @@ async fn a_score_that_cannot_count_is_refused_for_itself() {
         (json!({ "member": "", "score": 1 }), "BAD_USER_INPUT", "1 to 128"),
         (json!({ "member": long, "score": 1 }), "BAD_USER_INPUT", "1 to 128"),
         (json!({ "member": "a\nb", "score": 1 }), "BAD_USER_INPUT", "control"),
+        (json!({ "member": "ann\u{200B}", "score": 1 }), "BAD_USER_INPUT", "invisible"),
+        (json!({ "member": "\u{202E}nna", "score": 1 }), "BAD_USER_INPUT", "direction"),
+        (json!({ "member": "  ", "score": 1 }), "BAD_USER_INPUT", "blank"),
+        (
+            json!({ "member": "ann", "score": 1, "eventId": "a\u{2028}" }),
+            "BAD_USER_INPUT",
+            "event id",
+        ),
         (json!({ "member": "ann", "score": 1, "eventId": "" }), "BAD_USER_INPUT", "1 to 128"),
         (json!({ "member": "ann", "score": "1.005" }), "BAD_USER_INPUT", "never rounds"),
         (json!({ "member": "ann", "score": "many" }), "BAD_USER_INPUT", "invalid score"),
@@ -91,4 +101,25 @@ async fn a_submission_that_is_no_batch_for_a_board_is_refused() {
             }
         }";
     check(&api, literal, json!({}), "BAD_USER_INPUT", "string").await;
+}
+
+#[tokio::test]
+async fn late_scores_that_would_write_very_many_standings_come_in_parts() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let windows =
+        json!([{ "name": "daily" }, { "name": "7d" }, { "name": "30d" }, { "name": "90d" }]);
+    api.create_board(json!({ "slug": "roll", "windows": windows })).await;
+    let text = "
+        mutation($scores: [ScoreInput!]!) {
+            submitScores(input: { board: \"roll\", scores: $scores }) { accepted }
+        }";
+    // Each writes 129 standings: all, its day, and the days of which the windows see it.
+    let late = json!({ "member": "ann", "score": 1, "at": "1990-01-01T00:00:00Z" });
+    let scores = |count| json!({ "scores": vec![late.clone(); count] });
+    check(&api, text, scores(300), "LIMIT_EXCEEDED", "about 155 of these").await;
+    let answer = api.data(text, scores(2)).await;
+    assert_eq!(answer["submitScores"]["accepted"], 2);
+    let on_time = json!({ "scores": vec![json!({ "member": "ann", "score": 1 }); 1000] });
+    assert_eq!(api.data(text, on_time).await["submitScores"]["accepted"], 1000);
 }

@@ -24,7 +24,7 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
             Ok(record) => record,
             Err(error) => {
                 let line = error.position().map_or(0, csv::Position::line);
-                rows.take(line, Err(error.into()));
+                rows.take(line, Err(error.into()))?;
                 continue;
             }
         };
@@ -44,7 +44,7 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
             })
         };
         let line = record.position().map_or(0, csv::Position::line);
-        rows.take(line, fields());
+        rows.take(line, fields())?;
     }
     Ok(())
 }

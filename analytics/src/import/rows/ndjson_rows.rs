@@ -32,8 +32,8 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
             continue;
         }
         match Texts::read(&bytes, &score_column) {
-            Ok(texts) => rows.take(line, Ok(texts.fields())),
-            Err(error) => rows.take(line, Err(error)),
+            Ok(texts) => rows.take(line, Ok(texts.fields()))?,
+            Err(error) => rows.take(line, Err(error))?,
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! The rows of a Parquet file, one row group at a time. Rows are counted from 1.
+//! The rows of a Parquet file, a part of a row group at a time, once its footer is within bounds.
+//! Rows are counted from 1.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -6,8 +7,10 @@ use std::fs::File;
 use anyhow::{Context, Result, bail, ensure};
 use polars::prelude::{AnyValue, ArrowDataType, ParquetReader, SerReader, TimeUnit};
 
+use super::parquet_bounds::decodable_parts;
 use super::{At, Fields, NUMBER_DIGITS_MAX, RowChecker, check_digits};
 use crate::display_path;
+use crate::import::input_file::parquet_rows_max;
 
 /// The most digits of a score in a column of 32-bit floats.
 const FLOAT32_DIGITS_MAX: usize = 6;
@@ -31,11 +34,13 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
         }
     }
     let score_column = rows.score_column().to_owned();
+    let rows_max = parquet_rows_max(rows.arguments(), file.metadata()?.len());
+    let parts = decodable_parts(rows.path(), &metadata, &columns, rows_max)?;
     let mut before = 0;
-    for group in &metadata.row_groups {
+    for part in parts {
         let mut reader = ParquetReader::new(file.try_clone()?)
             .with_columns(Some(columns.clone()))
-            .with_slice(Some((before, group.num_rows())));
+            .with_slice(Some((before, part)));
         reader.set_metadata(metadata.clone());
         let frame = reader.finish().with_context(|| cannot.clone())?;
         let column = |name: &str| frame.column(name).ok();
@@ -62,9 +67,9 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
                     region: region.get_str(),
                 })
             });
-            rows.take(line, fields);
+            rows.take(line, fields)?;
         }
-        before += group.num_rows();
+        before += part;
     }
     Ok(())
 }
@@ -166,9 +171,15 @@ mod tests {
 
     /// Reads a file of these columns, in row groups of two rows, for a board with three decimals.
     fn read_columns(columns: Vec<Column>) -> Result<Rows> {
+        read_groups(columns, 2)
+    }
+
+    fn read_groups(columns: Vec<Column>, group_rows: usize) -> Result<Rows> {
         let file = tempfile::Builder::new().suffix(".parquet").tempfile()?;
         let mut frame = DataFrame::new_infer_height(columns)?;
-        ParquetWriter::new(file.as_file()).with_row_group_size(Some(2)).finish(&mut frame)?;
+        ParquetWriter::new(file.as_file())
+            .with_row_group_size(Some(group_rows))
+            .finish(&mut frame)?;
         let rules = Rules::new(RulesInput {
             direction: Direction::HighFirst,
             policy: Policy::Best,
@@ -193,6 +204,7 @@ mod tests {
             board: Some("b".to_owned()),
             score_column: "score".to_owned(),
             skip_bad: None,
+            rows_max: None,
             file: file.path().to_owned(),
         };
         let boards = HashMap::from([("b".to_owned(), board)]);
@@ -264,6 +276,21 @@ mod tests {
             taken(&rows),
             [(1, 1250, Some(1000)), (2, -2000, Some(2000)), (5, 4000, Some(5000))]
         );
+    }
+
+    #[test]
+    fn a_small_file_of_very_many_equal_rows_is_refused() {
+        let rows = 200_000;
+        let refused = read_groups(
+            vec![
+                column("member", vec!["ann"; rows]),
+                column("at", vec![1_i64; rows]),
+                column("score", vec![1_i64; rows]),
+            ],
+            rows,
+        );
+        let Err(error) = refused else { panic!("a file of {rows} equal rows was read") };
+        assert!(format!("{error:#}").contains("--rows-max"), "{error:#}");
     }
 
     #[test]

@@ -24,6 +24,10 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, text};
 
+/// The lateness of scores, in seconds, that a new board accepts where members submit their own, if
+/// its creator names none.
+const LATENESS_SELF_SUBMIT_SECONDS: i32 = 7 * 24 * 3600;
+
 /// How often an update is tried while other requests change the same board.
 const UPDATES_MAX: usize = 20;
 
@@ -85,9 +89,10 @@ pub struct CreateBoardInput {
     /// The first instant for which the board no longer accepts scores, by their `at`; no end by
     /// default.
     closes_at: Option<DateTime>,
-    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; no limit
-    /// by default. Later scores are rejected with LIMIT_EXCEEDED.
-    lateness_max_seconds: Option<i32>,
+    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
+    /// no limit. By default 604,800 (7 days) where `selfSubmit` is true, else no limit. Later
+    /// scores are rejected with LIMIT_EXCEEDED.
+    lateness_max_seconds: MaybeUndefined<i32>,
 }
 
 /// A window of a board.
@@ -323,10 +328,14 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
     row.self_submit = input.self_submit.unwrap_or(false);
     row.segment_by = serde_json::to_string(&segment_by).expect("texts have a JSON form");
+    let lateness_seconds = match input.lateness_max_seconds {
+        MaybeUndefined::Undefined => row.self_submit.then_some(LATENESS_SELF_SUBMIT_SECONDS),
+        given => given.take(),
+    };
     let admission = Admission::new(
         input.opens_at.map(|at| at.0),
         input.closes_at.map(|at| at.0),
-        input.lateness_max_seconds.map(milliseconds),
+        lateness_seconds.map(milliseconds),
     )?;
     row.opens_at_ms = admission.opens_at_ms;
     row.closes_at_ms = admission.closes_at_ms;

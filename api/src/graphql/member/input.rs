@@ -13,7 +13,8 @@ use crate::graphql::types::scalar::text;
 /// A member, with the name and region to set.
 #[derive(InputObject)]
 pub struct MemberInput {
-    /// The id of the member: 1 to 128 bytes, no control characters.
+    /// The id of the member: 1 to 128 bytes, not blank, without control characters, invisible ones
+    /// or ones that change its direction.
     key: String,
     /// The display name, at most 200 characters; null removes it, absent keeps it.
     name: MaybeUndefined<String>,
@@ -52,7 +53,7 @@ pub(crate) async fn upsert(
 
 fn change(input: MemberInput) -> crate::error::Result<member::Change> {
     Ok(member::Change {
-        key: MemberId::new(&input.key)?.to_string(),
+        key: MemberId::for_new(&input.key)?.to_string(),
         name: asked("name", input.name)?,
         region: asked("region", input.region)?,
     })

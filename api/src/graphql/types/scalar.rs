@@ -3,6 +3,7 @@
 use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use jiff::Timestamp;
 use ranking::shown;
+use ranking::text::is_presentable;
 
 use crate::error::{Error, Result};
 
@@ -105,12 +106,12 @@ pub(crate) fn int(count: u64) -> Result<i32> {
 /// Checks a text for people: a title, a name, a region.
 ///
 /// # Errors
-/// `BAD_USER_INPUT` if it is empty, too long, or has control characters.
+/// `BAD_USER_INPUT` if it is blank, too long, or not [presentable](is_presentable).
 pub(crate) fn text(name: &str, text: String) -> Result<String> {
     let count = text.chars().count();
-    if count == 0 || count > TEXT_CHARS_MAX || text.chars().any(char::is_control) {
+    if count > TEXT_CHARS_MAX || !is_presentable(&text) {
         return Err(Error::bad_input(format!(
-            "invalid {name}: expected 1 to {TEXT_CHARS_MAX} characters, none of them control characters"
+            "invalid {name}: expected 1 to {TEXT_CHARS_MAX} characters that are not blank, without control characters, invisible ones or ones that change its direction"
         )));
     }
     Ok(text)

@@ -1,0 +1,286 @@
+//! The body of a request, read within limits of size, time, rate and memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use axum::body::{BodyDataStream, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use engine::settings::ConnectionSettings;
+use futures::StreamExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::activity::{Activity, Phase};
+use crate::error::{Error, ErrorCode};
+use crate::http::response::{MediaType, refuse};
+
+/// The part of a body that does not count against the memory of all bodies, in bytes: a crowd of
+/// long bodies cannot keep the short ones out.
+const FREE_BYTES: u64 = 16 << 10;
+
+/// How long a client should wait when there is no memory for its body, in seconds.
+const RETRY_AFTER_S: u64 = 2;
+
+/// The limits of bodies. Clones share one memory.
+#[derive(Debug, Clone)]
+pub struct BodyLimits {
+    bytes_max: usize,
+    timeout: Duration,
+    bytes_per_second: u64,
+    memory: Arc<Memory>,
+}
+
+/// The memory for all bodies: the bytes that are left of it.
+#[derive(Debug)]
+struct Memory(AtomicU64);
+
+/// A part of that memory, given back when this is dropped.
+#[derive(Debug)]
+struct Reserved {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+/// A body in several parts, with its memory.
+struct Gathered {
+    bytes: Vec<u8>,
+    /// Given back with the bytes.
+    _reserved: Reserved,
+}
+
+/// Why a body was not read.
+#[derive(Debug)]
+pub struct Unread {
+    status: StatusCode,
+    error: Error,
+}
+
+impl BodyLimits {
+    /// The limits of the settings, for bodies of at most so many bytes.
+    pub fn new(bytes_max: usize, settings: &ConnectionSettings) -> Self {
+        Self {
+            bytes_max,
+            timeout: settings.body_timeout(),
+            bytes_per_second: settings.body_bytes_per_second,
+            memory: Arc::new(Memory(AtomicU64::new(settings.bodies_bytes))),
+        }
+    }
+
+    /// When the next part of a body is due, of which so many bytes have come.
+    fn deadline(&self, began: Instant, bytes: usize) -> Instant {
+        let at_rate = (bytes as u64 * 1000)
+            .checked_div(self.bytes_per_second)
+            .map_or(self.timeout, |ms| self.timeout / 2 + Duration::from_millis(ms));
+        began + at_rate.min(self.timeout)
+    }
+}
+
+impl Reserved {
+    /// Takes more of the memory, if there is as much.
+    fn grow_to(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let taken =
+            self.memory.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(more)).is_ok();
+        if taken {
+            self.bytes += more;
+        }
+        taken
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.memory.0.fetch_add(self.bytes, Relaxed);
+    }
+}
+
+impl AsRef<[u8]> for Gathered {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Unread {
+    fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { status, error: Error::new(code, message) }
+    }
+
+    fn too_large(limits: &BodyLimits) -> Self {
+        let message = format!("the body is too large: expected at most {} bytes", limits.bytes_max);
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::LimitExceeded, message)
+    }
+
+    fn late(limits: &BodyLimits) -> Self {
+        let message = format!(
+            "the body came too slowly: expected all of it within {} ms, at {} bytes a second or more",
+            limits.timeout.as_millis(),
+            limits.bytes_per_second
+        );
+        Self::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::LimitExceeded, message)
+    }
+
+    fn no_memory() -> Self {
+        let message = "too many long bodies are arriving; try again in a few seconds";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message)
+    }
+
+    fn broken() -> Self {
+        let message = "the body is cut short or malformed";
+        Self::new(StatusCode::BAD_REQUEST, ErrorCode::BadUserInput, message)
+    }
+
+    /// Answers the request. The rest of its body is not read, so the connection closes.
+    pub fn answer(self, media_type: MediaType) -> Response {
+        let mut answer = refuse(media_type, self.status, &self.error);
+        let headers = answer.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        }
+        answer
+    }
+}
+
+/// Reads the whole body of a request. A body in one part is not copied; the memory of a longer one
+/// is given back with its last clone.
+///
+/// # Errors
+/// Why the body is refused.
+pub async fn read_body(request: Request, limits: &BodyLimits) -> Result<Bytes, Unread> {
+    if request.body().size_hint().lower() > limits.bytes_max as u64 {
+        return Err(Unread::too_large(limits));
+    }
+    let activity = request.extensions().get::<Arc<Activity>>().cloned();
+    let enter = |phase| {
+        if let Some(activity) = &activity {
+            activity.enter(phase);
+        }
+    };
+    enter(Phase::Body);
+    let body = gather(request.into_body().into_data_stream(), limits).await;
+    enter(Phase::Answer);
+    body
+}
+
+async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes, Unread> {
+    let began = Instant::now();
+    let Some(first) = next(&mut parts, limits, began, 0).await? else {
+        return Ok(Bytes::new());
+    };
+    if first.len() > limits.bytes_max {
+        return Err(Unread::too_large(limits));
+    }
+    let Some(mut part) = next(&mut parts, limits, began, first.len()).await? else {
+        return Ok(first);
+    };
+    let mut reserved = Reserved { memory: limits.memory.clone(), bytes: 0 };
+    let mut bytes = first.to_vec();
+    loop {
+        let length = bytes.len() + part.len();
+        if length > limits.bytes_max {
+            return Err(Unread::too_large(limits));
+        }
+        if !reserved.grow_to((length as u64).saturating_sub(FREE_BYTES)) {
+            return Err(Unread::no_memory());
+        }
+        bytes.extend_from_slice(&part);
+        part = match next(&mut parts, limits, began, length).await? {
+            Some(part) => part,
+            None => return Ok(Bytes::from_owner(Gathered { bytes, _reserved: reserved })),
+        };
+    }
+}
+
+/// The next part of a body of which so many bytes have come; `None` at its end.
+async fn next(
+    parts: &mut BodyDataStream,
+    limits: &BodyLimits,
+    began: Instant,
+    bytes: usize,
+) -> Result<Option<Bytes>, Unread> {
+    match timeout_at(limits.deadline(began, bytes), parts.next()).await {
+        Ok(None) => Ok(None),
+        Ok(Some(Ok(part))) => Ok(Some(part)),
+        Ok(Some(Err(error))) => {
+            tracing::debug!(%error, "a body broke off");
+            Err(Unread::broken())
+        }
+        Err(_) => Err(Unread::late(limits)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body;
+    use futures::stream;
+
+    use super::*;
+
+    fn limits(memory: u64) -> BodyLimits {
+        BodyLimits {
+            bytes_max: 100_000,
+            timeout: Duration::from_millis(200),
+            bytes_per_second: 1_000_000,
+            memory: Arc::new(Memory(AtomicU64::new(memory))),
+        }
+    }
+
+    fn request(parts: Vec<Vec<u8>>) -> Request {
+        let parts = parts.into_iter().map(|part| Ok::<_, Infallible>(Bytes::from(part)));
+        Request::new(Body::from_stream(stream::iter(parts)))
+    }
+
+    async fn status(request: Request, limits: &BodyLimits) -> u16 {
+        match read_body(request, limits).await {
+            Ok(_) => 200,
+            Err(unread) => unread.status.as_u16(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_its_parts_in_order() {
+        let limits = limits(0);
+        for (parts, whole) in [(vec![], ""), (vec!["a"], "a"), (vec!["a", "", "b", "c"], "abc")] {
+            let parts = parts.iter().map(|part| part.as_bytes().to_vec()).collect();
+            assert_eq!(read_body(request(parts), &limits).await.unwrap(), whole);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_is_refused() {
+        let limits = limits(1 << 20);
+        assert_eq!(status(request(vec![vec![0; 100_001]]), &limits).await, 413);
+        assert_eq!(status(request(vec![vec![0; 50_000]; 3]), &limits).await, 413);
+        assert_eq!(status(Request::new(Body::from(vec![0; 100_001])), &limits).await, 413);
+        assert_eq!(status(request(vec![vec![0; 50_000]; 2]), &limits).await, 200);
+        assert_eq!(limits.memory.0.load(Relaxed), 1 << 20);
+    }
+
+    #[tokio::test]
+    async fn long_bodies_share_a_memory_and_short_ones_need_none() {
+        let limits = limits(20_000);
+        let long = || request(vec![vec![0; 15_000]; 2]);
+        let held = read_body(long(), &limits).await.unwrap();
+        let clone = held.clone();
+        assert_eq!(status(long(), &limits).await, 503);
+        assert_eq!(status(request(vec![vec![0; 8000]; 2]), &limits).await, 200);
+        drop(held);
+        assert_eq!(status(long(), &limits).await, 503);
+        drop(clone);
+        assert_eq!(status(long(), &limits).await, 200);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_stops_is_given_up() {
+        let limits = limits(0);
+        let begin = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"{"))]);
+        let body = Body::from_stream(begin.chain(stream::pending()));
+        let began = Instant::now();
+        assert_eq!(status(Request::new(body), &limits).await, 408);
+        assert!(began.elapsed() >= Duration::from_millis(99), "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,212 @@
+//! The way from an accepted connection to the routes: TLS, HTTP/1.1, and what holds for every
+//! request.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use engine::settings::ConnectionSettings;
+use engine::settings::connections::{Hosts, Networks};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::activity::{Activity, Closing, Phase, Times};
+use super::address::ClientAddress;
+use super::places::Place;
+use super::stream::Watched;
+use super::tls::Certificates;
+use super::{Stage, operations, reached};
+use crate::error::{Error, ErrorCode};
+use crate::http::headers;
+use crate::http::response::{MediaType, refuse};
+use crate::metrics::METRICS;
+
+/// The buffer of a connection, in bytes, unless headers may be longer.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A connection that was accepted.
+pub struct Arrival {
+    /// Its bytes.
+    pub stream: TcpStream,
+    /// Those that were read before.
+    pub begin: Vec<u8>,
+    /// The other end: the client, or a proxy.
+    pub peer: IpAddr,
+    /// Its place, kept while it lives.
+    pub place: Place,
+}
+
+/// The way to some routes.
+pub struct Door {
+    router: TowerToHyperService<Router>,
+    hosts: Hosts,
+    proxies: Networks,
+    headers_max: usize,
+    times: Times,
+    http: http1::Builder,
+    certificates: Option<Arc<Certificates>>,
+}
+
+/// A client at the door.
+struct Visit<'d> {
+    door: &'d Door,
+    peer: IpAddr,
+    activity: Arc<Activity>,
+}
+
+impl Door {
+    /// A way to these routes, for requests that name one of these hosts.
+    pub fn new(router: Router, hosts: Hosts, settings: &ConnectionSettings) -> Self {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let header_bytes = number(settings.header_bytes);
+        let mut http = http1::Builder::new();
+        // The time limits are those of `Activity`: hyper has one for idle connections and headers.
+        http.max_header_size(header_bytes).max_buf_size(header_bytes.max(BUFFER_BYTES));
+        Self {
+            router: TowerToHyperService::new(router),
+            hosts,
+            proxies: settings.trusted_proxies.clone().unwrap_or_default(),
+            headers_max: number(settings.headers_max),
+            times: Times::new(settings),
+            http,
+            certificates: None,
+        }
+    }
+
+    /// Serves one request a connection, or many.
+    pub fn keep_alive(mut self, many: bool) -> Self {
+        self.http.keep_alive(many);
+        self
+    }
+
+    /// Speaks TLS, if there are certificates.
+    pub fn with_tls(mut self, certificates: Option<Arc<Certificates>>) -> Self {
+        self.certificates = certificates;
+        self
+    }
+
+    /// The time limits of connections.
+    pub fn times(&self) -> Times {
+        self.times
+    }
+
+    /// True if an address is a trusted proxy's.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.proxies.contain(peer)
+    }
+
+    /// Serves a connection to its end.
+    pub async fn serve(&self, arrival: Arrival, stages: watch::Receiver<Stage>) {
+        let Arrival { stream, begin, peer, place } = arrival;
+        let activity = place.activity().clone();
+        let stream = Watched::new(stream, begin, activity.clone());
+        let mut of_end = stages.clone();
+        let visit = Visit { door: self, peer, activity: activity.clone() };
+        tokio::select! {
+            () = visit.enter(stream, stages) => {}
+            closing = activity.ended(self.times) => count(closing),
+            () = reached(&mut of_end, Stage::Ended) => {}
+        }
+    }
+}
+
+impl Visit<'_> {
+    async fn enter(&self, stream: Watched<TcpStream>, stages: watch::Receiver<Stage>) {
+        let Some(certificates) = &self.door.certificates else {
+            return self.speak(stream, stages).await;
+        };
+        match certificates.acceptor().accept(stream).await {
+            // In a box of its own, as most connections that are many are without TLS.
+            Ok(stream) => Box::pin(self.speak(stream, stages)).await,
+            Err(error) => tracing::debug!(%error, "no TLS with a client"),
+        }
+    }
+
+    /// Speaks HTTP/1.1. When the server stops, the request under way is the last one.
+    async fn speak<S>(&self, stream: S, mut stages: watch::Receiver<Stage>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = service_fn(move |request| self.answer(request));
+        let connection = self.door.http.serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            () = reached(&mut stages, Stage::Ending) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None if self.activity.is(Phase::Headers) => return,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke off");
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        self.activity.enter(Phase::Answer);
+        let mut answer = match self.refusal(&request) {
+            Some(refusal) => refusal,
+            None => {
+                let mut request = request.map(Body::new);
+                let client =
+                    ClientAddress::of_request(self.peer, request.headers(), &self.door.proxies);
+                let extensions = request.extensions_mut();
+                extensions.insert(client);
+                extensions.insert(self.activity.clone());
+                self.door.router.call(request).await?
+            }
+        };
+        headers::guard(answer.headers_mut());
+        self.activity.enter(Phase::Idle);
+        Ok(answer)
+    }
+
+    /// Refuses a request with too many headers, or for a host that is not this server.
+    fn refusal(&self, request: &Request<Incoming>) -> Option<Response> {
+        let max = self.door.headers_max;
+        if request.headers().len() > max {
+            let message = format!("the request has too many headers: expected at most {max}");
+            let error = Error::new(ErrorCode::LimitExceeded, message);
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return Some(refuse(MediaType::Json, status, &error));
+        }
+        // Probes name hosts by address, and operations tell of no board.
+        if operations::has(request.uri().path())
+            || headers::names_allowed_host(request, &self.door.hosts)
+        {
+            return None;
+        }
+        let error =
+            Error::bad_input("invalid Host: expected one of the names in LAUREL_ALLOWED_HOSTS");
+        Some(refuse(MediaType::Json, StatusCode::MISDIRECTED_REQUEST, &error))
+    }
+}
+
+/// Counts a connection that the server closes.
+pub fn count(closing: Closing) {
+    let connections = &METRICS.connections;
+    let counter = match closing {
+        Closing::Headers => &connections.closed_for_headers,
+        Closing::Idle => &connections.closed_for_idleness,
+        Closing::Write => &connections.closed_for_stall,
+        Closing::Room => &connections.closed_for_room,
+    };
+    counter.inc();
+}

@@ -1,0 +1,160 @@
+//! `/healthz`, `/readyz` and `/metrics`, answered on a thread of their own however busy the others
+//! are.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use engine::deployment::Deployment;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use crate::http::admission::Admission;
+use crate::metrics::{self, METRICS};
+
+/// The addresses of operations.
+const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// How long the stores' answer to `/readyz` holds: a flood of questions asks them no more often.
+const READINESS_AGE_MAX: Duration = Duration::from_millis(100);
+
+/// How long the stores may take for `/readyz` or `/metrics`.
+const STORES_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// A status and a line that says why.
+type Readiness = (StatusCode, &'static str);
+
+/// The state of the routes.
+struct Operations {
+    deployment: Deployment,
+    /// The requests under way, for the metrics.
+    admission: Arc<Admission>,
+    /// The runtime that owns the connections to the stores.
+    main: Handle,
+    ready: Mutex<Option<(Instant, Readiness)>>,
+}
+
+/// The routes. The stores are asked on the runtime of the caller.
+pub fn router<S>(deployment: Deployment, admission: Arc<Admission>) -> Router<S> {
+    let (main, ready) = (Handle::current(), Mutex::default());
+    let operations = Operations { deployment, admission, main, ready };
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readiness))
+        .route("/metrics", get(measured))
+        .with_state(Arc::new(operations))
+}
+
+/// True if a path is one of these routes.
+pub fn has(path: &str) -> bool {
+    PATHS.contains(&path)
+}
+
+/// Answers 200 if SQL and Redis answer and every partition is level, else 503.
+async fn readiness(State(operations): State<Arc<Operations>>) -> Readiness {
+    let mut ready = operations.ready.lock().await;
+    if let Some((at, readiness)) = *ready
+        && at.elapsed() < READINESS_AGE_MAX
+    {
+        return readiness;
+    }
+    let deployment = operations.deployment.clone();
+    let asked = operations.main.spawn(async move { ask(&deployment).await });
+    let readiness = match timeout(STORES_TIMEOUT, asked).await {
+        Ok(Ok(readiness)) => readiness,
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "the stores could not be asked in time\n"),
+    };
+    *ready = Some((Instant::now(), readiness));
+    readiness
+}
+
+async fn ask(deployment: &Deployment) -> Readiness {
+    if let Err(error) = deployment.db.ping().await {
+        tracing::debug!(%error, "not ready");
+        return (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n");
+    }
+    match deployment.store.heads().await {
+        Ok(heads) if heads.iter().all(Result::is_ok) => (StatusCode::OK, "ready\n"),
+        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "a partition waits for recovery\n"),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Redis does not answer\n"),
+    }
+}
+
+/// The metrics, for Prometheus. Where the stores cannot be asked in time, those of the process are
+/// true and those of the stores are the last known ones.
+async fn measured(State(operations): State<Arc<Operations>>) -> impl IntoResponse {
+    let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    METRICS.points_under_way.set(gauge(operations.admission.under_way()));
+    METRICS.requests_waiting.set(gauge(operations.admission.waiting() as u64));
+    let deployment = operations.deployment.clone();
+    let asked = operations.main.spawn(async move { metrics::text(&deployment).await });
+    let text = match timeout(STORES_TIMEOUT, asked).await {
+        Ok(Ok(text)) => text,
+        _ => metrics::last_text(),
+    };
+    let described =
+        [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")];
+    (described, text)
+}
+
+/// Reads the first bytes of a connection, as many as tell if its first request is for one of these
+/// routes.
+///
+/// # Errors
+/// The connection's.
+pub async fn read_begin(stream: &mut TcpStream) -> io::Result<(Vec<u8>, bool)> {
+    let mut begin = Vec::with_capacity(1024);
+    loop {
+        if stream.read_buf(&mut begin).await? == 0 {
+            return Ok((begin, false));
+        }
+        if let Some(is_operation) = is_operation(&begin) {
+            return Ok((begin, is_operation));
+        }
+    }
+}
+
+/// True if a request that begins so is for one of these routes; `None` if more bytes will tell.
+fn is_operation(begin: &[u8]) -> Option<bool> {
+    let mut may_become_one = false;
+    for method in ["GET ", "HEAD "] {
+        for path in PATHS {
+            let line = [method.as_bytes(), path.as_bytes()].concat();
+            match begin.strip_prefix(line.as_slice()) {
+                Some([b' ' | b'?', ..]) => return Some(true),
+                Some([]) => may_become_one = true,
+                Some(_) => {}
+                None => may_become_one |= line.starts_with(begin),
+            }
+        }
+    }
+    (!may_become_one).then_some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_tells_operations_from_graphql() {
+        for begin in ["GET /healthz HTTP/1.1\r\n", "HEAD /readyz ", "GET /metrics?x=1"] {
+            assert_eq!(is_operation(begin.as_bytes()), Some(true), "{begin}");
+        }
+        for begin in
+            ["POST /graphql", "GET /graphql", "GET /healthzz", "get /healthz ", "\r\n", "\x16"]
+        {
+            assert_eq!(is_operation(begin.as_bytes()), Some(false), "{begin}");
+        }
+        for begin in ["", "G", "GET /", "HEAD /me", "GET /healthz"] {
+            assert_eq!(is_operation(begin.as_bytes()), None, "{begin}");
+        }
+    }
+}

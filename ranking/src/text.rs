@@ -1,0 +1,152 @@
+//! Texts that name a thing to people: those that look like another name, or like none, are refused.
+//!
+//! The tables follow the Unicode Character Database: `Bidi_Control` of PropList.txt, and
+//! `Default_Ignorable_Code_Point` of DerivedCoreProperties.txt without the variation selectors,
+//! which emoji are written with, and without the fillers and tags, which scripts and flags use.
+
+use crate::error::{Error, Result};
+
+/// Characters that change the order in which others are shown (`Bidi_Control`).
+const BIDI_CONTROLS: [(char, char); 4] = [
+    ('\u{61C}', '\u{61C}'),
+    ('\u{200E}', '\u{200F}'),
+    ('\u{202A}', '\u{202E}'),
+    ('\u{2066}', '\u{2069}'),
+];
+
+/// Characters that are not shown at all, but for the joiners.
+const INVISIBLE: [(char, char); 8] = [
+    ('\u{AD}', '\u{AD}'),
+    ('\u{34F}', '\u{34F}'),
+    ('\u{180E}', '\u{180E}'),
+    ('\u{200B}', '\u{200B}'),
+    ('\u{2060}', '\u{2065}'),
+    ('\u{206A}', '\u{206F}'),
+    ('\u{FEFF}', '\u{FEFF}'),
+    ('\u{FFF0}', '\u{FFF8}'),
+];
+
+/// The line and the paragraph separator.
+const SEPARATORS: (char, char) = ('\u{2028}', '\u{2029}');
+
+/// The non-joiner and the joiner, which some scripts and many emoji need.
+const JOINERS: (char, char) = ('\u{200C}', '\u{200D}');
+
+/// Characters that are shown as a blank and that Unicode does not count as white space: the fillers
+/// of Hangul, and Braille without dots.
+const BLANKS: [char; 5] = ['\u{115F}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{FFA0}'];
+
+/// The first and the last variation selector, which are not shown by themselves.
+const VARIATION_SELECTORS: (char, char) = ('\u{FE00}', '\u{FE0F}');
+
+/// Checks a name that programs compare, of a thing that is new: a member's key or an event id.
+///
+/// # Errors
+/// `Invalid` for text with control characters, with characters that are not shown or that change
+/// the direction of others, and for blank text.
+pub fn check_key(what: &str, text: &str) -> Result<()> {
+    if !is_blank(text) && !text.chars().any(|each| is_hidden(each) || is_in(each, JOINERS)) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "invalid {what}: expected text that is not blank, without control characters, invisible ones or ones that change its direction"
+    )))
+}
+
+/// True if a text for people, such as a title or a region, can be shown as it is: it is not blank
+/// and has no control characters, invisible ones or ones that change its direction. A joiner
+/// (U+200C or U+200D) may stand between two characters beyond ASCII, as in Persian words and many
+/// emoji.
+#[must_use]
+pub fn is_presentable(text: &str) -> bool {
+    let characters: Vec<char> = text.chars().collect();
+    let joins = |at: Option<&char>| {
+        at.is_some_and(|&each| !each.is_ascii() && !is_in(each, JOINERS) && !is_space(each))
+    };
+    let fits = |(index, &each): (usize, &char)| {
+        if is_in(each, JOINERS) {
+            let before = index.checked_sub(1).and_then(|before| characters.get(before));
+            return joins(before) && joins(characters.get(index + 1));
+        }
+        !is_hidden(each)
+    };
+    !is_blank(text) && characters.iter().enumerate().all(fits)
+}
+
+/// True for a character that no new name may have, wherever it stands.
+fn is_hidden(each: char) -> bool {
+    let mut tables = BIDI_CONTROLS.iter().chain(&INVISIBLE);
+    each.is_control() || is_in(each, SEPARATORS) || tables.any(|&range| is_in(each, range))
+}
+
+/// True if nothing of the text is shown.
+fn is_blank(text: &str) -> bool {
+    text.chars().all(|each| is_space(each) || is_in(each, VARIATION_SELECTORS))
+}
+
+fn is_space(each: char) -> bool {
+    each.is_whitespace() || BLANKS.contains(&each)
+}
+
+fn is_in(each: char, (first, last): (char, char)) -> bool {
+    (first..=last).contains(&each)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Characters that issue reports named: bidi controls, zero width, separators.
+    const REFUSED: &str = "\u{61C}\u{200B}\u{200E}\u{200F}\u{2028}\u{2029}\u{202A}\u{202B}\u{202C}\u{202D}\u{202E}\u{2060}\u{2066}\u{2067}\u{2068}\u{2069}\u{FEFF}\u{AD}\u{7}\u{85}";
+
+    #[test]
+    fn a_name_has_no_character_that_hides_or_turns_others() {
+        for refused in REFUSED.chars() {
+            let text = format!("a{refused}b");
+            assert!(check_key("member", &text).is_err(), "{text:?}");
+            assert!(!is_presentable(&text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_not_blank() {
+        for blank in ["", " ", "\u{A0}\u{3000}", "\u{3164}", "\u{2800} ", "\u{FE0F}"] {
+            assert!(check_key("member", blank).is_err(), "{blank:?}");
+            assert!(!is_presentable(blank), "{blank:?}");
+        }
+    }
+
+    #[test]
+    fn words_of_every_script_and_emoji_are_names() {
+        for text in [
+            "ann",
+            "a b",
+            "Zoë",
+            "ü:%{}\u{1F3C6}",
+            "\u{2764}\u{FE0F}",
+            "\u{645}\u{62D}\u{645}\u{62F}",
+        ] {
+            assert!(check_key("member", text).is_ok(), "{text}");
+            assert!(is_presentable(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_joiner_stands_in_a_name_between_characters_that_it_can_join_and_never_in_a_key() {
+        // A Persian verb, a Devanagari conjunct, a family, and a heart on fire.
+        for joined in [
+            "\u{645}\u{6CC}\u{200C}\u{62E}\u{648}\u{627}\u{647}\u{645}",
+            "\u{915}\u{94D}\u{200D}\u{937}",
+            "\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F467}",
+            "\u{2764}\u{FE0F}\u{200D}\u{1F525}",
+        ] {
+            assert!(is_presentable(joined), "{joined}");
+            assert!(check_key("member", joined).is_err(), "{joined}");
+        }
+        for loose in
+            ["a\u{200D}b", "\u{200C}\u{645}", "\u{645}\u{200C}", "\u{645}\u{200C}\u{200D}\u{645}"]
+        {
+            assert!(!is_presentable(loose), "{loose:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Boards large enough to be costly, made without a history for most of them: reads need none.
+
+use std::collections::BTreeMap;
+
+use entity::board;
+use ranking::board::{State, TieBreak};
+use ranking::id::MemberId;
+use ranking::shard::shard_of;
+use ranking::standings_id::StandingsId;
+use ranking::window::{Period, Window};
+use sea_orm::{ConnectionTrait, Statement};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::api::submission::submit;
+use crate::deployment::Deployment;
+
+/// The members of the boards `big`, `big16` and `tie`.
+pub const MEMBERS: usize = 20_000;
+
+/// The hourly periods of `hour`.
+pub const HOURS: usize = 2000;
+
+/// The events of the first member on `events`.
+pub const EVENTS: usize = 5000;
+
+/// The friends of the first member, and of each of the fifty after it.
+pub const FRIENDS: [usize; 2] = [5000, 1000];
+
+/// 2025-01-01, in Unix milliseconds.
+const START_MS: i64 = 1_735_689_600_000;
+
+/// An hour, in milliseconds.
+const HOUR_MS: i64 = 3_600_000;
+
+/// The pairs of one command.
+const PAIRS: usize = 1000;
+
+/// The key of the member with a number.
+pub fn key(number: usize) -> String {
+    format!("m{number:05}")
+}
+
+/// Creates all of them, the members and their friendships.
+pub async fn build(api: &Api) {
+    create(api).await;
+    befriend(api.deployment()).await;
+    for slug in ["big", "big16", "tie"] {
+        fill(api.deployment(), slug).await;
+    }
+    let hours = (0..HOURS).map(|hour| (key(hour % 100), START_MS + hour as i64 * HOUR_MS));
+    score(api, "hour", hours).await;
+    let events = (0..EVENTS).map(|event| (key(0), START_MS + event as i64 * 1000));
+    score(api, "events", events).await;
+}
+
+/// Creates the boards, empty: echoes need no more.
+pub async fn create(api: &Api) {
+    let daily = json!([{ "name": "daily" }]);
+    for input in [
+        json!({ "slug": "big", "windows": daily, "segmentBy": ["region"] }),
+        json!({ "slug": "big16", "shards": 16, "windows": daily }),
+        json!({ "slug": "tie", "shards": 16, "tieBreak": "MEMBER" }),
+        json!({ "slug": "hour", "windows": [{ "name": "hourly" }] }),
+        json!({ "slug": "events" }),
+    ] {
+        api.create_board(input).await;
+    }
+}
+
+/// Puts an entry of each member into the all-time standings of a board: with one score for all of
+/// them on a board whose ties go by member, else with a score for each.
+pub async fn fill(deployment: &Deployment, slug: &str) {
+    let stores = deployment.open_stores().await;
+    let row = board::of_slug(&stores.db, slug).await.unwrap().unwrap();
+    let board = row.to_ranking().unwrap();
+    let is_tie = board.rules.tie_break == TieBreak::Member;
+    let id = StandingsId::all_time(&board, String::new());
+    let mut shards: BTreeMap<u16, Vec<(String, String)>> = BTreeMap::new();
+    for place in 0..MEMBERS {
+        // Members come in an order that is not that of their keys.
+        let member = key(place * 7919 % MEMBERS);
+        let tick = board.rules.tick(START_MS + place as i64);
+        let score = if is_tie { 7 } else { 900_000 - place as i64 };
+        let state = State { score, tick };
+        let rank_key = board.rules.key(Window::All, &Period::all(), state).unwrap();
+        let shard = shard_of(&MemberId::new(&member).unwrap(), board.rules.shards);
+        shards.entry(shard).or_default().push((rank_key.to_redis(), member));
+    }
+    let mut redis = deployment.redis().await;
+    for (shard, pairs) in shards {
+        let partition = stores.store.partitions().of(&board, shard);
+        let standings = stores.store.keys().standings(partition, &id);
+        for some in pairs.chunks(PAIRS) {
+            let mut command = redis::cmd("ZADD");
+            command.arg(&standings);
+            for (rank_key, member) in some {
+                command.arg(rank_key).arg(member);
+            }
+            let () = command.query_async(&mut redis).await.unwrap();
+        }
+    }
+    stores.close().await;
+}
+
+/// Makes the members, and friends of the first ones.
+pub async fn befriend(deployment: &Deployment) {
+    let numbers = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {MEMBERS})"
+    );
+    let [many, some] = FRIENDS;
+    let db = deployment.sql().await;
+    for insert in [
+        format!(
+            "INSERT INTO member (key, created_at_ms) {numbers} \
+                SELECT printf('m%05d', i), {START_MS} FROM n"
+        ),
+        format!(
+            "INSERT INTO friendship (low, high, created_at_ms) {numbers} \
+                SELECT 'm00000', printf('m%05d', i), {START_MS} FROM n WHERE i BETWEEN 1 AND {many}"
+        ),
+        format!(
+            "INSERT INTO friendship (low, high, created_at_ms) {numbers} \
+                SELECT printf('m%05d', a.i), printf('m%05d', b.i), {START_MS} FROM n AS a, n AS b \
+                WHERE a.i BETWEEN 1 AND 50 AND b.i BETWEEN 51 AND 50 + {some}"
+        ),
+    ] {
+        let insert = Statement::from_string(db.get_database_backend(), insert);
+        db.execute_raw(insert).await.unwrap();
+    }
+    db.close().await.unwrap();
+}
+
+/// Submits a score of 1 for each of these members and times.
+async fn score(api: &Api, board: &str, scores: impl Iterator<Item = (String, i64)>) {
+    let scores: Vec<Value> = scores
+        .map(|(member, at_ms)| {
+            let at = jiff::Timestamp::from_millisecond(at_ms).unwrap().to_string();
+            json!({ "member": member, "score": 1, "at": at })
+        })
+        .collect();
+    for some in scores.chunks(PAIRS) {
+        let told = submit(api, board, json!(some)).await;
+        assert_eq!(told["accepted"], some.len(), "{board}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Queries whose price and cost may differ, as those of the report.
+
+use serde_json::{Map, Value, json};
+
+use crate::attack::boards::key;
+use crate::attack::request::Attack;
+
+/// Fields, each under so many aliases: what it is, where it stands, their number, and the field,
+/// with `#` for the number of an alias.
+type Row = (&'static str, Place, usize, &'static str);
+
+/// The selections that the fields of a row stand in.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Those of a query.
+    Query,
+    /// Those of a board.
+    Board(&'static str),
+    /// Those of a board's standings of all time.
+    Standings(&'static str),
+    /// Those of each of its first 1,000 entries.
+    Entries(&'static str),
+}
+
+use Place::{Board, Entries, Query, Standings};
+
+/// The rows of §1.3 of the report but for those with variables, smaller where they took long.
+const ROWS: [Row; 20] = [
+    ("top 1,000 under 98 aliases", Standings("big"), 98, "top(first:1000){nodes{rank}}"),
+    ("top 1,000 of 16 shards", Standings("big16"), 1, "top(first:1000){nodes{rank score value}}"),
+    (
+        "1,000 neighbors on either side",
+        Standings("big"),
+        1,
+        "neighbors(member:\"m00077\",above:1000,below:1000){rank score}",
+    ),
+    ("the names of 1,000", Entries("big"), 1, "member{name}"),
+    ("5 fields of 1,000", Entries("big"), 1, "rank score value percentile reachedAt"),
+    (
+        "friends of 5,000, 10 times",
+        Standings("big"),
+        10,
+        "friends(member:\"m00000\",first:#){totalCount}",
+    ),
+    (
+        "friends of 50 members",
+        Query,
+        50,
+        "member(key:\"m0001#\"){friends(first:100){totalCount nodes{key}}}",
+    ),
+    ("a distribution in 1,000, 10 times", Standings("big"), 10, "distribution(buckets:99#){count}"),
+    (
+        "a distribution of 16 shards, 100 times",
+        Standings("big16"),
+        100,
+        "distribution(buckets:1#){count}",
+    ),
+    (
+        "5,000 events counted 100 times",
+        Query,
+        100,
+        "member(key:\"m00000\"){events(board:\"events\",first:#){totalCount}}",
+    ),
+    ("the size below 1,000 entries, 12 times", Entries("big"), 12, "standings{size}"),
+    (
+        "neighbors of 1,000 on 16 shards",
+        Entries("big16"),
+        1,
+        "standings{neighbors(member:\"m00077\",above:0,below:0){rank}}",
+    ),
+    ("offsets on 16 shards", Standings("big16"), 100, "top(first:1,offset:19#){nodes{rank}}"),
+    ("a dense rank at place 9,000", Standings("big"), 1, "entryAt(rank:9000){rank(method:DENSE)}"),
+    ("scoreFor on 16 shards", Standings("big16"), 100, "scoreFor(percentile:0.#)"),
+    ("entryAt on 16 shards", Standings("big16"), 100, "entryAt(rank:9#){rank}"),
+    ("entryAt among equals", Standings("tie"), 100, "entryAt(rank:9#){rank}"),
+    (
+        "a count of 2,000 periods",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:1){totalCount}",
+    ),
+    (
+        "2,000 periods in pages of 20",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:20){nodes{label sealed}}",
+    ),
+    (
+        "a search that matches all",
+        Query,
+        1,
+        "searchMembers(prefix:\"m\",first:1000){totalCount nodes{key name}}",
+    ),
+];
+
+/// Products of what is costly.
+const BOMBS: [Row; 15] = [
+    ("49,000 × scoreFor", Entries("big16"), 49, "standings{scoreFor(percentile:50.#)}"),
+    ("99,000 × size", Entries("big"), 99, "standings{size}"),
+    (
+        "48,000 × standings from an offset",
+        Standings("big"),
+        48,
+        "top(first:1000,offset:#){nodes{standings{size}}}",
+    ),
+    ("4,000 × entryAt among equals", Entries("tie"), 4, "standings{entryAt(rank:9#){rank}}"),
+    ("100,000 × entryAt", Entries("big16"), 100, "standings{entryAt(rank:#){rank}}"),
+    ("1,000 × distribution", Entries("big16"), 1, "standings{distribution(buckets:1000){count}}"),
+    (
+        "1,000 × a dense rank",
+        Standings("big"),
+        1,
+        "top(first:1000,offset:8000){nodes{rank(method:DENSE)}}",
+    ),
+    ("1,000 × an offset", Entries("big16"), 1, "standings{top(first:1,offset:18000){nodes{rank}}}"),
+    (
+        "1,000 × friends",
+        Entries("big"),
+        1,
+        "standings{friends(member:\"m00000\",first:1){totalCount}}",
+    ),
+    (
+        "totalCount below pages of none",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:0){totalCount a:totalCount b:totalCount c:totalCount}",
+    ),
+    (
+        "100 × 1,000 periods",
+        Board("hour"),
+        100,
+        "periods(window:\"hourly\",first:1000){totalCount nodes{sealed}}",
+    ),
+    (
+        "50 × 1,000 events",
+        Query,
+        50,
+        "member(key:\"m00000\"){events(board:\"events\",first:1000){nodes{id score}}}",
+    ),
+    (
+        "50 searches",
+        Query,
+        50,
+        "searchMembers(prefix:\"m\",first:1000){totalCount nodes{name friends{totalCount}}}",
+    ),
+    (
+        "an answer of 20 MB",
+        Standings("big"),
+        90,
+        "top(first:1000){nodes{id member{id name key} score rank percentile}}",
+    ),
+    (
+        "100 × all standings of a board",
+        Board("big16"),
+        100,
+        "standings{top(first:1000){nodes{id}}}",
+    ),
+];
+
+/// A field under so many aliases; `#` in it is the number.
+fn aliases(count: usize, field: &str) -> String {
+    let fields =
+        (0..count).map(|number| format!("a{number}:{}", field.replace('#', &number.to_string())));
+    fields.collect::<Vec<_>>().join(" ")
+}
+
+/// A query with fields in a place.
+fn query(place: Place, fields: &str) -> String {
+    match place {
+        Query => format!("{{{fields}}}"),
+        Board(slug) => format!("{{board(slug:\"{slug}\"){{{fields}}}}}"),
+        Standings(slug) => query(Board(slug), &format!("standings{{{fields}}}")),
+        Entries(slug) => query(Standings(slug), &format!("top(first:1000){{nodes{{{fields}}}}}")),
+    }
+}
+
+fn attack((what, place, count, field): Row) -> Attack {
+    // Plain fields of an entry stand for themselves.
+    let fields = if count == 1 { field.to_owned() } else { aliases(count, field) };
+    Attack::query(what, &query(place, &fields)).answered()
+}
+
+/// Ranks of the first members, in parts of 1,000.
+fn ranks(slug: &'static str, parts: usize) -> Attack {
+    let fields = (0..parts).map(|part| format!("a{part}:ranks(members:$k{part}){{rank}} "));
+    let text = query(Standings(slug), &fields.collect::<String>());
+    let declared: String = (0..parts).map(|part| format!("$k{part}:[String!]!")).collect();
+    let keys = |part: usize| (part * 1000..(part + 1) * 1000).map(key).collect::<Vec<_>>();
+    let variables: Map<String, Value> =
+        (0..parts).map(|part| (format!("k{part}"), json!(keys(part)))).collect();
+    let what = format!("{parts},000 ranks of {slug}");
+    Attack::new(&what, &format!("query({declared}){text}"), variables.into()).answered()
+}
+
+/// Queries that are answered or refused at once; the benchmark prints the microseconds of a point.
+pub fn rows() -> Vec<Attack> {
+    let ranks = ["big", "big16", "tie"].map(|slug| ranks(slug, 1));
+    ROWS.map(attack).into_iter().chain(ranks).collect()
+}
+
+/// Queries most of which must be refused, and that must stop where they are begun.
+pub fn bombs() -> Vec<Attack> {
+    let ranks = ["big16", "tie"].map(|slug| ranks(slug, 20));
+    BOMBS.map(attack).into_iter().chain(ranks).collect()
+}
+
+/// A query of several hundred different look-ups, all of them costly. Queries of different numbers
+/// share none of them.
+pub fn long(number: usize) -> Attack {
+    let sets = (0..2).map(|set| {
+        let entries = aliases(75, &format!("entryAt(rank:1{number}{set}#){{rank}}"));
+        let scores = aliases(75, &format!("scoreFor(percentile:1{number}.{set}#)"));
+        let buckets = aliases(25, &format!("distribution(buckets:{}#){{count}}", number + 10));
+        format!(
+            "e{set}:standings{{{entries}}} s{set}:standings{{{scores}}} d{set}:standings{{{buckets}}}"
+        )
+    });
+    let sets: String = sets.collect();
+    Attack::query("several hundred look-ups among equals", &query(Board("tie"), &sets)).answered()
+}

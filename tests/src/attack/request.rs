@@ -1,0 +1,170 @@
+//! One hostile request, and its answer.
+
+use reqwest::{Client, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::attack::ECHO_BYTES_MAX;
+
+/// Bodies longer than this may be refused before they are read.
+const LONG_BYTES: usize = 256 << 10;
+
+/// Codes of errors that refuse a request.
+const REFUSALS: [&str; 5] =
+    ["LIMIT_EXCEEDED", "BAD_USER_INPUT", "UNAUTHENTICATED", "FORBIDDEN", "TIMEOUT"];
+
+/// How an attack must be answered. No answer may be a fault of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// With an error.
+    Refused,
+    /// With an error, or shortly.
+    Bounded,
+    /// In any way.
+    Answered,
+    /// Without an error: it is the request of an honest client.
+    Served,
+}
+
+/// A hostile request to `/graphql`.
+#[derive(Debug, Clone)]
+pub struct Attack {
+    pub what: String,
+    pub outcome: Outcome,
+    body: String,
+    is_get: bool,
+    as_admin: bool,
+}
+
+/// An answer to it.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub bytes: Vec<u8>,
+}
+
+impl Attack {
+    /// A query with variables that must be refused.
+    pub fn new(what: &str, query: &str, variables: Value) -> Self {
+        Self::raw(what, json!({ "query": query, "variables": variables }).to_string())
+    }
+
+    /// A query that must be refused.
+    pub fn query(what: &str, query: &str) -> Self {
+        Self::raw(what, json!({ "query": query }).to_string())
+    }
+
+    /// A body that must be refused.
+    pub fn raw(what: &str, body: String) -> Self {
+        let what = what.to_owned();
+        Self { what, outcome: Outcome::Refused, body, is_get: false, as_admin: false }
+    }
+
+    /// A query in an address, as of a picture on another site.
+    pub fn get(what: &str, query: &str) -> Self {
+        let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        Self { is_get: true, ..Self::raw(what, escaped) }
+    }
+
+    /// May be answered, if the answer is short.
+    pub fn bounded(self) -> Self {
+        Self { outcome: Outcome::Bounded, ..self }
+    }
+
+    /// May be answered.
+    pub fn answered(self) -> Self {
+        Self { outcome: Outcome::Answered, ..self }
+    }
+
+    /// Must be answered without an error.
+    pub fn served(self) -> Self {
+        Self { outcome: Outcome::Served, ..self }
+    }
+
+    /// Is sent with the admin's token.
+    pub fn as_admin(self) -> Self {
+        Self { as_admin: true, ..self }
+    }
+
+    /// True if a server may refuse the body unread.
+    pub fn is_long(&self) -> bool {
+        self.body.len() > LONG_BYTES
+    }
+
+    /// Its body; of a query in an address, the query with escapes.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+
+    /// Sends it.
+    pub async fn send(&self, client: &Client, url: &str, token: &str) -> reqwest::Result<Reply> {
+        let mut request = match self.is_get {
+            true => client.get(format!("{url}/graphql?query={}", self.body)),
+            false => client
+                .post(format!("{url}/graphql"))
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(self.body.clone()),
+        };
+        if self.as_admin {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.header("X-Laurel-Cost", "1").send().await?;
+        Ok(Reply { status: answer.status(), bytes: answer.bytes().await?.to_vec() })
+    }
+}
+
+impl Reply {
+    /// Its body; null if it is not JSON.
+    pub fn body(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_default()
+    }
+
+    /// The codes of its errors.
+    pub fn codes(&self) -> Vec<String> {
+        let body = self.body();
+        let errors = body["errors"].as_array().into_iter().flatten();
+        errors
+            .map(|error| error["extensions"]["code"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// The points that the server charged, if it executed the query.
+    pub fn points(&self) -> Option<u64> {
+        self.body()["extensions"]["cost"]["points"].as_u64()
+    }
+
+    /// Its beginning.
+    pub fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).chars().take(300).collect()
+    }
+
+    /// In which ways it differs from how an attack must be answered.
+    pub fn faults(&self, outcome: Outcome) -> Vec<String> {
+        let codes = self.codes();
+        let is_refused = !codes.is_empty() || self.status.is_client_error();
+        let may_be = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+        let mut faults = vec![];
+        if self.status.is_server_error() && !may_be.contains(&self.status)
+            || codes.iter().any(|code| code == "INTERNAL" || code.is_empty())
+        {
+            faults.push("a fault of the server");
+        }
+        match outcome {
+            Outcome::Refused if !is_refused && !self.status.is_server_error() => {
+                faults.push("it was not refused");
+            }
+            Outcome::Refused if !codes.iter().all(|code| REFUSALS.contains(&code.as_str())) => {
+                faults.push("it was refused for another reason");
+            }
+            Outcome::Served if is_refused || !self.status.is_success() => {
+                faults.push("an honest client was refused");
+            }
+            _ => {}
+        }
+        if matches!(outcome, Outcome::Refused | Outcome::Bounded)
+            && self.bytes.len() > ECHO_BYTES_MAX
+        {
+            faults.push("the answer is too long");
+        }
+        faults.iter().map(|fault| format!("{fault}: {} {}", self.status, self.shown())).collect()
+    }
+}

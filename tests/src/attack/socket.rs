@@ -1,0 +1,67 @@
+//! A raw connection to a server, from an address of its own on the loopback interface.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// An open connection.
+pub struct Socket(TcpStream);
+
+impl Socket {
+    /// Connects from 127.0.0.`host`: each host is a client of its own.
+    pub async fn connect(url: &str, host: u8) -> std::io::Result<Self> {
+        Self::connect_with(TcpSocket::new_v4()?, url, host).await
+    }
+
+    /// Connects with a small buffer for what it receives, and reads nothing until it is told to.
+    pub async fn connect_unread(url: &str, host: u8) -> std::io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(4096)?;
+        Self::connect_with(socket, url, host).await
+    }
+
+    async fn connect_with(socket: TcpSocket, url: &str, host: u8) -> std::io::Result<Self> {
+        let server: SocketAddr = url.trim_start_matches("http://").parse().unwrap();
+        // Linux has the whole of 127.0.0.0/8 on the loopback interface.
+        socket.bind(SocketAddr::from(([127, 0, 0, host], 0)))?;
+        Ok(Self(socket.connect(server).await?))
+    }
+
+    /// Sends text; false if the server has closed the connection.
+    pub async fn send(&mut self, text: &str) -> bool {
+        self.0.write_all(text.as_bytes()).await.is_ok()
+    }
+
+    /// Sends a query, and reads nothing of its answer.
+    pub async fn ask(&mut self, body: &str) -> bool {
+        self.send(&format!("{}{body}", head(body.len()))).await
+    }
+
+    /// What the server sends until it closes the connection or so much time is over, and whether it
+    /// has closed it.
+    pub async fn read(&mut self, patience: Duration) -> (String, bool) {
+        let mut bytes = vec![];
+        let reading = tokio::time::timeout(patience, self.0.read_to_end(&mut bytes));
+        let is_closed = match reading.await {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => {
+                let closed =
+                    [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
+                closed.contains(&error.kind())
+            }
+            Err(_) => false,
+        };
+        (String::from_utf8_lossy(&bytes).into_owned(), is_closed)
+    }
+}
+
+/// The head of a request with a body of this length.
+pub fn head(length: usize) -> String {
+    format!(
+        "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
+            content-length: {length}\r\n\r\n"
+    )
+}

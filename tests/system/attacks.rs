@@ -1,0 +1,14 @@
+//! Attacks: what a stranger may send costs the server little, and no more than it is charged for.
+//!
+//! Each test starts a server of its own, as it reads the time and the memory of the process in
+//! `/proc`.
+
+mod connections;
+mod cost;
+mod documents;
+mod echoes;
+mod honest;
+mod introspection;
+mod late_events;
+mod random_documents;
+mod stop;

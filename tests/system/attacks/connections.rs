@@ -1,0 +1,224 @@
+//! Connections that take and give nothing, or nearly nothing: they end, and others are served.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tests::api::Api;
+use tests::attack::process::Process;
+use tests::attack::request::Attack;
+use tests::attack::socket::{Socket, head};
+use tests::attack::{Attacked, UNRATED, boards};
+use tests::deployment::{Deployment, Redis, Sql};
+
+/// Times that a test can wait for.
+const SHORT: [(&str, &str); 6] = [
+    ("LAUREL_HEADER_TIMEOUT_MS", "2000"),
+    ("LAUREL_BODY_TIMEOUT_MS", "2000"),
+    ("LAUREL_IDLE_TIMEOUT_MS", "2000"),
+    ("LAUREL_WRITE_TIMEOUT_MS", "2000"),
+    // Bodies and what is around them stay below the limit of memory.
+    ("LAUREL_BODIES_BYTES", "33554432"),
+    ("LAUREL_LOG", "warn"),
+];
+
+/// The time in which a server with these settings ends a connection, and a busy machine beside it.
+const END_MAX: Duration = Duration::from_secs(15);
+
+/// The beginning of a request.
+const HALF: &str = "POST /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nX-a: ";
+
+/// Connections of one address, fewer than it may hold.
+const OF_ADDRESS: usize = 50;
+
+/// A question that a server answers at once.
+fn small() -> Attack {
+    Attack::query("a small question", "{__typename}").served()
+}
+
+async fn short() -> Attacked {
+    Attacked::start_with(&[&UNRATED[..], &SHORT].concat()).await
+}
+
+/// A command that runs another one with so many open files at most.
+fn with_files(command: &Command, files: u64) -> Command {
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg(format!("ulimit -n {files}; exec \"$0\" \"$@\""));
+    limited.arg(command.get_program()).args(command.get_args());
+    limited.current_dir(command.get_current_dir().unwrap());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+}
+
+/// Connects from several addresses in turn, and sends something on each connection; those that the
+/// server refuses are left out.
+async fn connect(url: &str, count: usize, text: &str) -> Vec<Socket> {
+    let mut sockets = vec![];
+    for number in 0..count {
+        let host = 2 + number / OF_ADDRESS;
+        if let Ok(mut socket) = Socket::connect(url, host as u8).await {
+            socket.send(text).await;
+            sockets.push(socket);
+        }
+    }
+    sockets
+}
+
+/// Checks that the server has closed each of the connections, soon.
+async fn check_closed(sockets: Vec<Socket>, what: &str) {
+    let deadline = Instant::now() + END_MAX;
+    let count = sockets.len();
+    let mut open = 0;
+    for mut socket in sockets {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let (_, is_closed) = socket.read(patience.max(Duration::from_millis(10))).await;
+        open += usize::from(!is_closed);
+    }
+    assert_eq!(open, 0, "{what}: so many of {count} connections are still open");
+}
+
+#[tokio::test]
+async fn idle_connections_leave_room_for_others() {
+    let own = Process::of(std::process::id()).files_max();
+    let (files, count) = if own >= 4096 { (1024, 1100) } else { (256, 300) };
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let mut command = deployment.api(&["serve"]);
+    command.envs([&UNRATED[..], &SHORT].concat());
+    let api = Api::start_command(&deployment, with_files(&command, files)).await;
+    let server = Attacked::of(api, &deployment).await;
+    let attacking = async {
+        let sockets = connect(server.api.url(), count, HALF).await;
+        let began = Instant::now();
+        while server.send(&small()).await.is_err() {
+            assert!(began.elapsed() < END_MAX, "no new client is served");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        check_closed(sockets, "half a header").await;
+    };
+    let ((), spent) = server.measure(attacking).await;
+    server.check(&format!("{count} connections, {files} files"), spent);
+    assert!(server.is_alive().await, "the server does not answer any more");
+}
+
+#[tokio::test]
+async fn one_address_cannot_hold_all_connections() {
+    let server = short().await;
+    let mut sockets = vec![];
+    for _ in 0..200 {
+        if let Ok(mut socket) = Socket::connect(server.api.url(), 2).await {
+            socket.send(HALF).await;
+            sockets.push(socket);
+        }
+    }
+    let mut refused = 200 - sockets.len();
+    for socket in &mut sockets {
+        refused += usize::from(socket.read(Duration::from_millis(2)).await.1);
+    }
+    assert!(refused >= 100, "only {refused} of 200 connections were refused at once");
+    let reply = server.send(&small()).await.unwrap();
+    assert_eq!(reply.faults(small().outcome), [""; 0]);
+    check_closed(sockets, "half a header").await;
+}
+
+#[tokio::test]
+async fn slow_requests_end_and_hold_little() {
+    let server = short().await;
+    let url = server.api.url();
+    let body = format!("{}{}", head(500_000), "x".repeat(400_000));
+    let no_body = head(500_000);
+    let long_header = format!("{HALF}{}", "x".repeat(400_000));
+    let kinds: [(&str, usize, &str); 5] = [
+        ("bodies that stop after 400 KB", 200, &body),
+        ("bodies that do not begin", 200, &no_body),
+        ("headers of 400 KB", 100, &long_header),
+        ("half a header", 200, HALF),
+        ("nothing", 200, ""),
+    ];
+    for (what, count, text) in kinds {
+        let attacking = async {
+            let sockets = connect(url, count, text).await;
+            let reply = server.send(&small()).await.unwrap();
+            assert_eq!(reply.faults(small().outcome), [""; 0], "beside {what}");
+            check_closed(sockets, what).await;
+        };
+        let ((), spent) = server.measure(attacking).await;
+        server.check(&format!("{count} connections with {what}"), spent);
+    }
+    // A client that sends a byte now and then is not waited for either.
+    let mut slow = Socket::connect(url, 200).await.unwrap();
+    assert!(slow.send(&head(400_000)).await);
+    let began = Instant::now();
+    while slow.send("x").await && !slow.read(Duration::from_millis(100)).await.1 {
+        assert!(began.elapsed() < END_MAX, "a body of ten bytes a second is read for ever");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_are_not_read_end() {
+    let server = short().await;
+    let slug = "l".repeat(64);
+    server.api.create_board(json!({ "slug": slug })).await;
+    boards::fill(server.api.deployment(), &slug).await;
+    let url = server.api.url();
+    // The ids have the slug in them: 6 MB, which is more than the buffers of the system.
+    let fields: String =
+        (0..60).map(|number| format!("a{number}:top(first:1000){{nodes{{id}}}} ")).collect();
+    let query = format!("{{board(slug:\"{slug}\"){{standings{{{fields}}}}}}}");
+    let attack = Attack::query("an answer of 6 MB", &query).served();
+    let reply = server.send(&attack).await.unwrap();
+    assert_eq!(reply.faults(attack.outcome), [""; 0]);
+    let length = reply.bytes.len();
+    let attacking = async {
+        let mut sockets = vec![];
+        for host in 2..6 {
+            let mut socket = Socket::connect_unread(url, host).await.unwrap();
+            assert!(socket.ask(attack.body()).await);
+            sockets.push(socket);
+        }
+        tokio::time::sleep(END_MAX).await;
+        for mut socket in sockets {
+            let (text, is_closed) = socket.read(Duration::from_secs(5)).await;
+            assert!(is_closed && text.len() < length, "{} of {length} B", text.len());
+        }
+    };
+    let ((), spent) = server.measure(attacking).await;
+    println!("answers that are not read: {spent}");
+    assert!(server.is_alive().await, "the server does not answer any more");
+}
+
+#[tokio::test]
+async fn requests_in_a_row_and_requests_that_are_none_cost_little() {
+    let server = short().await;
+    let url = server.api.url();
+    let one = "GET /graphql?query=%7B__typename%7D HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    let bodies = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let post = "POST /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
+    for (what, text) in [
+        ("20,000 requests in a row", one.repeat(20_000)),
+        ("two ways to end a body", format!("{post}{bodies}")),
+        ("two lengths", format!("{post}Content-Length: 5\r\nContent-Length: 6\r\n\r\n{{}}")),
+        ("a negative length", format!("{post}Content-Length: -1\r\n\r\n")),
+        ("a length of 20 digits", format!("{post}Content-Length: 99999999999999999999\r\n\r\n")),
+        ("a chunk without an end", format!("{post}Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n")),
+        ("500 headers", format!("GET / HTTP/1.1\r\n{}\r\n", "X-a: b\r\n".repeat(500))),
+        ("an address of 200 KB", format!("GET /graphql?query={} HTTP/1.1\r\n\r\n", "x".repeat(200_000))),
+        ("the beginning of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".repeat(100)),
+        ("no HTTP", "\0\u{1}\u{2}\r\n".repeat(10_000)),
+        ("an upgrade", "GET /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n".to_owned()),
+    ] {
+        let attacking = async {
+            let mut socket = Socket::connect_unread(url, 2).await.unwrap();
+            // A server that reads no further keeps the sender waiting.
+            let _ = tokio::time::timeout(Duration::from_secs(2), socket.send(&text)).await;
+            drop(socket);
+        };
+        let ((), spent) = server.measure(attacking).await;
+        server.check(what, spent);
+        assert!(server.is_alive().await, "{what}: the server does not answer any more");
+    }
+}

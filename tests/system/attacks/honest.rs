@@ -1,0 +1,121 @@
+//! What honest clients need passes every limit at its default.
+
+use serde_json::{Value, json};
+
+use futures::stream::{self, StreamExt};
+use tests::api::Api;
+use tests::attack::boards::{self, FRIENDS, key};
+use tests::attack::introspection::of_types;
+use tests::attack::request::Attack;
+use tests::attack::{Attacked, UNRATED};
+use tests::documents::SUBMIT_SCORES;
+use tests::model::schema::INTROSPECTION;
+
+/// A key of 128 bytes, the longest.
+fn long_key(number: usize) -> String {
+    format!("{number:0>128}")
+}
+
+/// The requests of honest clients that are large.
+fn large() -> Vec<Attack> {
+    let keys: Vec<String> = (0..1000).map(long_key).collect();
+    let few: Vec<String> = (0..1000).map(key).collect();
+    let score = |number: usize| {
+        let event_id = format!("{number:08}-0000-4000-8000-000000000000");
+        json!({ "member": long_key(number), "score": 7, "eventId": event_id })
+    };
+    let scores: Vec<Value> = (0..1000).map(score).collect();
+    let members: Vec<Value> = (0..1000)
+        .map(|number| json!({ "key": long_key(number), "name": "n".repeat(100) }))
+        .collect();
+    let ranks = "query($k:[String!]!){board(slug:\"big\"){standings{ranks(members:$k){rank score member{key}}}}}";
+    let page = "{board(slug:\"big\"){standings{size top(first:200){totalCount pageInfo{endCursor}
+        nodes{rank score value percentile reachedAt member{key name}}}}}}";
+    let aliases: String = (0..50)
+        .map(|number| format!("a{number}:rank(member:\"{}\"){{rank score}} ", key(number)))
+        .collect();
+    let around = "{board(slug:\"big\"){standings{rank(member:\"m00007\"){rank score}
+        neighbors(member:\"m00007\",above:25,below:25){rank score member{name}}}}}";
+    let submitted = json!({ "board": "big16", "scores": scores, "ack": "DURABLE" });
+    vec![
+        Attack::new("1,000 scores", SUBMIT_SCORES, submitted).as_admin().served(),
+        Attack::new(
+            "1,000 members are named",
+            "mutation($input:[MemberInput!]!){upsertMembers(input:$input){members{key name}}}",
+            json!({ "input": members }),
+        )
+        .as_admin()
+        .served(),
+        Attack::new(
+            "1,000 members of 128 B",
+            "query($k:[String!]!){members(keys:$k){key name}}",
+            json!({ "k": keys }),
+        )
+        .served(),
+        Attack::new("1,000 ranks", ranks, json!({ "k": few })).served(),
+        Attack::new("1,000 ranks of long keys", ranks, json!({ "k": keys })).served(),
+        Attack::query("a page of 200", page).served(),
+        Attack::query("50 aliases", &format!("{{board(slug:\"big\"){{standings{{{aliases}}}}}}}"))
+            .served(),
+        Attack::query("a member and its neighbors", around).served(),
+        Attack::query("GraphiQL", INTROSPECTION).served(),
+        of_types(9).served(),
+    ]
+}
+
+/// Walks through all friends of the first member in pages of 1,000.
+async fn walk(api: &Api, text: &str, pointer: &str) -> usize {
+    let (mut friends, mut after) = (0, Value::Null);
+    loop {
+        let mut data = api.data(text, json!({ "after": after })).await;
+        let page = data.pointer_mut(pointer).unwrap().take();
+        friends += page["nodes"].as_array().unwrap().len();
+        if page["pageInfo"]["hasNextPage"] == false {
+            return friends;
+        }
+        after = page["pageInfo"]["endCursor"].clone();
+    }
+}
+
+#[tokio::test]
+async fn honest_clients_are_served() {
+    let server = Attacked::start_with(&[]).await;
+    let deployment = server.api.deployment();
+    boards::create(&server.api).await;
+    boards::befriend(deployment).await;
+    boards::fill(deployment, "big").await;
+    let pages = "totalCount pageInfo{hasNextPage endCursor}";
+    let listed = format!(
+        "query($after:String){{member(key:\"m00000\"){{friends(first:1000,after:$after){{{pages} nodes{{key}}}}}}}}"
+    );
+    assert_eq!(walk(&server.api, &listed, "/member/friends").await, FRIENDS[0]);
+    let ranked = format!(
+        "query($after:String){{board(slug:\"big\"){{standings{{friends(member:\"m00000\",includeSelf:false,first:1000,after:$after){{{pages} nodes{{position entry{{rank score}}}}}}}}}}}}"
+    );
+    assert_eq!(walk(&server.api, &ranked, "/board/standings/friends").await, FRIENDS[0]);
+    server.withstands(&large()).await;
+    // A school behind one address, all of it at once.
+    let burst = stream::iter(0..100).map(async |number| {
+        let text = format!(
+            "{{board(slug:\"big\"){{standings{{top(first:{}){{nodes{{rank}}}}}}}}}}",
+            50 + number
+        );
+        let attack = Attack::query("one of 100 reads", &text).served();
+        let reply = server.send(&attack).await.unwrap();
+        reply.faults(attack.outcome)
+    });
+    let faults = burst.buffer_unordered(32).collect::<Vec<_>>().await.concat();
+    assert_eq!(faults, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_price_of_a_query_is_told_on_request() {
+    let server = Attacked::start_with(&UNRATED).await;
+    boards::create(&server.api).await;
+    let attack = Attack::query("a page", "{board(slug:\"big\"){standings{top{nodes{rank}}}}}");
+    let reply = server.send(&attack).await.unwrap();
+    let cost = &reply.body()["extensions"]["cost"];
+    let (points, limit) = (cost["points"].as_u64().unwrap(), cost["limit"].as_u64().unwrap());
+    assert!(points > 0 && points < limit, "{cost}");
+    assert_eq!(limit, 1_000_000);
+}

@@ -1,0 +1,47 @@
+//! Random queries at the limit of what a server lets pass: none is a fault, and none leaves memory
+//! behind.
+
+use std::time::{Duration, Instant};
+
+use tests::attack::request::Attack;
+use tests::attack::{Attacked, GROWTH_BYTES_MAX, boards};
+use tests::model::game::seeded;
+use tests::model::random_document::RandomDocuments;
+use tests::model::schema::Schema;
+
+/// The seconds of the test; ten minutes are 600.
+const SECONDS: &str = "LAUREL_TEST_SECONDS";
+
+/// The queries that come before the memory of the server counts: its caches fill.
+const FIRST: usize = 100;
+
+#[tokio::test]
+async fn random_documents_are_no_fault_and_leave_no_memory_behind() {
+    let seconds = std::env::var(SECONDS).map_or(20, |seconds| seconds.parse().unwrap());
+    let server = Attacked::start().await;
+    boards::build(&server.api).await;
+    let schema = Schema::of(&server.api).await;
+    let mut documents = RandomDocuments::new(&schema, seeded());
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let (mut sent, mut refused, mut resident) = (0, 0, 0);
+    while Instant::now() < deadline {
+        if sent == FIRST {
+            resident = server.resident_bytes();
+        }
+        let document = documents.next_document();
+        let attack = Attack::query("a random document", &document).answered();
+        let reply = server.send(&attack).await.unwrap();
+        let faults = reply.faults(attack.outcome);
+        assert!(faults.is_empty(), "{document}\n{faults:?}");
+        let is_refused = reply.codes().iter().any(|code| code == "LIMIT_EXCEEDED");
+        documents.learn(is_refused);
+        sent += 1;
+        refused += usize::from(is_refused);
+    }
+    println!("{sent} documents, {refused} of them beyond a limit");
+    let grown = server.resident_bytes().saturating_sub(resident);
+    // Caches may fill up to their sizes, and the allocator keeps some of what was freed.
+    let most = 4 * GROWTH_BYTES_MAX;
+    assert!(sent <= FIRST || grown <= most, "{} MiB stay", grown >> 20);
+    assert!(server.is_alive().await, "the server does not answer any more");
+}
