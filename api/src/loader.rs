@@ -6,8 +6,8 @@
 //! more look-ups, such as a row of a member or a page. Without that, paths of different depth would
 //! come in batches of their own.
 //!
-//! A method gives a boxed future, and a batch runs in one: a field of a query is as large as all that
-//! it may await, and a query may have 100,000 fields that wait.
+//! A method gives a boxed future, and a batch runs in one: a field of a query is as large as all
+//! that it may await, and a query may have 100,000 fields that wait.
 
 mod boards;
 pub(crate) mod entries;

@@ -31,7 +31,7 @@ use super::types::scalar::{Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
-use crate::loader::{Bound, Found, Place};
+use crate::loader::{Found, Place};
 
 /// The default number of neighbors on each side.
 const AROUND_DEFAULT: i32 = 5;
@@ -154,12 +154,6 @@ impl Standings {
         let place = Place { standings: self.read.clone(), key: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
-    }
-
-    /// The number of entries, by the loader of the request.
-    pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
-        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(&self.read))?;
-        state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
     /// The place of a page cursor, if there is one, and the standings in which the page continues.

@@ -37,8 +37,8 @@ impl Lookups {
         Self { app: app.clone(), permits: Arc::new(Semaphore::new(READS_MAX)) }
     }
 
-    /// Reads as soon as fewer than 64 reads are under way. The future is a pointer, so that the many
-    /// fields that may wait for a read are small.
+    /// Reads as soon as fewer than 64 reads are under way. The future is a pointer, so that the
+    /// many fields that may wait for a read are small.
     pub(crate) fn read<'a, T: 'a>(
         &'a self,
         read: impl Future<Output = T> + Send + 'a,

@@ -195,8 +195,8 @@ impl SealedStandings<'_> {
         self.list(sql, vec![(position as i64).into()], limit).await
     }
 
-    /// The pages of up to some entries from some positions on, in the order of `pages`. One statement
-    /// for each; together they scan the entries before the last one once.
+    /// The pages of up to some entries from some positions on, in the order of `pages`. One
+    /// statement for each; together they scan the entries before the last one once.
     pub async fn pages_from(&self, pages: &[(u64, usize)]) -> Result<Vec<Vec<RankedEntry>>> {
         let mut order: Vec<usize> = (0..pages.len()).collect();
         order.sort_unstable_by_key(|&page| pages[page]);

@@ -95,8 +95,8 @@ impl Store {
 
     /// The number of periods with entries of the board, segment and window of these standings, from
     /// one instant to before another. Two round trips for each 5,000 listed periods: a `ZRANGE` by
-    /// start and an `EXISTS` of all that is listed for each shard; a third one if some of those have
-    /// lost their entries.
+    /// start and an `EXISTS` of all that is listed for each shard; a third one if some of those
+    /// have lost their entries.
     pub async fn count_periods(
         &self,
         standings: &Standings,

@@ -187,9 +187,9 @@ impl Store {
     }
 
     /// The positions of entries; `None` for an entry that has since left. One round trip for each
-    /// 1,000 entries: a `ZRANK` for each on its own shard, and for the S − 1 other shards one script
-    /// for each 250 entries that counts those before them; O(entries · S · log(size)). A script
-    /// reads a run of equal keys once for all of its entries.
+    /// 1,000 entries: a `ZRANK` for each on its own shard, and for the S − 1 other shards one
+    /// script for each 250 entries that counts those before them; O(entries · S · log(size)). A
+    /// script reads a run of equal keys once for all of its entries.
     pub async fn positions(
         &self,
         standings: &Standings,

@@ -13,7 +13,7 @@ use super::entry::Entry;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::Page;
-use crate::loader::Found;
+use crate::loader::{Bound, Found};
 
 impl Standings {
     pub(crate) async fn page(
@@ -69,6 +69,12 @@ impl Standings {
         let _reading = state(ctx).loaders.reading();
         let (placed, _) = self.page_at(ctx, position, 1).await?;
         Ok(self.entries(placed.to_vec(), position).next())
+    }
+
+    /// The number of entries, by the loader of the request.
+    pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
+        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(&self.read))?;
+        state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
     /// Up to `limit` entries from a position on, by the loader of the request.

@@ -104,8 +104,8 @@ impl Part {
     }
 }
 
-/// The neighborhood of a place, and the position of its first entry; `None` if a shard may have more
-/// of it than it was asked for.
+/// The neighborhood of a place, and the position of its first entry; `None` if a shard may have
+/// more of it than it was asked for.
 fn merge(
     parts: Vec<Part>,
     [above, on]: [usize; 2],

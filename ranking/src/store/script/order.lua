@@ -45,7 +45,7 @@ local function count_before(standings, key, member)
 end
 
 -- So many entries of a run are read at once.
-local LEAF = 64
+local LEAF = 128
 
 -- Counts the entries before places, which lie in order in ARGV[at] (key), ARGV[at + 1] (member),
 -- ARGV[at + 2] (key) and so on. Equal keys are one run: it is halved for all of its places
