@@ -6,6 +6,7 @@ pub mod integrity;
 pub mod job;
 pub mod member;
 pub mod mutation;
+pub(crate) mod price;
 pub mod query;
 pub mod request;
 pub mod standings;

@@ -1,26 +1,35 @@
-//! Batched look-ups of one request. All entries of members that it asks for cost one `ZMSCORE` per
-//! standings and shard, then one pipeline of counts. All rows of members cost one SELECT.
+//! The look-ups of one request, each made once. All entries of members that a request asks for cost
+//! one `ZMSCORE` per standings and shard, then one pipeline of counts; all positions of the same
+//! standings cost one search; all rows of members cost one SELECT.
 //!
-//! A look-up waits while a read is under way in the request that may lead to more look-ups, such as
-//! a row of a member or a page. Without that, paths of different depth would come in batches of
-//! their own.
+//! A look-up of entries or counts waits while a read is under way in the request that may lead to
+//! more look-ups, such as a row of a member or a page. Without that, paths of different depth would
+//! come in batches of their own.
+//!
+//! A method gives a boxed future, and a batch runs in one: a field of a query is as large as all
+//! that it may await, and a query may have 100,000 fields that wait.
 
 mod boards;
+pub(crate) mod entries;
+pub(crate) mod friends;
+mod lookups;
+mod members;
+mod pages;
+pub(crate) mod totals;
 
-use std::collections::HashMap;
-use std::collections::hash_map::IntoValues;
-use std::fmt::Debug;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dataloader::BatchFn;
 use dataloader::cached::Loader;
 use entity::member;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
-use ranking::standings_id::StandingsId;
-use ranking::store::read::{RankedEntry, Standings};
+use ranking::store::read::Standings;
 use tokio::sync::Notify;
 
 use crate::app::SharedApp;
@@ -28,6 +37,14 @@ use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode, Result};
 
 use boards::{BoardBatch, Numbered};
+use entries::{BetterScoresBatch, CountBatch, EntryBatch};
+pub use entries::{Bound, Found, Place};
+use friends::{FriendRankingBatch, FriendsBatch, FriendsRead, RankingRead};
+pub(crate) use lookups::In;
+use lookups::Lookups;
+use members::{MemberBatch, Row};
+use pages::{Around, AroundBatch, AroundRead, Extent, Page, PageBatch, PageRead, Span};
+use totals::{Total, TotalBatch};
 
 /// The most keys of one batch. A request's own limits are tighter.
 const BATCH_MAX: usize = 100_000;
@@ -39,40 +56,29 @@ const YIELD_COUNT: usize = 2;
 /// The most rows that one SELECT asks for, as SQLite has 32,766 parameters.
 const ROWS_MAX: usize = 10_000;
 
-/// Something in standings, as the key of a loader. Two are equal if they name the same.
-#[derive(Debug, Clone)]
-pub struct In<K> {
-    /// The standings.
-    pub standings: Arc<Standings>,
-    /// The key in them.
-    pub key: K,
-}
-
-/// A member in standings.
-pub type Place = In<MemberId>;
-
-/// A rank key in standings, for a loader that counts the entries with smaller keys. `None` counts
-/// all.
-pub type Bound = In<Option<RankKey>>;
-
-/// An entry in standings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
-    /// The rank key.
-    pub key: RankKey,
-    /// The number of entries before it.
-    pub position: u64,
-}
-
 /// The look-ups of one request.
 #[derive(Clone)]
 pub struct Loaders {
     counts: Loader<Bound, Result<u64>, CountBatch>,
     better_scores: Loader<Bound, Result<u64>, BetterScoresBatch>,
     entries: Loader<Place, Result<Option<Found>>, EntryBatch>,
-    members: Loader<String, Result<Option<member::Model>>, MemberBatch>,
+    pages: Loader<Page, PageRead, PageBatch>,
+    around: Loader<Around, AroundRead, AroundBatch>,
+    members: Loader<String, Row, MemberBatch>,
+    friends: Loader<MemberId, FriendsRead, FriendsBatch>,
+    rankings: Loader<Place, RankingRead, FriendRankingBatch>,
+    totals: Loader<Total, Result<u64>, TotalBatch>,
     boards: Loader<i64, Numbered, BoardBatch>,
+    lookups: Lookups,
     reads: Arc<Reads>,
+    made: Arc<Made>,
+}
+
+/// The hashes of the look-ups that the request has made.
+#[derive(Default)]
+struct Made {
+    hasher: RandomState,
+    hashes: Mutex<HashSet<u64>>,
 }
 
 /// The reads of a request that are under way and may lead to look-ups.
@@ -93,16 +99,33 @@ impl Drop for Reading {
     }
 }
 
+fn loader<K, V, F>(batch: F) -> Loader<K, V, F>
+where
+    K: Eq + Hash + Clone + std::fmt::Debug,
+    V: Clone,
+    F: BatchFn<K, V>,
+{
+    Loader::new(batch).with_max_batch_size(BATCH_MAX).with_yield_count(YIELD_COUNT)
+}
+
 impl Loaders {
     /// Look-ups for a new request.
     pub fn new(app: &SharedApp) -> Self {
+        let lookups = Lookups::new(app);
         Self {
-            entries: loader(EntryBatch(app.clone())),
-            counts: loader(CountBatch(app.clone())),
-            better_scores: loader(BetterScoresBatch(app.clone())),
-            members: loader(MemberBatch(app.clone())),
-            boards: Loader::new(BoardBatch(app.clone())).with_yield_count(YIELD_COUNT),
+            counts: loader(CountBatch(lookups.clone())),
+            better_scores: loader(BetterScoresBatch(lookups.clone())),
+            entries: loader(EntryBatch(lookups.clone())),
+            pages: loader(PageBatch(lookups.clone())),
+            around: loader(AroundBatch(lookups.clone())),
+            members: loader(MemberBatch(lookups.clone())),
+            friends: loader(FriendsBatch(lookups.clone())),
+            rankings: loader(FriendRankingBatch(lookups.clone())),
+            totals: loader(TotalBatch(lookups.clone())),
+            boards: loader(BoardBatch(lookups.clone())),
+            lookups,
             reads: Arc::default(),
+            made: Arc::default(),
         }
     }
 
@@ -112,10 +135,27 @@ impl Loaders {
         Reading(self.reads.clone())
     }
 
+    /// Makes a read that no loader makes, as soon as fewer than 64 of the request are under way.
+    pub(crate) fn read<'a, T: 'a>(
+        &'a self,
+        read: impl Future<Output = T> + Send + 'a,
+    ) -> BoxFuture<'a, T> {
+        self.lookups.read(read)
+    }
+
+    /// True the first time that the request asks about a look-up.
+    pub(crate) fn is_new(&self, look_up: &impl Hash) -> bool {
+        let hash = self.made.hasher.hash_one(look_up);
+        self.made.hashes.lock().unwrap_or_else(PoisonError::into_inner).insert(hash)
+    }
+
     /// A member's entry in standings; `None` if it has none.
-    pub async fn entry(&self, place: Place) -> Result<Option<Found>> {
-        self.wait_for_reads().await;
-        self.entries.try_load(place).await.map_err(|error| no_answer(&error))?
+    pub fn entry(&self, place: Place) -> BoxFuture<'_, Result<Option<Found>>> {
+        let found = async move {
+            self.wait_for_reads().await;
+            self.entries.try_load(place).await.map_err(|error| no_answer(&error))?
+        };
+        found.boxed()
     }
 
     /// The entries of members in standings, in the order of `members`.
@@ -135,24 +175,66 @@ impl Loaders {
     }
 
     /// The number of entries before a bound.
-    pub async fn count(&self, bound: Bound) -> Result<u64> {
+    pub fn count(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
+        let count = async move {
+            self.wait_for_reads().await;
+            self.counts.try_load(bound).await.map_err(|error| no_answer(&error))?
+        };
+        count.boxed()
+    }
+
+    /// The number of entries before each of some keys.
+    pub async fn counts(&self, standings: &Arc<Standings>, keys: &[RankKey]) -> Result<Vec<u64>> {
         self.wait_for_reads().await;
-        self.counts.try_load(bound).await.map_err(|error| no_answer(&error))?
+        let bound = |key: &RankKey| Bound { standings: standings.clone(), key: Some(*key) };
+        let bounds: Vec<Bound> = keys.iter().map(bound).collect();
+        let counts =
+            self.counts.try_load_many(bounds.clone()).await.map_err(|error| no_answer(&error))?;
+        bounds.iter().map(|bound| counts.get(bound).cloned().unwrap_or(Ok(0))).collect()
     }
 
     /// The number of distinct scores that are better than that of the key of a bound.
     ///
     /// # Errors
-    /// `LIMIT_EXCEEDED` if they are [`DENSE_SCORES_MAX`](crate::read::dense::DENSE_SCORES_MAX) or
-    /// more.
-    pub async fn better_scores(&self, bound: Bound) -> Result<u64> {
-        self.wait_for_reads().await;
-        self.better_scores.try_load(bound).await.map_err(|error| no_answer(&error))?
+    /// `LIMIT_EXCEEDED` if they are `DENSE_SCORES_MAX` or more.
+    pub fn better_scores(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
+        let count = async move {
+            self.wait_for_reads().await;
+            self.better_scores.try_load(bound).await.map_err(|error| no_answer(&error))?
+        };
+        count.boxed()
+    }
+
+    /// A page of up to `limit` entries from a position on, and the instant until which it is good.
+    pub(crate) fn page(
+        &self,
+        standings: &Arc<Standings>,
+        position: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, PageRead> {
+        let page = Page { standings: standings.clone(), key: Span { position, limit } };
+        async move { self.pages.try_load(page).await.map_err(|error| no_answer(&error))? }.boxed()
+    }
+
+    /// The entries around a member, its own included, and the position of the first; `None` if the
+    /// member has no entry.
+    pub(crate) fn around(
+        &self,
+        standings: &Arc<Standings>,
+        member: MemberId,
+        above: usize,
+        below: usize,
+    ) -> BoxFuture<'_, AroundRead> {
+        let key = Extent { member, above, below };
+        let around = Around { standings: standings.clone(), key };
+        async move { self.around.try_load(around).await.map_err(|error| no_answer(&error))? }
+            .boxed()
     }
 
     /// A member's row; `None` if SQL has none.
-    pub async fn member(&self, key: &str) -> Result<Option<member::Model>> {
-        self.members.try_load(key.to_owned()).await.map_err(|error| no_answer(&error))?
+    pub fn member(&self, key: &str) -> BoxFuture<'_, Result<Option<member::Model>>> {
+        let key = key.to_owned();
+        async move { self.members.try_load(key).await.map_err(|error| no_answer(&error))? }.boxed()
     }
 
     /// The rows of members, by key; members without one are absent.
@@ -164,9 +246,26 @@ impl Loaders {
             .collect()
     }
 
+    /// A member's friends, ordered by key, and the instant until which the list is good.
+    pub(crate) fn friends(&self, member: MemberId) -> BoxFuture<'_, FriendsRead> {
+        async move { self.friends.try_load(member).await.map_err(|error| no_answer(&error))? }
+            .boxed()
+    }
+
+    /// The ranking of a member and its friends in standings, in order, and the instant until which
+    /// it is good.
+    pub(crate) fn ranking(&self, of: Place) -> BoxFuture<'_, RankingRead> {
+        async move { self.rankings.try_load(of).await.map_err(|error| no_answer(&error))? }.boxed()
+    }
+
+    /// The total of a connection.
+    pub(crate) fn total(&self, total: Total) -> BoxFuture<'_, Result<u64>> {
+        async move { self.totals.try_load(total).await.map_err(|error| no_answer(&error))? }.boxed()
+    }
+
     /// The board of a number, even if it was deleted; `None` if there never was one.
-    pub async fn board(&self, no: i64) -> Result<Option<Arc<CachedBoard>>> {
-        self.boards.try_load(no).await.map_err(|error| no_answer(&error))?
+    pub fn board(&self, no: i64) -> BoxFuture<'_, Result<Option<Arc<CachedBoard>>>> {
+        async move { self.boards.try_load(no).await.map_err(|error| no_answer(&error))? }.boxed()
     }
 
     /// The boards of numbers, even if they were deleted; absent if there never was one.
@@ -183,7 +282,13 @@ impl Loaders {
         self.entries.clear_all().await;
         self.counts.clear_all().await;
         self.better_scores.clear_all().await;
+        self.pages.clear_all().await;
+        self.around.clear_all().await;
         self.members.clear_all().await;
+        self.friends.clear_all().await;
+        self.rankings.clear_all().await;
+        self.totals.clear_all().await;
+        self.made.hashes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     async fn wait_for_reads(&self) {
@@ -201,142 +306,7 @@ impl Loaders {
     }
 }
 
-/// A loader whose batches are as large as a request may make them.
-fn loader<K, V, F>(batch: F) -> Loader<K, V, F>
-where
-    K: Eq + Hash + Clone + Debug,
-    V: Clone,
-    F: BatchFn<K, V>,
-{
-    Loader::new(batch).with_max_batch_size(BATCH_MAX).with_yield_count(YIELD_COUNT)
-}
-
-/// The keys of a batch, by standings.
-fn by_standings<K>(keys: &[In<K>]) -> IntoValues<&StandingsId, Vec<&In<K>>> {
-    let mut by_standings: HashMap<&StandingsId, Vec<&In<K>>> = HashMap::new();
-    for key in keys {
-        by_standings.entry(&key.standings.id).or_default().push(key);
-    }
-    by_standings.into_values()
-}
-
-struct EntryBatch(SharedApp);
-
-impl BatchFn<Place, Result<Option<Found>>> for EntryBatch {
-    async fn load(&mut self, places: &[Place]) -> HashMap<Place, Result<Option<Found>>> {
-        let app = &self.0;
-        let batches = by_standings(places).map(|places| async move {
-            let members: Vec<MemberId> = places.iter().map(|place| place.key.clone()).collect();
-            let found = find(app, &places[0].standings, &members).await;
-            let each = |(index, place): (usize, &&Place)| {
-                ((*place).clone(), found.as_ref().map(|found| found[index]).map_err(Clone::clone))
-            };
-            places.iter().enumerate().map(each).collect::<Vec<_>>()
-        });
-        futures::future::join_all(batches).await.into_iter().flatten().collect()
-    }
-}
-
-/// Finds entries in one round trip, or two if there are several shards.
-async fn find(
-    app: &SharedApp,
-    standings: &Standings,
-    members: &[MemberId],
-) -> Result<Vec<Option<Found>>> {
-    let found = app.reader.find(standings, members).await?.into_iter();
-    let found = found.map(|found| {
-        let (RankedEntry { key, .. }, position) = found?;
-        Some(Found { key, position })
-    });
-    Ok(found.collect())
-}
-
-struct CountBatch(SharedApp);
-
-impl BatchFn<Bound, Result<u64>> for CountBatch {
-    async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
-        let app = &self.0;
-        let batches = by_standings(bounds).map(|bounds| async move {
-            let standings = &bounds[0].standings;
-            let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
-            let counts = app.reader.counts_below(standings, &keys).await.map_err(Error::from);
-            let size = match bounds.len() > keys.len() {
-                true => app.reader.size(standings).await.map_err(Error::from),
-                false => Ok(0),
-            };
-            let mut counts = keys.iter().enumerate().map(|(index, _)| {
-                counts.as_ref().map(|counts| counts[index]).map_err(Clone::clone)
-            });
-            let each = bounds.iter().map(|bound| {
-                let count =
-                    if bound.key.is_some() { counts.next().unwrap_or(Ok(0)) } else { size.clone() };
-                ((*bound).clone(), count)
-            });
-            each.collect::<Vec<_>>()
-        });
-        futures::future::join_all(batches).await.into_iter().flatten().collect()
-    }
-}
-
-struct BetterScoresBatch(SharedApp);
-
-impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
-    async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
-        let app = &self.0;
-        let batches = by_standings(bounds).map(|bounds| async move {
-            let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
-            let counts = app.better_scores(&bounds[0].standings, &keys).await;
-            let keyed = bounds.iter().filter(|bound| bound.key.is_some());
-            let each = keyed.enumerate().map(|(index, bound)| {
-                let count = match &counts {
-                    Ok(counts) => counts[index].clone(),
-                    Err(error) => Err(error.clone()),
-                };
-                ((*bound).clone(), count)
-            });
-            each.collect::<Vec<_>>()
-        });
-        futures::future::join_all(batches).await.into_iter().flatten().collect()
-    }
-}
-
-struct MemberBatch(SharedApp);
-
-impl BatchFn<String, Result<Option<member::Model>>> for MemberBatch {
-    async fn load(&mut self, keys: &[String]) -> HashMap<String, Result<Option<member::Model>>> {
-        let mut found = HashMap::with_capacity(keys.len());
-        for chunk in keys.chunks(ROWS_MAX) {
-            match member::of_keys(&self.0.deployment.reads, chunk).await {
-                Ok(rows) => {
-                    found.extend(chunk.iter().map(|key| (key.clone(), Ok(None))));
-                    found.extend(rows.into_iter().map(|row| (row.key.clone(), Ok(Some(row)))));
-                }
-                Err(error) => {
-                    let error = Error::from(error);
-                    found.extend(chunk.iter().map(|key| (key.clone(), Err(error.clone()))));
-                }
-            }
-        }
-        found
-    }
-}
-
 fn no_answer(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a loader gave no answer");
     Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
-}
-
-impl<K: PartialEq> PartialEq for In<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.standings.id == other.standings.id
-    }
-}
-
-impl<K: Eq> Eq for In<K> {}
-
-impl<K: Hash> Hash for In<K> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.standings.id.hash(state);
-        self.key.hash(state);
-    }
 }

@@ -63,6 +63,7 @@ struct Scripts {
     trim: Script,
     count_before: Script,
     page: Script,
+    around: Script,
 }
 
 impl Scripts {
@@ -78,6 +79,7 @@ impl Scripts {
             trim: Script::new(include_str!("store/script/trim.lua")),
             count_before: with_order(include_str!("store/script/count_before.lua")),
             page: with_order(include_str!("store/script/page.lua")),
+            around: with_order(include_str!("store/script/around.lua")),
         }
     }
 
@@ -90,6 +92,7 @@ impl Scripts {
             &self.trim,
             &self.count_before,
             &self.page,
+            &self.around,
         ] {
             pipe.load_script(script).ignore();
         }

@@ -46,6 +46,11 @@ impl PageCache {
         Self { pages: SharedCache::new(store, age, bytes_max, page_bytes), age }
     }
 
+    /// True if the cache keeps pages of that length at a position.
+    pub fn keeps(position: u64, limit: usize) -> bool {
+        position.saturating_add(limit as u64) <= HOT_ENTRIES_MAX
+    }
+
     /// As [`Reader::forward_from`], for the first entries with the cache in front; and the instant
     /// until which the page is good.
     pub async fn page_from(
@@ -62,7 +67,7 @@ impl PageCache {
                 Err(error) => (Err(error.into()), began),
             }
         };
-        if position.saturating_add(limit as u64) > HOT_ENTRIES_MAX {
+        if !Self::keeps(position, limit) {
             let (page, good_until) = read.await;
             return Ok((page?, good_until));
         }

@@ -12,6 +12,7 @@ use entity::board as row;
 
 use super::board::input::no_board;
 use super::board::window::Window;
+use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
 use super::standings::{Choice, Standings};
@@ -21,6 +22,7 @@ use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
+use crate::loader::totals::Total;
 
 /// The order of scores.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +80,8 @@ pub(crate) async fn find(
     slug: &str,
 ) -> crate::error::Result<Option<Arc<CachedBoard>>> {
     let _reading = state.loaders.reading();
-    let (board, good_until) = app.boards.find(&app.deployment.lookups, slug).await?;
+    let found = Box::pin(app.boards.find(&app.deployment.lookups, slug));
+    let (board, good_until) = found.await?;
     state.good_until.limit(good_until);
     Ok(board.filter(|board| {
         board.row.visibility == row::Visibility::Public || state.principal.is_some()
@@ -122,6 +125,8 @@ pub(crate) async fn list(
         })?;
     }
     let (db, visible) = (&app(ctx).deployment.reads, visible(state(ctx)));
+    let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
+    state(ctx).spend(price::select(*limit))?;
     let (rows, has_previous, has_next) = match page {
         Page::Forward { limit, after } => {
             let (rows, more) = row::page_after(db, visible, after.as_deref(), limit).await?;
@@ -156,8 +161,8 @@ pub struct BoardTotal;
 impl BoardTotal {
     /// The number of boards that the client may see.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = row::count(&app(ctx).deployment.reads, visible(state(ctx)));
-        Ok(int(count.await.map_err(Error::from)?)?)
+        let total = Total::Boards(visible(state(ctx)).is_none());
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }
 
@@ -285,7 +290,7 @@ impl Board {
         let choice = Choice { window, ..Choice::default() };
         let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?;
         let page = Page::new(first, after, last, before)?;
-        Ok(periods_page(ctx, standings, page).await?)
+        Ok(Box::pin(periods_page(ctx, standings, page)).await?)
     }
 
     /// The standings of one window and period: the present period, or the one that `at` or `period`

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::board::{self, Board};
 use super::member::Member;
+use super::price;
 use super::request::{app, state};
 use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
@@ -149,6 +150,9 @@ pub(crate) async fn events_page(
         return Ok(None);
     };
     let db = &app(ctx).deployment.reads;
+    let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
+    // The mark, the events, their commits, and the voids of some of them.
+    state(ctx).spend(4 * price::select(*limit))?;
     let archived_seq = mark_of(ctx, &board, member).await?.archived_seq;
     let of_member = (&board.board, member);
     let (rows, has_previous, has_next) = match page {

@@ -12,6 +12,7 @@ use ranking::id::MemberId;
 use super::board;
 use super::event::{EventTotal, ScoreEvent, events_page};
 use super::member::search::MemberTotal;
+use super::price::{self, LookUp};
 use super::request::{app, state};
 use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
@@ -46,6 +47,7 @@ impl Member {
         keys: &[String],
     ) -> crate::error::Result<Vec<Option<Self>>> {
         let _reading = state(ctx).loaders.reading();
+        state(ctx).spend(keys.len() as u64 * price::member_row())?;
         // An invalid key has no member. It must not get into the query, as not every database
         // accepts it as text.
         let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
@@ -61,11 +63,15 @@ impl Member {
     }
 
     /// The row; `None` if SQL has none yet or does not answer.
-    async fn row(&self, ctx: &Context<'_>) -> Option<row::Model> {
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` if the points of the request are spent.
+    async fn row(&self, ctx: &Context<'_>) -> crate::error::Result<Option<row::Model>> {
         if self.row.is_some() {
-            return self.row.clone();
+            return Ok(self.row.clone());
         }
-        state(ctx).loaders.member(&self.key).await.ok().flatten()
+        price::pay(state(ctx), LookUp::Row(&self.key), price::member_row())?;
+        Ok(state(ctx).loaders.member(&self.key).await.ok().flatten())
     }
 
     async fn friends_page(
@@ -74,9 +80,13 @@ impl Member {
         page: Page,
     ) -> crate::error::Result<Connection<Member, MemberTotal>> {
         let _reading = state(ctx).loaders.reading();
-        let (app, member) = (app(ctx), MemberId::new(&self.key)?);
-        let (friends, good_until) = app.friends.of(&app.deployment.reads, &member).await?;
+        let member = MemberId::new(&self.key)?;
+        let is_new = state(ctx).loaders.is_new(&LookUp::Friends(&member));
+        let (friends, good_until) = state(ctx).loaders.friends(member).await?;
         state(ctx).good_until.limit(good_until);
+        if is_new {
+            state(ctx).spend(price::friends(friends.len()))?;
+        }
         let part = match &page {
             Page::Forward { limit, after } => {
                 let start = after.as_ref().map_or(0, |after| {
@@ -129,18 +139,19 @@ impl Member {
     }
 
     /// The display name; the key until `upsertMembers` sets a name.
-    async fn name(&self, ctx: &Context<'_>) -> String {
-        self.row(ctx).await.and_then(|row| row.name).unwrap_or_else(|| self.key.clone())
+    async fn name(&self, ctx: &Context<'_>) -> Result<String> {
+        let name = self.row(ctx).await?.and_then(|row| row.name);
+        Ok(name.unwrap_or_else(|| self.key.clone()))
     }
 
     /// The region; null until `upsertMembers` sets one.
-    async fn region(&self, ctx: &Context<'_>) -> Option<String> {
-        self.row(ctx).await.and_then(|row| row.region)
+    async fn region(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.row(ctx).await?.and_then(|row| row.region))
     }
 
     /// The time of creation; null for a moment after the first score of the member.
-    async fn created_at(&self, ctx: &Context<'_>) -> Option<DateTime> {
-        self.row(ctx).await.map(|row| DateTime(row.created_at_ms))
+    async fn created_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime>> {
+        Ok(self.row(ctx).await?.map(|row| DateTime(row.created_at_ms)))
     }
 
     /// The member's friends, ordered by key.
@@ -154,7 +165,7 @@ impl Member {
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Connection<Member, MemberTotal>> {
         let page = Page::new(first, after, last, before)?;
-        Ok(self.friends_page(ctx, page).await?)
+        Ok(Box::pin(self.friends_page(ctx, page)).await?)
     }
 
     /// The member's history on a board, newest first. The database has an event a moment after its
@@ -170,7 +181,7 @@ impl Member {
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<ScoreEvent, EventTotal>>> {
         let page = Page::new(first, after, last, before)?;
-        Ok(events_page(ctx, &board, &self.key, page).await?)
+        Ok(Box::pin(events_page(ctx, &board, &self.key, page)).await?)
     }
 
     /// The member's entry on a board; null if there is no such board, or if the member is not in
@@ -186,7 +197,7 @@ impl Member {
     ) -> Result<Option<Entry>> {
         let (window, at_ms) = (board::window_or_all(window), at.map(|at| at.0));
         let choice = Choice { window, at_ms, segment, period: None };
-        Ok(self.entry(ctx, &board, choice).await?)
+        Ok(Box::pin(self.entry(ctx, &board, choice)).await?)
     }
 
     /// The member's entries on boards, at most 100, in the order of `boards`. Each is as `rank`
@@ -210,6 +221,6 @@ impl Member {
             let choice = Choice { window: window.clone(), ..Choice::default() };
             self.entry(ctx, board, choice)
         });
-        Ok(futures::future::try_join_all(entries).await?)
+        Ok(Box::pin(futures::future::try_join_all(entries)).await?)
     }
 }

@@ -67,7 +67,7 @@ impl Query {
                 board::find(app(ctx), state(ctx), &slug).await?.map(|board| Board(board).into())
             }
             GlobalId::Member(key) => {
-                Member::find(ctx, &[key]).await?.pop().flatten().map(Into::into)
+                Box::pin(Member::find(ctx, &[key])).await?.pop().flatten().map(Into::into)
             }
             GlobalId::Standings(name) => standings(ctx, name).await?.map(Into::into),
             GlobalId::Entry(name, member) => match standings(ctx, name).await? {
@@ -78,9 +78,11 @@ impl Query {
                 }
                 None => None,
             },
-            GlobalId::Event(place) => event::find(ctx, place).await?.map(Into::into),
-            GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
-            GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
+            GlobalId::Event(place) => Box::pin(event::find(ctx, place)).await?.map(Into::into),
+            GlobalId::Job(number) => Box::pin(job::find(ctx, number)).await?.map(Into::into),
+            GlobalId::IntegrityRun(number) => {
+                Box::pin(integrity::find(ctx, number)).await?.map(Into::into)
+            }
         })
     }
 
@@ -103,7 +105,7 @@ impl Query {
         #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Connection<Board, BoardTotal>> {
-        Ok(board::list(ctx, Page::new(first, after, last, before)?).await?)
+        Ok(Box::pin(board::list(ctx, Page::new(first, after, last, before)?)).await?)
     }
 
     /// The member of a key; null if there is none. A first accepted score or `upsertMembers`
@@ -113,7 +115,7 @@ impl Query {
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] key: String,
     ) -> Result<Option<Member>> {
-        Ok(Member::find(ctx, &[key]).await?.pop().flatten())
+        Ok(Box::pin(Member::find(ctx, &[key])).await?.pop().flatten())
     }
 
     /// The members of keys, at most 1,000, in the order of `keys`; null for a key without a member.
@@ -123,7 +125,7 @@ impl Query {
         #[graphql(desc = "The members' keys.")] keys: Vec<String>,
     ) -> Result<Vec<Option<Member>>> {
         member_ids(&keys)?;
-        Ok(Member::find(ctx, &keys).await?)
+        Ok(Box::pin(Member::find(ctx, &keys)).await?)
     }
 
     /// The members whose key begins with a prefix, ordered by key; then those whose name does, in
@@ -135,7 +137,7 @@ impl Query {
         #[graphql(desc = "The number of items, at most 1,000; 10 by default.")] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Connection<Member, MemberTotal>> {
-        Ok(search(ctx, &prefix, first, after).await?)
+        Ok(Box::pin(search(ctx, &prefix, first, after)).await?)
     }
 
     /// The jobs, newest first. Needs scope admin.
@@ -148,7 +150,7 @@ impl Query {
         #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Connection<Job, JobTotal>> {
-        Ok(job::list(ctx, board.as_deref(), kind, first, after.as_deref()).await?)
+        Ok(Box::pin(job::list(ctx, board.as_deref(), kind, first, after.as_deref())).await?)
     }
 
     /// The run of the integrity diff with an id; null if there is none. Needs scope admin.
@@ -161,7 +163,7 @@ impl Query {
         )]
         id: ID,
     ) -> Result<Option<IntegrityRun>> {
-        Ok(integrity::find_named(ctx, &id).await?)
+        Ok(Box::pin(integrity::find_named(ctx, &id)).await?)
     }
 
     /// The runs of the integrity diff, newest first. Needs scope admin.
@@ -173,7 +175,7 @@ impl Query {
         #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Connection<IntegrityRun, IntegrityRunTotal>> {
-        Ok(integrity::list(ctx, board.as_deref(), first, after.as_deref()).await?)
+        Ok(Box::pin(integrity::list(ctx, board.as_deref(), first, after.as_deref())).await?)
     }
 
     /// The client, as its access token identifies it; null without a token.

@@ -19,7 +19,8 @@ use ranking::window::Window as RankingWindow;
 use super::board::Board;
 use super::board::window::Window;
 use super::member::friend::{FriendEntryConnection, FriendsPage, friends_page};
-use super::request::{app, state};
+use super::price::{self, LookUp};
+use super::request::state;
 use super::standings::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank_of_percentile};
 use super::standings::entries::{Entries, EntryConnection};
 use super::standings::entry::Entry;
@@ -30,7 +31,7 @@ use super::types::scalar::{Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
-use crate::loader::{Bound, Found, Place};
+use crate::loader::{Found, Place};
 
 /// The default number of neighbors on each side.
 const AROUND_DEFAULT: i32 = 5;
@@ -148,14 +149,11 @@ impl Standings {
         ctx: &Context<'_>,
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
+        let price = price::entries(&self.read, 1);
+        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
         let place = Place { standings: self.read.clone(), key: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
-    }
-
-    /// The number of entries, by the loader of the request.
-    pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
-        state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
     /// The place of a page cursor, if there is one, and the standings in which the page continues.
@@ -267,7 +265,7 @@ impl Standings {
             )
             .into());
         }
-        Ok(self.page(ctx, page, offset).await?)
+        Ok(Box::pin(self.page(ctx, page, offset)).await?)
     }
 
     /// A member's entry; null if the member is not in these standings.
@@ -287,7 +285,8 @@ impl Standings {
         #[graphql(desc = "The members' keys.")] members: Vec<String>,
     ) -> Result<Vec<Option<Entry>>> {
         let members = member_ids(&members)?;
-        let found = state(ctx).loaders.entries(&self.read, &members).await?;
+        state(ctx).spend(price::entries(&self.read, members.len()))?;
+        let found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
         let entry = |(found, member): (Option<Found>, MemberId)| {
             found.map(|found| Entry::new(self.clone(), member, found))
         };
@@ -316,7 +315,7 @@ impl Standings {
             include_self: include_self.unwrap_or(true),
             include_missing: include_missing.unwrap_or(false),
         };
-        Ok(friends_page(ctx, self, &member, page).await?)
+        Ok(Box::pin(friends_page(ctx, self, &member, page)).await?)
     }
 
     /// The entry of a rank (ordinal, from 1); null if there are fewer entries.
@@ -352,7 +351,7 @@ impl Standings {
         buckets: Option<i32>,
     ) -> Result<Vec<Bucket>> {
         let buckets = buckets.unwrap_or(BUCKETS_DEFAULT);
-        Ok(distribution(app(ctx), &self.read, buckets, state(ctx).now_ms).await?)
+        Ok(Box::pin(distribution(ctx, self, buckets)).await?)
     }
 
     /// The entries around a member, its own included, in rank order; empty if the member is not in
@@ -377,11 +376,7 @@ impl Standings {
             limit("above", above.or(Some(AROUND_DEFAULT)))?,
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
-        let _reading = state(ctx).loaders.reading();
-        let around = app(ctx).reader.neighbors(&self.read, &member, above, below).await?;
-        let around =
-            around.map_or_else(Vec::new, |(first, placed)| self.entries(placed, first).collect());
-        Ok(Entries(around))
+        Ok(Entries(self.around(ctx, member, above, below).await?))
     }
 }
 

@@ -30,6 +30,37 @@ impl Reader {
         }
     }
 
+    /// The number of periods that have entries and became the present one before an instant;
+    /// otherwise as [`Self::periods`].
+    pub async fn count_periods(&self, standings: &Standings, before_ms: i64) -> Result<u64> {
+        let mut standings = Cow::Borrowed(standings);
+        loop {
+            let sealed_before_ms = standings.sealed_before_ms;
+            let live = self.read_redis(&standings, |store, standings| {
+                let count = async move {
+                    store.count_periods(&standings, sealed_before_ms, before_ms).await
+                };
+                count.boxed()
+            });
+            let live = match live.await? {
+                Ok(live) => live,
+                // SQL has the periods that left Redis a moment ago.
+                Err(before_ms) => {
+                    standings.to_mut().sealed_before_ms = before_ms;
+                    continue;
+                }
+            };
+            let sealed = match sealed_before_ms {
+                NEVER_MS => 0,
+                _ => {
+                    let before_ms = before_ms.min(sealed_before_ms);
+                    sealed::count_periods(&self.deployment.db, &standings, before_ms).await?
+                }
+            };
+            return Ok(live + sealed);
+        }
+    }
+
     /// As [`Self::periods`]. The inner error is the instant before which periods have left Redis,
     /// if that is later than known.
     async fn merged_periods(

@@ -142,19 +142,8 @@ impl Reader {
         position: u64,
         limit: usize,
     ) -> Result<Vec<RankedEntry>> {
-        self.read(
-            standings,
-            vec![],
-            |store, now| {
-                async move {
-                    let split = store.split_at_position(&now, position).await?;
-                    Ok(store.forward(&now, &Start::Split(split), limit).await?.1)
-                }
-                .boxed()
-            },
-            |sealed| async move { sealed.forward_from(position, limit).await },
-        )
-        .await
+        let mut pages = self.pages_from(standings, &[(position, limit)]).await?;
+        Ok(pages.pop().unwrap_or_default())
     }
 
     /// Up to `limit` entries after the last one of a page, or the first ones; nothing before them
@@ -236,7 +225,7 @@ impl Reader {
 
     /// Reads from Redis, or from SQL if the standings are there; gives `nothing` if they never had
     /// an entry.
-    async fn read<'a, T, S>(
+    pub(super) async fn read<'a, T, S>(
         &'a self,
         standings: &'a Standings,
         nothing: T,

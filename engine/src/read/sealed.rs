@@ -7,8 +7,8 @@
 use ranking::id::MemberId;
 use ranking::rank_key::RankKey;
 use ranking::store::periods::ListedPeriod;
-use ranking::store::read::Range;
-use ranking::store::read::{RankedEntry, Standings};
+use ranking::store::read::around::Neighborhood;
+use ranking::store::read::{Range, RankedEntry, Standings};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, EntityTrait, PaginatorTrait,
     QueryFilter, QueryOrder, QuerySelect, Statement, Value,
@@ -57,6 +57,25 @@ pub async fn find<'a>(
     Ok(no.map(|no| SealedStandings { db, no }))
 }
 
+/// True of the rows of `sealed_period` whose standings have entries; an index answers it.
+const HAS_ENTRIES: &str =
+    r#"EXISTS (SELECT 1 FROM "sealed_entry" WHERE "standings_no" = "sealed_period"."no")"#;
+
+/// The number of sealed periods that have entries and start before `before_ms`, of the same board,
+/// segment and window as `standings`.
+pub async fn count_periods(
+    db: &DatabaseConnection,
+    standings: &Standings,
+    before_ms: i64,
+) -> Result<u64> {
+    let of_list = sealed_period::of_list(&standings.id);
+    let count = sealed_period::Entity::find()
+        .filter(of_list.add(sealed_period::Column::StartMs.lt(before_ms)))
+        .filter(sea_orm::sea_query::Expr::cust(HAS_ENTRIES))
+        .count(db);
+    Ok(count.await?)
+}
+
 /// Up to `limit` sealed periods that have entries and start before `before_ms`, of the same board,
 /// segment and window as `standings`. They have the form of [`ranking::store::Store::periods`].
 pub async fn periods(
@@ -76,11 +95,9 @@ pub async fn periods(
             sealed_period::Entity::find().filter(StartMs.gt(ms)).order_by_asc(StartMs)
         }
     };
-    let has_entries =
-        r#"EXISTS (SELECT 1 FROM "sealed_entry" WHERE "standings_no" = "sealed_period"."no")"#;
     let rows = select
         .filter(of_list)
-        .filter(sea_orm::sea_query::Expr::cust(has_entries))
+        .filter(sea_orm::sea_query::Expr::cust(HAS_ENTRIES))
         .limit(limit as u64)
         .all(db)
         .await?;
@@ -178,6 +195,29 @@ impl SealedStandings<'_> {
         self.list(sql, vec![(position as i64).into()], limit).await
     }
 
+    /// The pages of up to some entries from some positions on, in the order of `pages`. One
+    /// statement for each; together they scan the entries before the last one once.
+    pub async fn pages_from(&self, pages: &[(u64, usize)]) -> Result<Vec<Vec<RankedEntry>>> {
+        let mut order: Vec<usize> = (0..pages.len()).collect();
+        order.sort_unstable_by_key(|&page| pages[page]);
+        let mut found = vec![vec![]; pages.len()];
+        let mut last: Option<(u64, RankedEntry)> = None;
+        for page in order {
+            let (position, limit) = pages[page];
+            found[page] = match &last {
+                None => self.forward_from(position, limit).await?,
+                Some((known, entry)) => {
+                    let sql = r#"("rank_key", "member") >= ($2, $3) ORDER BY "rank_key", "member" LIMIT $5 OFFSET $4"#;
+                    let mut values = place_values(entry);
+                    values.push(((position - known) as i64).into());
+                    self.list(sql, values, limit).await?
+                }
+            };
+            last = found[page].first().map(|first| (position, first.clone())).or(last);
+        }
+        Ok(found)
+    }
+
     /// Up to `limit` entries before `before`, or the last ones, in order, and the position of
     /// `before`.
     pub async fn backward(
@@ -228,6 +268,32 @@ impl SealedStandings<'_> {
             "{member} moves faster than its neighbors can be read; try again"
         ))
         .into())
+    }
+
+    /// As [`Self::neighbors`] for each of these members, in their order.
+    ///
+    /// # Errors
+    /// As [`Self::neighbors`].
+    pub async fn neighborhoods(
+        &self,
+        members: &[MemberId],
+        above: usize,
+        below: usize,
+    ) -> Result<Vec<Neighborhood>> {
+        if (above, below) == (0, 0) {
+            let alone = |(entry, position): (RankedEntry, u64)| (position, vec![entry]);
+            return Ok(self
+                .find(members)
+                .await?
+                .into_iter()
+                .map(|found| found.map(alone))
+                .collect());
+        }
+        let mut found = Vec::with_capacity(members.len());
+        for member in members {
+            found.push(self.neighbors(member, above, below).await?);
+        }
+        Ok(found)
     }
 
     /// The number of entries before each bound. Each scan starts at the previous bound, so entries

@@ -6,7 +6,7 @@ use sea_orm::{Condition, QueryOrder, QuerySelect};
 use super::{Column, Entity, Model, fold_name};
 
 /// The prefix of a search, as it is for keys, and in lower case for names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     key: String,
     name: String,

@@ -14,9 +14,11 @@
 //!   partial and the read fails with `BoardMoved`. No reader knows a layout before all partitions
 //!   have it.
 
+pub mod around;
 pub mod merge;
 mod pages;
 pub(crate) mod requests;
+pub mod search;
 
 use std::sync::Arc;
 
@@ -38,6 +40,9 @@ const SCORES_MAX: usize = 10_000;
 
 /// The most places in one counting script: each may bisect a run of equal keys.
 const PLACES_MAX: usize = 250;
+
+/// The most entries whose positions one pipeline asks for, so that others get their turn.
+const POSITIONS_MAX: usize = 1000;
 
 /// The standings to read.
 #[derive(Debug, Clone)]
@@ -181,52 +186,60 @@ impl Store {
         Ok(keys)
     }
 
-    /// The positions of entries; `None` for an entry that has since left. One round trip: a `ZRANK`
-    /// for each entry on its own shard, and for the S − 1 other shards one script for each 250
-    /// entries that counts those before them; O(entries · S · log(size)).
+    /// The positions of entries; `None` for an entry that has since left. One round trip for each
+    /// 1,000 entries: a `ZRANK` for each on its own shard, and for the S − 1 other shards one
+    /// script for each 250 entries that counts those before them; O(entries · S · log(size)). A
+    /// script reads a run of equal keys once for all of its entries.
     pub async fn positions(
         &self,
         standings: &Standings,
         entries: &[RankedEntry],
     ) -> Result<Vec<Option<u64>>> {
-        if entries.is_empty() {
-            return Ok(vec![]);
-        }
-        let by_shard = group_by_shard(standings, entries, |entry| &entry.member);
-        let mut own = Reads::new(self, standings);
-        for (shard, indices) in &by_shard {
-            for &index in indices {
-                own.pipe
-                    .cmd("ZRANK")
-                    .arg(standings.key(self, *shard))
-                    .arg(entries[index].member.as_str());
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        order.sort_unstable_by_key(|&index| &entries[index]);
+        let mut positions = vec![None; entries.len()];
+        for some in order.chunks(POSITIONS_MAX) {
+            let shard = |&index: &usize| (index, standings.shard(&entries[index].member));
+            let some: Vec<(usize, usize)> = some.iter().map(shard).collect();
+            let found = self.some_positions(standings, entries, &some).await?;
+            for ((index, _), position) in some.into_iter().zip(found) {
+                positions[index] = position;
             }
         }
-        let order: Vec<usize> = by_shard.iter().flat_map(|(_, indices)| indices).copied().collect();
-        let mut lists: Vec<(usize, Vec<usize>)> = vec![];
+        Ok(positions)
+    }
+
+    /// The positions of some entries, which are given in order by their index and their shard.
+    async fn some_positions(
+        &self,
+        standings: &Standings,
+        entries: &[RankedEntry],
+        some: &[(usize, usize)],
+    ) -> Result<Vec<Option<u64>>> {
+        let mut reads = Reads::new(self, standings);
+        for &(index, own) in some {
+            let member = entries[index].member.as_str();
+            reads.pipe.cmd("ZRANK").arg(standings.key(self, own)).arg(member);
+        }
+        // Places in `some`, for each script.
+        let mut lists: Vec<Vec<usize>> = vec![];
         for shard in 0..standings.partitions.len() {
-            let others = by_shard
-                .iter()
-                .filter(|(own, _)| *own != shard)
-                .flat_map(|(_, indices)| indices)
-                .copied();
-            lists.extend(
-                others.collect::<Vec<_>>().chunks(PLACES_MAX).map(|chunk| (shard, chunk.to_vec())),
-            );
+            let others: Vec<usize> =
+                (0..some.len()).filter(|&place| some[place].1 != shard).collect();
+            for chunk in others.chunks(PLACES_MAX) {
+                reads.count_before(shard, chunk.iter().map(|&place| &entries[some[place].0]));
+                lists.push(chunk.to_vec());
+            }
         }
-        for (shard, indices) in &lists {
-            own.count_before(*shard, indices.iter().map(|&index| &entries[index]));
+        let mut answers = reads.send::<redis::Value>().await?.into_iter();
+        let mut positions: Vec<Option<u64>> = Vec::with_capacity(some.len());
+        for _ in some {
+            positions.push(decode(answers.next())?);
         }
-        let mut answers: std::vec::IntoIter<redis::Value> =
-            own.send::<redis::Value>().await?.into_iter();
-        let mut positions = vec![None; entries.len()];
-        for index in order {
-            positions[index] = decode::<Option<u64>>(answers.next())?;
-        }
-        for (_, indices) in &lists {
+        for list in lists {
             let counts: Vec<u64> = decode(answers.next())?;
-            for (&index, count) in indices.iter().zip(counts) {
-                positions[index] = positions[index].map(|position| position + count);
+            for (place, count) in list.into_iter().zip(counts) {
+                positions[place] = positions[place].map(|position| position + count);
             }
         }
         Ok(positions)

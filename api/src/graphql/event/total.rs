@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
-use entity::archive::{archive_mark, archived_entry};
-use entity::history::score_event;
-use ranking::id::MemberId;
+use entity::archive::archive_mark;
+use ranking::id::{MemberId, PartitionNo};
 
 use crate::cache::boards::CachedBoard;
-use crate::error::Error;
-use crate::graphql::request::app;
+use crate::graphql::price;
+use crate::graphql::request::{app, state};
 use crate::graphql::types::scalar::int;
+use crate::loader::totals::{OfMember, Total};
 
 /// The counts of a connection of events, made only if a query asks for them.
 pub struct EventTotal {
@@ -18,22 +18,28 @@ pub struct EventTotal {
     pub(crate) member: String,
 }
 
+impl EventTotal {
+    /// The history that is counted.
+    fn history(&self, ctx: &Context<'_>) -> crate::error::Result<OfMember> {
+        let partition = partition_of(ctx, &self.board, &self.member)?;
+        let (board, member) = (self.board.board.no, self.member.clone());
+        Ok(OfMember { board, partition, member })
+    }
+}
+
 #[Object]
 impl EventTotal {
     /// The number of the member's events on the board, without archived ones.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let mark = mark_of(ctx, &self.board, &self.member).await?;
-        let (db, board) = (&app(ctx).deployment.reads, self.board.board.no);
-        let count = score_event::count_of_member(db, board, &self.member, mark.archived_seq);
-        Ok(int(count.await.map_err(Error::from)?)?)
+        let total = Total::Events(self.history(ctx)?);
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 
     /// The number of the member's older events that are archived. They still count, but are not
     /// listed.
     async fn archived_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let mark = mark_of(ctx, &self.board, &self.member).await?;
-        let count = archived_entry::events(&app(ctx).deployment.reads, &mark, &self.member);
-        Ok(int(count.await.map_err(Error::from)?)?)
+        let total = Total::ArchivedEvents(self.history(ctx)?);
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }
 
@@ -44,8 +50,15 @@ pub(crate) async fn mark_of(
     board: &CachedBoard,
     member: &str,
 ) -> crate::error::Result<archive_mark::Model> {
-    let deployment = &app(ctx).deployment;
+    let partition = partition_of(ctx, board, member)?;
+    Ok(archive_mark::of(&app(ctx).deployment.reads, board.board.no, partition).await?)
+}
+
+fn partition_of(
+    ctx: &Context<'_>,
+    board: &CachedBoard,
+    member: &str,
+) -> crate::error::Result<PartitionNo> {
     let member = MemberId::new(member)?;
-    let partition = deployment.store.partitions().of_member(&board.board, &member);
-    Ok(archive_mark::of(&deployment.reads, board.board.no, partition).await?)
+    Ok(app(ctx).deployment.store.partitions().of_member(&board.board, &member))
 }

@@ -10,12 +10,14 @@ use ranking::store::read::RankedEntry;
 use super::Member;
 use crate::access::Scope;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::Standings;
 use crate::graphql::standings::entry::Entry;
 use crate::graphql::types::connection::{EntryCursor, limit};
 use crate::graphql::types::scalar::int;
-use crate::loader::Found;
+use crate::loader::friends::FriendPlace as Place;
+use crate::loader::{self, Found};
 
 /// An entry in the ranking of a member's friends.
 #[derive(SimpleObject)]
@@ -93,25 +95,8 @@ pub(crate) struct FriendsPage {
     pub(crate) include_missing: bool,
 }
 
-/// A place in the list of friends: first those with an entry, in rank order, then the others by
-/// key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    Ranked(RankedEntry),
-    Missing(MemberId),
-}
-
-impl Place {
-    fn ranked(&self) -> Option<&RankedEntry> {
-        match self {
-            Self::Ranked(entry) => Some(entry),
-            Self::Missing(_) => None,
-        }
-    }
-}
-
-/// A page of a member's friends in standings. One `ZMSCORE` per shard reads the keys of all
-/// friends; then one pipeline counts the ranks of the page.
+/// A page of a member's friends in standings, of the ranking that the request's loader finds; one
+/// pipeline counts the ranks of the page.
 pub(crate) async fn friends_page(
     ctx: &Context<'_>,
     standings: &Standings,
@@ -129,20 +114,19 @@ pub(crate) async fn friends_page(
         }
         None => (standings.clone(), None),
     };
-    let (friends, good_until) = app.friends.of(&app.deployment.reads, &member).await?;
+    let look_up = LookUp::FriendRanking(&list.read.id, &member);
+    let is_new = state(ctx).loaders.is_new(&look_up);
+    let of = loader::Place { standings: list.read.clone(), key: member.clone() };
+    let (all, good_until) = state(ctx).loaders.ranking(of).await?;
     state(ctx).good_until.limit(good_until);
-    let mut members = friends.to_vec();
-    if page.include_self {
-        members.push(member.clone());
-    }
-    let keys = app.reader.rank_keys(&list.read, &members).await?;
-    let place = |(member, key): (MemberId, _)| match key {
-        Some(key) => Some(Place::Ranked(RankedEntry { key, member })),
-        None => page.include_missing.then_some(Place::Missing(member)),
+    let friends = if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 };
+    state(ctx).spend(friends + price::entries(&list.read, limit.min(all.len())))?;
+    let is_wanted = |place: &&Place| {
+        (page.include_missing || place.ranked().is_some())
+            && (page.include_self || *place.member() != member)
     };
-    let mut places: Vec<Place> = members.into_iter().zip(keys).filter_map(place).collect();
-    places.sort_unstable();
-    let start = after.map_or(0, |after| places.partition_point(|place| *place <= after));
+    let places: Vec<&Place> = all.iter().filter(is_wanted).collect();
+    let start = after.map_or(0, |after| places.partition_point(|place| **place <= after));
     let total = places.len();
     let page = &places[start..total.min(start + limit)];
     let mut connection = FriendEntryConnection {
@@ -156,8 +140,10 @@ pub(crate) async fn friends_page(
         },
         total,
     };
-    let ranked: Vec<RankedEntry> = page.iter().filter_map(Place::ranked).cloned().collect();
-    let mut positions = app.reader.positions(&list.read, &ranked).await?.into_iter();
+    let ranked: Vec<RankedEntry> =
+        page.iter().filter_map(|place| place.ranked()).cloned().collect();
+    let positions = app.reader.positions(&list.read, &ranked);
+    let mut positions = state(ctx).loaders.read(positions).await?.into_iter();
     for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
         let placed = match place {
             Place::Ranked(placed) => placed,
@@ -210,6 +196,7 @@ pub(crate) async fn add_friend(
             .await?;
     }
     app.friends.add(&app.deployment, &a, &b).await?;
+    state(ctx).loaders.clear().await;
     Ok(payload)
 }
 
@@ -222,6 +209,7 @@ pub(crate) async fn remove_friend(
     let ([a, b], payload) = both(ctx, member, friend).await?;
     let app = app(ctx);
     app.friends.remove(&app.deployment.db, &a, &b).await?;
+    state(ctx).loaders.clear().await;
     Ok(payload)
 }
 

@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Member;
 use crate::error::Error;
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
 use crate::graphql::types::scalar::int;
+use crate::loader::totals::Total;
 
 /// The total of a connection of members, counted only if a query asks for it.
 pub enum MemberTotal {
@@ -30,7 +32,8 @@ impl MemberTotal {
         let count = match self {
             Self::Counted(count) => *count,
             Self::Found(prefix) => {
-                prefix.count(&app(ctx).deployment.reads).await.map_err(Error::from)?
+                let total = Total::Members(prefix.clone());
+                price::total(state(ctx), total, price::counted_rows).await?
             }
         };
         Ok(int(count)?)
@@ -63,6 +66,7 @@ pub(crate) async fn search(
     let limit = match Page::new(first, None, None, None)? {
         Page::Forward { limit, .. } | Page::Backward { limit, .. } => limit,
     };
+    state(ctx).spend(2 * price::select(limit))?;
     let place = after.as_deref().map(Place::decode).transpose()?;
     let mut found: Vec<(Place, Model)> = vec![];
     if !matches!(place, Some(Place::Name(..))) {

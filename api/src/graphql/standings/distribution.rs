@@ -1,13 +1,15 @@
 //! The distribution of scores in standings.
 
-use async_graphql::SimpleObject;
+use async_graphql::{Context, SimpleObject};
 use ranking::board::Direction;
 use ranking::board::State;
 use ranking::rank_key::RankKey;
 use ranking::store::read::Standings as Read;
 
-use crate::app::App;
+use super::Standings;
 use crate::error::{Error, Result};
+use crate::graphql::price::{self, LookUp};
+use crate::graphql::request::state;
 use crate::graphql::types::scalar::{Decimal, int};
 
 /// The default number of buckets.
@@ -47,17 +49,17 @@ pub(crate) fn rank_of_percentile(percentile: f64, size: u64) -> Result<u64> {
 /// The distribution in equal buckets from the lowest score to the highest. There are fewer buckets
 /// if there are fewer distinct scores between the two ends, and none if there are no entries.
 ///
-/// In Redis it takes five round trips: one for the first entry, two for the last, one for a count
-/// per inner bound and shard, and one for the size.
+/// In Redis it takes five round trips: one for the size, one for the first entry, two for the last,
+/// and one for a count per inner bound and shard.
 ///
 /// # Errors
 /// `BAD_USER_INPUT` for fewer than 1 bucket, `LIMIT_EXCEEDED` for more than 1,000.
 pub(crate) async fn distribution(
-    app: &App,
-    read: &Read,
+    ctx: &Context<'_>,
+    standings: &Standings,
     buckets: i32,
-    now_ms: i64,
 ) -> Result<Vec<Bucket>> {
+    let (read, now_ms) = (&standings.read, state(ctx).now_ms);
     if buckets < 1 {
         return Err(Error::bad_input(format!(
             "invalid buckets {buckets}: expected 1 to {BUCKETS_MAX}"
@@ -68,7 +70,10 @@ pub(crate) async fn distribution(
             "invalid buckets {buckets}: expected at most {BUCKETS_MAX}"
         )));
     }
-    let Some((low, high)) = ends(app, read).await? else {
+    let price = price::distribution(read, u64::from(buckets.unsigned_abs()));
+    price::pay(state(ctx), LookUp::Distribution(&read.id, buckets), price)?;
+    let size = standings.count(ctx).await?;
+    let Some((low, high)) = ends(ctx, standings, size).await? else {
         return Ok(vec![]);
     };
     let decimals = read.rules.decimals;
@@ -92,8 +97,7 @@ pub(crate) async fn distribution(
     let inner = &bounds[1..bounds.len() - 1];
     let keys =
         inner.iter().map(|&(bound, _)| first_key(read, bound)).collect::<Result<Vec<_>>>()?;
-    let better = app.reader.counts_below(read, &keys).await?;
-    let size = app.reader.size(read).await?;
+    let better = state(ctx).loaders.counts(read, &keys).await?;
     let above = |count: &u64| match read.rules.direction {
         Direction::HighFirst => *count,
         Direction::LowFirst => size.saturating_sub(*count),
@@ -112,14 +116,17 @@ pub(crate) async fn distribution(
     bounds.windows(2).zip(at_least.windows(2)).map(bucket).collect()
 }
 
-/// The lowest and the highest raw score; `None` if there are no entries.
-async fn ends(app: &App, read: &Read) -> Result<Option<(i64, i64)>> {
-    let best = app.reader.forward_from(read, 0, 1).await?;
-    let (_, worst) = app.reader.backward(read, None, 1).await?;
+/// The lowest and the highest raw score of `size` entries; `None` if there are no entries.
+async fn ends(ctx: &Context<'_>, standings: &Standings, size: u64) -> Result<Option<(i64, i64)>> {
+    let read = &standings.read;
+    let (best, worst) =
+        tokio::try_join!(standings.page_at(ctx, 0, 1), standings.page_at(ctx, size.max(1) - 1, 1))?;
     let score = |key: RankKey| read.rules.state(read.id.window, &read.period, key).score;
-    let (Some(best), Some(worst)) = (best.first(), worst.first()) else {
+    let Some(best) = best.0.first() else {
         return Ok(None);
     };
+    // The last one may have left since it was counted.
+    let worst = worst.0.first().unwrap_or(best);
     let (a, b) = (score(best.key), score(worst.key));
     Ok(Some((a.min(b), a.max(b))))
 }

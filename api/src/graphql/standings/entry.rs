@@ -9,6 +9,7 @@ use ranking::score;
 use super::Standings;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::member::Member;
+use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, int};
@@ -110,10 +111,14 @@ impl Entry {
         let before = match method.unwrap_or(RankMethod::Ordinal) {
             RankMethod::Ordinal => self.found.position,
             RankMethod::Dense => {
+                let position = self.found.position;
+                let depth = LookUp::Dense(&read.id, position.checked_ilog2().unwrap_or(0));
+                price::pay(state(ctx), depth, price::dense(position))?;
                 let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
                 state(ctx).loaders.better_scores(bound).await?
             }
             RankMethod::Competition => {
+                state(ctx).spend(price::count(read))?;
                 let first_of_score =
                     read.rules.layout(read.id.window).first_of_score(self.found.key);
                 state(ctx)

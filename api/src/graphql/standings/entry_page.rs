@@ -1,14 +1,19 @@
 //! Pages of entries.
 
+use std::sync::Arc;
+
 use async_graphql::Context;
+use ranking::id::MemberId;
 use ranking::store::read::RankedEntry;
+use tokio::time::Instant;
 
 use super::Standings;
 use super::entries::EntryConnection;
 use super::entry::Entry;
+use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::Page;
-use crate::loader::Found;
+use crate::loader::{Bound, Found};
 
 impl Standings {
     pub(crate) async fn page(
@@ -17,18 +22,21 @@ impl Standings {
         page: Page,
         offset: Option<u64>,
     ) -> crate::error::Result<EntryConnection> {
-        let app = app(ctx);
-        let _reading = state(ctx).loaders.reading();
+        let (app, state) = (app(ctx), state(ctx));
+        let _reading = state.loaders.reading();
         match page {
             Page::Forward { limit, after } => {
                 let (list, after) = self.resume(app, after.as_deref())?;
                 let (mut position, mut entries) = match &after {
-                    Some(place) => app.reader.forward(&list.read, place, limit + 2).await?,
+                    Some(place) => {
+                        state.spend(price::page(&list.read, limit))?;
+                        let page = app.reader.forward(&list.read, place, limit + 2);
+                        state.loaders.read(page).await?
+                    }
                     None => {
                         let offset = offset.unwrap_or(0);
-                        let page = app.pages.page_from(&app.reader, &list.read, offset, limit + 2);
-                        let (entries, good_until) = page.await?;
-                        state(ctx).good_until.limit(good_until);
+                        let (entries, good_until) = list.page_at(ctx, offset, limit + 2).await?;
+                        state.good_until.limit(good_until);
                         (offset, entries.to_vec())
                     }
                 };
@@ -42,8 +50,9 @@ impl Standings {
             }
             Page::Backward { limit, before } => {
                 let (list, before) = self.resume(app, before.as_deref())?;
-                let (end, mut entries) =
-                    app.reader.backward(&list.read, before.as_ref(), limit + 1).await?;
+                state.spend(price::page(&list.read, limit))?;
+                let page = app.reader.backward(&list.read, before.as_ref(), limit + 1);
+                let (end, mut entries) = state.loaders.read(page).await?;
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
                 let position = end.saturating_sub(entries.len() as u64);
@@ -58,8 +67,44 @@ impl Standings {
         position: u64,
     ) -> crate::error::Result<Option<Entry>> {
         let _reading = state(ctx).loaders.reading();
-        let placed = app(ctx).reader.forward_from(&self.read, position, 1).await?;
-        Ok(self.entries(placed, position).next())
+        let (placed, _) = self.page_at(ctx, position, 1).await?;
+        Ok(self.entries(placed.to_vec(), position).next())
+    }
+
+    /// The number of entries, by the loader of the request.
+    pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
+        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(&self.read))?;
+        state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
+    }
+
+    /// Up to `limit` entries from a position on, by the loader of the request.
+    pub(crate) async fn page_at(
+        &self,
+        ctx: &Context<'_>,
+        position: u64,
+        limit: usize,
+    ) -> crate::error::Result<(Arc<[RankedEntry]>, Instant)> {
+        let price = price::page_at(&self.read, position, limit);
+        price::pay(state(ctx), LookUp::Page(&self.read.id, position, limit), price)?;
+        state(ctx).loaders.page(&self.read, position, limit).await
+    }
+
+    /// The entries around a member, its own included, by the loader of the request.
+    pub(crate) async fn around(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+        above: usize,
+        below: usize,
+    ) -> crate::error::Result<Vec<Entry>> {
+        let _reading = state(ctx).loaders.reading();
+        let price = price::around(&self.read, above + below);
+        price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price)?;
+        let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
+        let entries = |(first, placed): (u64, Arc<[RankedEntry]>)| {
+            self.entries(placed.to_vec(), first).collect::<Vec<_>>()
+        };
+        Ok(around.map_or_else(Vec::new, entries))
     }
 
     pub(crate) fn entries(

@@ -8,15 +8,14 @@ use ranking::store::read::Range;
 use ranking::window::Window as RankingWindow;
 
 use super::Standings;
-use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor};
 use crate::graphql::types::scalar::{DateTime, int};
-
-/// How many periods one read takes when all are counted.
-const COUNTED_MAX: usize = 10_000;
+use crate::loader::In;
+use crate::loader::totals::Total;
 
 /// A half-open span of time that a window's standings cover.
 #[derive(SimpleObject, Debug, Clone)]
@@ -60,17 +59,15 @@ pub struct PeriodTotal(Standings);
 impl PeriodTotal {
     /// The number of periods that have entries.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let (mut count, mut range) = (0, begun(state(ctx).now_ms));
-        loop {
-            let periods = periods(app(ctx), &self.0, range, COUNTED_MAX).await?;
-            count += periods.len();
-            match periods.last() {
-                Some(last) if periods.len() == COUNTED_MAX => {
-                    range = Range::Before(last.present_from_ms);
-                }
-                _ => return Ok(int(count as u64)?),
-            }
+        let (read, state) = (&self.0.read, state(ctx));
+        if !read.id.window.has_periods() {
+            return Ok(i32::from(self.0.count(ctx).await? > 0));
         }
+        let total =
+            Total::Periods(In { standings: read.clone(), key: after_begun_ms(state.now_ms) });
+        let counted = |count| price::counted_periods(read, count);
+        let count = price::total(state, total, counted).await?;
+        Ok(int(count)?)
     }
 }
 
@@ -106,7 +103,7 @@ pub(crate) async fn periods_page(
     };
     let mut found = match (window, cursor) {
         (window, Some(_)) if !window.has_periods() => vec![],
-        _ => periods(app(ctx), &standings, range, limit + 1).await?,
+        _ => periods(ctx, &standings, range, limit + 1).await?,
     };
     let more = found.len() > limit;
     found.truncate(limit);
@@ -133,23 +130,32 @@ pub(crate) async fn periods_page(
 /// The range of periods that have begun. The roller makes the next period of a rolling window ahead
 /// of time.
 fn begun(now_ms: i64) -> Range {
-    Range::Before(now_ms.saturating_add(1))
+    Range::Before(after_begun_ms(now_ms))
+}
+
+/// The first instant after all at which periods have begun.
+fn after_begun_ms(now_ms: i64) -> i64 {
+    now_ms.saturating_add(1)
 }
 
 async fn periods(
-    app: &App,
+    ctx: &Context<'_>,
     standings: &Standings,
     range: Range,
     limit: usize,
 ) -> crate::error::Result<Vec<ListedPeriod>> {
     let read = &standings.read;
     if read.id.window.has_periods() {
-        return Ok(app.reader.periods(read, range, limit).await?);
+        state(ctx).spend(price::periods(read, limit))?;
+        let periods = app(ctx).reader.periods(read, range, limit);
+        return Ok(state(ctx).loaders.read(periods).await?);
     }
-    let size = app.reader.size(read).await?;
     let all = ListedPeriod {
         present_from_ms: read.period.present_from_ms,
         label: read.period.label.clone(),
     };
+    // Not by a look-up that waits for reads, as this is one of them.
+    state(ctx).spend(price::size(read))?;
+    let size = state(ctx).loaders.read(app(ctx).reader.size(read)).await?;
     Ok(if size > 0 { vec![all] } else { vec![] })
 }

@@ -70,6 +70,14 @@ impl Source {
     }
 }
 
+/// A shard's likely share of a page, plus a margin so that one round trip usually suffices.
+pub(crate) fn share(limit: usize, shards: usize) -> usize {
+    match shards {
+        1 => limit,
+        _ => (limit / shards + limit / (2 * shards) + 4).min(limit),
+    }
+}
+
 impl Store {
     /// Up to `limit` entries in one direction from a place, and the number of entries before it:
     /// each shard returns its likely share, then more only if the page needs it.
@@ -81,13 +89,7 @@ impl Store {
         way: Way,
     ) -> Result<(u64, Vec<RankedEntry>)> {
         let shards = standings.partitions().len();
-        // A shard's likely share of the page, plus a margin so that one round trip usually
-        // suffices.
-        let share = if shards == 1 {
-            limit
-        } else {
-            (limit / shards + limit / (2 * shards) + 4).min(limit)
-        };
+        let share = share(limit, shards);
         let source = |next: Next| Source { next, buffer: vec![], exhausted: false };
         let mut sources: Vec<Source> = match start {
             Start::Place(place) => {

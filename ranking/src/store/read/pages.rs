@@ -11,22 +11,12 @@ use crate::store::Store;
 /// The most reads of a neighborhood whose center moves between two reads.
 const MOVED_MAX: usize = 8;
 
-impl Store {
-    /// The split at an entry, whether or not it exists. One round trip: a counting script for each
-    /// shard; O(S · log(size)), plus about 20 look-ups in a run of 600,000 equal keys.
-    pub async fn split_at(&self, standings: &Standings, place: &RankedEntry) -> Result<Split> {
-        let mut reads = Reads::new(self, standings);
-        for shard in 0..standings.partitions.len() {
-            reads.count_before(shard, std::iter::once(place));
-        }
-        let counts: Vec<Vec<u64>> = reads.send().await?;
-        Ok(Split(counts.into_iter().flatten().collect()))
-    }
+/// The most entries that one pipeline asks for, unless a single page has more.
+pub(super) const ENTRIES_MAX: usize = 5000;
 
-    /// The split at a position, or the end. S = 1: at most one round trip. Otherwise a selection
-    /// over sorted lists: each round trip reads the middle of the rest of each shard, takes their
-    /// weighted median as the pivot and counts the entries before it. At most three quarters
-    /// remain: about 2 · log₂(size) round trips.
+impl Store {
+    /// The split at a position, or the end. S = 1: no round trip. Otherwise as
+    /// [`Self::at_positions`].
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`, `Corrupt`; also `Unavailable` if entries move faster than they
@@ -37,70 +27,55 @@ impl Store {
             split[0] = position;
             return Ok(Split(split));
         }
-        let end = self.end(standings).await?;
-        if position >= end.position() {
-            return Ok(end);
-        }
-        let (mut low, mut high) = (vec![0; end.0.len()], end.0);
-        // Writers may move entries between the rounds: the bound prevents an endless loop.
-        for _ in 0..200 {
-            if low.iter().sum::<u64>() >= position {
-                return Ok(Split(low));
-            }
-            let open: Vec<(usize, u64)> = (0..low.len())
-                .filter(|&shard| low[shard] < high[shard])
-                .map(|shard| (shard, high[shard] - low[shard]))
-                .collect();
-            let Some(pivot) = self.pivot(standings, &open, &low).await? else {
-                break;
-            };
-            let counts = self.split_at(standings, &pivot).await?;
-            let own = standings.shard(&pivot.member);
-            if counts.position() < position {
-                // The pivot and all entries before it precede the position.
-                for shard in 0..low.len() {
-                    let passed = counts.0[shard] + u64::from(shard == own);
-                    low[shard] = low[shard].max(passed.min(high[shard]));
-                }
-            } else {
-                for shard in 0..high.len() {
-                    high[shard] = high[shard].min(counts.0[shard].max(low[shard]));
-                }
-            }
-        }
-        if low.iter().sum::<u64>() == position {
-            return Ok(Split(low));
-        }
-        Err(Error::Unavailable("entries move faster than they are counted; try again".into()))
+        let mut found = self.at_positions(standings, &[position]).await?;
+        let found = found.pop().ok_or_else(|| Error::corrupt("a search found no place"))?;
+        Ok(found.split)
     }
 
-    /// The weighted median of the middle entries of the rest of each shard. One round trip: a
-    /// `ZRANGE` for each shard.
-    async fn pivot(
+    /// The pages of up to some entries from some positions on, in the order given. S = 1: one round
+    /// trip for each 5,000 entries, with a `ZRANGE` for each page. Otherwise one search for all
+    /// positions, then [`Self::forward`] for each page of several entries.
+    ///
+    /// # Errors
+    /// As [`Self::split_at_position`].
+    pub async fn pages_from(
         &self,
         standings: &Standings,
-        open: &[(usize, u64)],
-        low: &[u64],
-    ) -> Result<Option<RankedEntry>> {
-        let mut reads = Reads::new(self, standings);
-        for &(shard, left) in open {
-            reads.range(shard, low[shard] + left / 2, 1);
+        pages: &[(u64, usize)],
+    ) -> Result<Vec<Vec<RankedEntry>>> {
+        let mut found = vec![vec![]; pages.len()];
+        if standings.partitions.len() == 1 {
+            let most = pages.iter().map(|(_, limit)| *limit).max().unwrap_or(0).max(1);
+            let asked: Vec<usize> = (0..pages.len()).filter(|&page| pages[page].1 > 0).collect();
+            for some in asked.chunks((ENTRIES_MAX / most).max(1)) {
+                let mut reads = Reads::new(self, standings);
+                for &page in some {
+                    reads.range(0, pages[page].0, pages[page].1 as u64);
+                }
+                let answers = reads.send::<Vec<(String, f64)>>().await?;
+                for (&page, entries) in some.iter().zip(answers) {
+                    found[page] = ranked_entries(entries)?;
+                }
+            }
+            return Ok(found);
         }
-        if open.is_empty() {
-            return Ok(None);
+        // The front needs no search.
+        let positions: Vec<u64> =
+            pages.iter().map(|(position, _)| *position).filter(|position| *position > 0).collect();
+        let mut places = self.at_positions(standings, &positions).await?.into_iter();
+        for (page, &(position, limit)) in pages.iter().enumerate() {
+            let place = if position > 0 { places.next() } else { None };
+            found[page] = match (place, limit) {
+                (_, 0) => vec![],
+                (Some(place), 1) => place.entry.into_iter().collect(),
+                (place, limit) => {
+                    let front = || Split(vec![0; standings.partitions.len()]);
+                    let split = place.map_or_else(front, |place| place.split);
+                    self.forward(standings, &Start::Split(split), limit).await?.1
+                }
+            };
         }
-        let mut middles: Vec<(RankedEntry, u64)> = vec![];
-        for (entries, &(_, left)) in reads.send::<Vec<(String, f64)>>().await?.into_iter().zip(open)
-        {
-            middles.extend(ranked_entries(entries)?.into_iter().map(|entry| (entry, left)));
-        }
-        middles.sort_unstable();
-        let total: u64 = middles.iter().map(|(_, left)| left).sum();
-        let mut passed = 0;
-        Ok(middles.into_iter().find_map(|(entry, left)| {
-            passed += left;
-            (2 * passed >= total).then_some(entry)
-        }))
+        Ok(found)
     }
 
     /// Up to `limit` entries from a place forward, in order, and the position of the place. One

@@ -70,6 +70,34 @@ impl<'a> Reads<'a> {
             .arg(count);
     }
 
+    /// The entries around places that come in order, and the number of entries before each: a
+    /// script.
+    pub(crate) fn around<'p>(
+        &mut self,
+        shard: usize,
+        [above, on]: [usize; 2],
+        places: impl Iterator<Item = &'p RankedEntry>,
+    ) {
+        let script = &self.store.inner.scripts.around;
+        let key = self.standings.key(self.store, shard);
+        let command = self.pipe.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(key);
+        command.arg(above).arg(on);
+        for place in places {
+            command.arg(place.key.to_redis()).arg(place.member.as_str());
+        }
+    }
+
+    /// One `EXISTS` of a shard of these standings in some other periods.
+    pub(crate) fn exist_all<'l>(&mut self, shard: usize, labels: impl Iterator<Item = &'l String>) {
+        self.lists = true;
+        let partition = self.standings.partitions[shard];
+        let command = self.pipe.cmd("EXISTS");
+        for label in labels {
+            let id = StandingsId { period: label.clone(), ..self.standings.id.clone() };
+            command.arg(self.store.keys().standings(partition, &id));
+        }
+    }
+
     /// An `EXISTS` for each shard of these standings in another period.
     pub(crate) fn exist(&mut self, label: &str) {
         self.lists = true;
@@ -95,6 +123,7 @@ impl<'a> Reads<'a> {
         command.arg("LIMIT").arg(0).arg(count).arg("WITHSCORES");
     }
 
+    /// The number of entries before each of some places that come in order: a script.
     pub(crate) fn count_before<'p>(
         &mut self,
         shard: usize,

@@ -1,0 +1,210 @@
+//! The prices of look-ups, in points: microseconds of CPU of the API and Redis together.
+//!
+//! A resolver pays before the work with what it knows: shards, lengths, positions. What it learns
+//! from the work only, such as the number of a member's friends, it pays after it. A look-up that a
+//! request makes once is paid once.
+
+use ranking::board::TieBreak;
+use ranking::id::MemberId;
+use ranking::standings_id::StandingsId;
+use ranking::store::read::Standings;
+
+use super::request::RequestState;
+use super::standings::dense::DENSE_SCORES_MAX;
+use crate::error::Result;
+use crate::loader::totals::Total;
+
+/// A round trip: a pipeline and its answers.
+const ROUND_TRIP: u64 = 40;
+
+/// The guards of a read, in each shard.
+const GUARDS: u64 = 3;
+
+/// The entries before a key, counted in a shard.
+const COUNT: u64 = 2;
+
+/// The entries before a place, counted in a shard; where ties go by member, in a run of equal keys.
+const PLACE: u64 = 1;
+const PLACE_IN_RUN: u64 = 4;
+
+/// An entry of a page.
+const ENTRY: u64 = 2;
+
+/// A member that is looked up by its key.
+const MEMBER: u64 = 6;
+
+/// The round trips of a search for a position.
+const SEARCH_ROUND_TRIPS: u64 = 8;
+
+/// The entries and counts of a search for a position, in each shard.
+const SEARCH: u64 = 24;
+
+/// A distinct score that a dense rank passes.
+const SCORE: u64 = 2;
+
+/// A friend in a list, and in a ranking.
+const FRIEND: u64 = 1;
+const RANKED_FRIEND: u64 = 1;
+
+/// A SELECT, and a row of its answer.
+const SELECT: u64 = 80;
+const ROW: u64 = 8;
+
+/// A member's row, of the SELECT for all that a request asks for.
+const MEMBER_ROW: u64 = 10;
+
+/// Rows that SQL counts or skips for a point.
+const ROWS_SKIPPED: u64 = 20;
+
+/// A period that is counted, in each shard.
+const PERIOD: u64 = 2;
+
+/// A look-up that the request has made before.
+const REPEATED: u64 = 1;
+
+/// A look-up that a request makes once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum LookUp<'a> {
+    Size(&'a StandingsId),
+    Entry(&'a StandingsId, &'a MemberId),
+    Page(&'a StandingsId, u64, usize),
+    Around(&'a StandingsId, &'a MemberId, usize, usize),
+    FriendRanking(&'a StandingsId, &'a MemberId),
+    Friends(&'a MemberId),
+    Distribution(&'a StandingsId, i32),
+    /// Dense ranks up to a position of about two to the power of a number.
+    Dense(&'a StandingsId, u32),
+    Row(&'a str),
+    Total(&'a Total),
+}
+
+/// Pays for a look-up that the request makes once.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if the request's points are spent.
+pub(crate) fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) -> Result<()> {
+    match state.loaders.is_new(&look_up) {
+        true => state.spend(points),
+        false => state.spend(REPEATED),
+    }
+}
+
+/// Counts a total of a connection once a request: pays for its SELECTs before, and by the count for
+/// the rows that they have counted.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if the request's points are spent; the error of the count.
+pub(crate) async fn total(
+    state: &RequestState,
+    total: Total,
+    counted: impl FnOnce(u64) -> u64,
+) -> Result<u64> {
+    let is_new = state.loaders.is_new(&LookUp::Total(&total));
+    state.spend(if is_new { 2 * SELECT } else { REPEATED })?;
+    let count = state.loaders.total(total).await?;
+    if is_new {
+        state.spend(counted(count))?;
+    }
+    Ok(count)
+}
+
+/// The number of entries.
+pub(crate) fn size(read: &Standings) -> u64 {
+    match read.is_sealed() {
+        true => 2 * SELECT,
+        false => round_trip(read),
+    }
+}
+
+/// Some members' entries.
+pub(crate) fn entries(read: &Standings, members: usize) -> u64 {
+    members as u64 * (MEMBER + shards(read) * place(read))
+}
+
+/// The entries before a key, counted together with others.
+pub(crate) fn count(read: &Standings) -> u64 {
+    COUNT * (1 + shards(read))
+}
+
+/// A page of up to `limit` entries from a position on.
+pub(crate) fn page_at(read: &Standings, position: u64, limit: usize) -> u64 {
+    let search = match (position, shards(read), read.is_sealed()) {
+        (0, _, _) | (_, 1, false) => 0,
+        (_, _, true) => position / ROWS_SKIPPED,
+        (_, shards, false) => {
+            SEARCH_ROUND_TRIPS * (ROUND_TRIP / 2 + shards * GUARDS) + SEARCH * shards * place(read)
+        }
+    };
+    page(read, limit).saturating_add(search)
+}
+
+/// A page of up to `limit` entries next to a place or an end.
+pub(crate) fn page(read: &Standings, limit: usize) -> u64 {
+    2 * round_trip(read) + limit as u64 * ENTRY + shards(read) * place(read)
+}
+
+/// A neighborhood of so many other entries, read together with others.
+pub(crate) fn around(read: &Standings, others: usize) -> u64 {
+    let read_around = if others > 0 { shards(read) * (GUARDS + ENTRY) } else { 0 };
+    MEMBER + shards(read) * place(read) + read_around + others as u64 * ENTRY
+}
+
+/// The keys of a member's friends in standings.
+pub(crate) fn friend_ranking(read: &Standings, friends: usize) -> u64 {
+    friends as u64 * RANKED_FRIEND + round_trip(read)
+}
+
+/// A list of a member's friends.
+pub(crate) fn friends(friends: usize) -> u64 {
+    friends as u64 * FRIEND
+}
+
+/// A distribution.
+pub(crate) fn distribution(read: &Standings, buckets: u64) -> u64 {
+    4 * round_trip(read) + buckets * count(read)
+}
+
+/// A dense rank of the entry at a position.
+pub(crate) fn dense(position: u64) -> u64 {
+    ROUND_TRIP + position.min(DENSE_SCORES_MAX) * SCORE
+}
+
+/// A member's row.
+pub(crate) fn member_row() -> u64 {
+    MEMBER_ROW
+}
+
+/// A SELECT of up to so many rows.
+pub(crate) fn select(rows: usize) -> u64 {
+    SELECT + rows as u64 * ROW
+}
+
+/// A page of periods.
+pub(crate) fn periods(read: &Standings, limit: usize) -> u64 {
+    2 * round_trip(read) + SELECT + limit as u64 * (ROW + PERIOD * shards(read))
+}
+
+/// A count of rows in SQL, once the count is known.
+pub(crate) fn counted_rows(count: u64) -> u64 {
+    count / ROWS_SKIPPED
+}
+
+/// A count of periods, once it is known.
+pub(crate) fn counted_periods(read: &Standings, count: u64) -> u64 {
+    count.saturating_mul(PERIOD * shards(read))
+}
+
+fn round_trip(read: &Standings) -> u64 {
+    ROUND_TRIP + shards(read) * GUARDS
+}
+
+fn shards(read: &Standings) -> u64 {
+    read.partitions().len() as u64
+}
+
+fn place(read: &Standings) -> u64 {
+    match read.rules.ties(read.id.window) {
+        TieBreak::Member => PLACE_IN_RUN,
+        _ => PLACE,
+    }
+}
