@@ -3,7 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`command`] | the commands, and the batch jobs that `laurel-analytics` does |
-//! | [`http`] | GraphQL over HTTP: connections, parameters, persisted queries, query cost, answers; GraphiQL |
+//! | [`http`] | connections, checks, cost, rates, answers; GraphiQL |
 //! | [`graphql`] | the schema, one file a noun |
 //! | [`submit`] | submissions: committers and queues of partitions |
 //! | [`loader`] | the look-ups of one request, batched |

@@ -317,7 +317,8 @@ const SEGMENT_BYTES_MAX: usize = 1024;
 /// empty segment is everyone.
 ///
 /// # Errors
-/// `Invalid` if the board has no such segment, or if it is too long; the message says what it would accept.
+/// `Invalid` if the board has no such segment, or if it is too long; the message says what it would
+/// accept.
 pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> ranking::Result<()> {
     let is_of = |attribute: &String| {
         let value = segment.strip_prefix(attribute.as_str());

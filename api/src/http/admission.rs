@@ -23,8 +23,8 @@ pub struct Admission {
     freed: Notify,
 }
 
-/// The budget of an admitted request: what it may still cost. The points that it has spent are under
-/// way until it is dropped.
+/// The budget of an admitted request: what it may still cost. The points that it has spent are
+/// under way until it is dropped.
 #[derive(Debug)]
 pub struct Budget {
     admission: Arc<Admission>,

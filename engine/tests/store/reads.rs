@@ -197,7 +197,8 @@ async fn places_in_a_run_of_equal_keys_are_counted_together() {
     load(&server.store, &board, &run).await;
     let standings = standings(&server.store, &board);
     let some: Vec<RankedEntry> = run.iter().step_by(20).rev().cloned().collect();
-    let expected: Vec<Option<u64>> = (0..20_000).step_by(20).rev().map(Some).collect();
+    let expected: Vec<Option<u64>> =
+        (0..20_000_u32).step_by(20).rev().map(|place| Some(place.into())).collect();
     let () = server.raw(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(server.store.positions(&standings, &some).await.unwrap(), expected);
     let steps = server.calls("zrange").await;

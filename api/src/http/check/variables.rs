@@ -32,8 +32,8 @@ static INPUT_OBJECTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
 /// it, and would print the whole value.
 ///
 /// # Errors
-/// `LIMIT_EXCEEDED` beyond a limit, `BAD_USER_INPUT` for the first variable that is missing, null or
-/// of another shape than declared.
+/// `LIMIT_EXCEEDED` beyond a limit, `BAD_USER_INPUT` for the first variable that is missing, null
+/// or of another shape than declared.
 pub fn check(
     document: &ExecutableDocument,
     operation_name: Option<&str>,

@@ -1,9 +1,10 @@
-//! The objects that a field can answer with, by its name and arguments, and the points that it takes.
+//! The objects that a field can answer with, by its name and arguments, and the points that it
+//! takes.
 
 use std::collections::HashMap;
 
 use async_graphql::Variables;
-use async_graphql::parser::types::{Field, OperationDefinition};
+use async_graphql::parser::types::{Field, OperationDefinition, Selection};
 use async_graphql_value::{ConstValue, Name, Value};
 
 use crate::graphql::integrity::FINDINGS_DEFAULT;
@@ -11,8 +12,8 @@ use crate::graphql::job::JOBS_DEFAULT;
 use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
 use crate::graphql::types::connection::{PAGE_DEFAULT, PAGE_MAX};
 
-/// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count for
-/// each item, and their other fields once.
+/// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
+/// for each item, and their other fields once.
 const PAGES: [(&str, usize); 9] = [
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
@@ -186,6 +187,21 @@ impl<'d> Values<'d> {
             _ => 8,
         }
     }
+
+    /// The changes that a mutation asks for: the length of each input that is a list, or one.
+    pub fn changes(&self, operation: &OperationDefinition, aliases_max: u32) -> u32 {
+        let mut changes: u64 = 0;
+        for selection in &operation.selection_set.node.items {
+            changes += match &selection.node {
+                Selection::Field(field) => match self.objects(&field.node) {
+                    Objects::Each(objects) | Objects::Page(objects) => objects,
+                },
+                // A fragment of the mutation type; its fields are few, as the aliases are.
+                _ => u64::from(aliases_max),
+            };
+        }
+        u32::try_from(changes).unwrap_or(u32::MAX)
+    }
 }
 
 /// The value of an argument: a literal, which may have variables inside, or a variable's.
@@ -312,5 +328,27 @@ mod tests {
         }
         let listed: BTreeSet<&str> = PAGES.iter().map(|(page, _)| *page).collect();
         assert_eq!(pages, listed, "PAGES has a field that the schema does not have");
+    }
+
+    #[test]
+    fn changes_are_the_items_of_inputs() {
+        let changes = |query: &str, variables| {
+            let document = async_graphql::parser::parse_query(query).unwrap();
+            let variables = Variables::from_json(variables);
+            let (_, operation) = document.operations.iter().next().unwrap();
+            Values::new(&variables, &operation.node).changes(&operation.node, 100)
+        };
+        let none = serde_json::json!({});
+        assert_eq!(changes("mutation { deleteBoard(slug: \"x\") { slug } }", none.clone()), 1);
+        let literal = "mutation { submitScores(input: { board: \"x\", scores: [{ member: \"a\", score: 1 }, { member: \"b\", score: 2 }] }) { accepted } }";
+        assert_eq!(changes(literal, none), 2);
+        let whole = "mutation($i: SubmitScoresInput!) { submitScores(input: $i) { accepted } }";
+        let scores = serde_json::json!([{}, {}, {}]);
+        assert_eq!(
+            changes(whole, serde_json::json!({ "i": { "board": "x", "scores": scores } })),
+            3
+        );
+        let part = "mutation($s: [ScoreInput!]!) { submitScores(input: { board: \"x\", scores: $s }) { accepted } }";
+        assert_eq!(changes(part, serde_json::json!({ "s": scores })), 3);
     }
 }
