@@ -16,7 +16,7 @@ use crate::submit::committer::Committers;
 use engine::settings::{CacheSettings, SubmissionSettings};
 
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The most members whose regions are kept for when SQL is unavailable.
 const LAST_REGIONS_MAX: u64 = 100_000;

@@ -23,6 +23,9 @@ use crate::documents::{CREATE_BOARD, DELETE_BOARD, UPDATE_BOARD, UPSERT_MEMBERS}
 use crate::servers::program::signal;
 use crate::wait::{PATIENCE, until};
 
+/// The setting of the connections that an address may hold.
+const ADDRESS_CONNECTIONS_MAX: &str = "LAUREL_ADDRESS_CONNECTIONS_MAX";
+
 /// A running process; killed when dropped. Several may share a deployment.
 pub struct Api {
     child: Child,
@@ -113,10 +116,12 @@ impl Api {
 
     async fn started(deployment: &Arc<Deployment>, mut command: Command, token: String) -> Self {
         let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
+        if command.get_envs().all(|(name, _)| name != ADDRESS_CONNECTIONS_MAX) {
+            // All clients of a test have one address.
+            command.env(ADDRESS_CONNECTIONS_MAX, "10000");
+        }
         let child = command
             .env("LAUREL_LISTEN", "127.0.0.1:0")
-            // All clients of a test have one address.
-            .env("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000")
             .stdout(File::create(&printed).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn()

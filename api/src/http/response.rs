@@ -20,6 +20,10 @@ const ERRORS_MAX: usize = 20;
 /// The longest message of an error, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
+/// The longest message of an error of async-graphql, in bytes. Such a message may repeat a value of
+/// any length.
+const FOREIGN_MESSAGE_BYTES_MAX: usize = 256;
+
 /// The headers that an answer depends on, besides its URL.
 const VARY: &str = "accept, authorization";
 
@@ -225,8 +229,10 @@ fn finish(errors: &mut Vec<ServerError>) {
     errors.truncate(ERRORS_MAX);
     for error in errors {
         let own_code = error.source::<Error>().map(|error| error.code);
-        if error.message.len() > MESSAGE_BYTES_MAX {
-            let end = error.message.floor_char_boundary(MESSAGE_BYTES_MAX);
+        let is_own = own_code.is_some() || error.extensions.is_some();
+        let bytes_max = if is_own { MESSAGE_BYTES_MAX } else { FOREIGN_MESSAGE_BYTES_MAX };
+        if error.message.len() > bytes_max {
+            let end = error.message.floor_char_boundary(bytes_max);
             error.message.replace_range(end.., " …");
         }
         let extensions = error.extensions.get_or_insert_default();

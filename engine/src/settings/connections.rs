@@ -26,7 +26,7 @@ pub struct ConnectionSettings {
     pub connections_max: Option<u64>,
     /// The connections that one address may hold, 1 to 1000000; of IPv6 a network of 64 bits counts
     /// as one address. Trusted proxies may hold more.
-    #[arg(long, env = "LAUREL_ADDRESS_CONNECTIONS_MAX", default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, env = "LAUREL_ADDRESS_CONNECTIONS_MAX", default_value_t = 256, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub address_connections_max: u64,
     /// The time that the headers of a request may take, in milliseconds, 100 to 600000.
     #[arg(long, env = "LAUREL_HEADER_TIMEOUT_MS", default_value_t = 10_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
@@ -50,7 +50,7 @@ pub struct ConnectionSettings {
     )]
     pub body_bytes_per_second: u64,
     /// The memory for bodies that are arriving, in bytes. The first 16 KiB of a body do not count.
-    #[arg(long, env = "LAUREL_BODIES_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
+    #[arg(long, env = "LAUREL_BODIES_BYTES", default_value_t = 32 << 20, value_name = "BYTES")]
     pub bodies_bytes: u64,
     /// The time that a connection may wait for its next request, in milliseconds, 100 to 3600000.
     #[arg(long, env = "LAUREL_IDLE_TIMEOUT_MS", default_value_t = 60_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=3_600_000))]

@@ -18,6 +18,10 @@ pub struct RequestLimits {
     /// The most fields that a query expands to, fragments followed and pages counted once.
     #[arg(long, env = "LAUREL_SELECTIONS_MAX", default_value_t = 5000, value_name = "FIELDS", value_parser = clap::value_parser!(u32).range(100..=100_000))]
     pub selections_max: u32,
+    /// The most objects and look-ups of a query: fields with a selection or an argument, for each
+    /// item of their list. One that waits takes some 3 KB.
+    #[arg(long, env = "LAUREL_OBJECTS_MAX", default_value_t = 20_000, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    pub objects_max: u32,
     /// The most aliases in one selection set.
     #[arg(long, env = "LAUREL_ALIASES_MAX", default_value_t = 100, value_name = "ALIASES", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub aliases_max: u32,

@@ -50,7 +50,7 @@ pub struct Settings {
     #[arg(long, env = "LAUREL_REDIS_PREFIX", default_value = "laurel", value_name = "PREFIX")]
     pub redis_prefix: String,
     /// The time that Redis may take to answer one request, in milliseconds.
-    #[arg(long, env = "LAUREL_REDIS_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
+    #[arg(long, env = "LAUREL_REDIS_TIMEOUT_MS", default_value_t = 4000, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     pub redis_timeout_ms: u64,
     /// The number of partitions, a power of two up to 4096, fixed when the deployment is made. By
     /// default 16, or the number that the deployment has.

@@ -107,7 +107,8 @@ async fn idle_connections_leave_room_for_others() {
 
 #[tokio::test]
 async fn one_address_cannot_hold_all_connections() {
-    let server = short().await;
+    let few = [("LAUREL_ADDRESS_CONNECTIONS_MAX", "64")];
+    let server = Attacked::start_with(&[&UNRATED[..], &SHORT, &few].concat()).await;
     let mut sockets = vec![];
     for _ in 0..200 {
         if let Ok(mut socket) = Socket::connect(server.api.url(), 2).await {
@@ -167,8 +168,11 @@ async fn answers_that_are_not_read_end() {
     let url = server.api.url();
     // The ids have the slug in them: 6 MB, which is more than the buffers of the system.
     let fields: String =
-        (0..60).map(|number| format!("a{number}:top(first:1000){{nodes{{id}}}} ")).collect();
-    let query = format!("{{board(slug:\"{slug}\"){{standings{{{fields}}}}}}}");
+        (0..10).map(|number| format!("a{number}:top(first:1000){{nodes{{...ids}}}} ")).collect();
+    let ids: String = (0..8).map(|number| format!("b{number}:id ")).collect();
+    let query = format!(
+        "{{board(slug:\"{slug}\"){{standings{{{fields}}}}}}} fragment ids on Entry {{{ids}}}"
+    );
     let attack = Attack::query("an answer of 6 MB", &query).served();
     let reply = server.send(&attack).await.unwrap();
     assert_eq!(reply.faults(attack.outcome), [""; 0]);

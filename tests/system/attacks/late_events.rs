@@ -27,10 +27,10 @@ async fn a_members_late_events_cost_little() {
         |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
     let (some, year) = (windows(&["daily", "7d", "30d", "90d"]), windows(&YEAR_LONG));
     for input in [
-        json!({ "slug": "roll", "selfSubmit": true, "windows": some }),
-        json!({ "slug": "year", "selfSubmit": true, "windows": year }),
+        json!({ "slug": "roll", "selfSubmit": true, "windows": some, "tieBreak": "MEMBER" }),
+        json!({ "slug": "year", "selfSubmit": true, "windows": year, "tieBreak": "MEMBER" }),
         // A board whose owner allows any delay.
-        json!({ "slug": "any", "selfSubmit": true, "windows": year, "latenessMaxSeconds": 2_000_000_000 }),
+        json!({ "slug": "any", "selfSubmit": true, "windows": year, "tieBreak": "MEMBER", "latenessMaxSeconds": 2_000_000_000 }),
     ] {
         api.create_board(input).await;
     }

@@ -17,6 +17,7 @@ async fn a_redis_in_a_directory_that_others_can_open_is_not_adopted() {
     let data = dir.path().join("long".repeat(30));
     let server = PrivateRedis::start(&data).await.unwrap();
     server.stop().await;
+    drop(server);
     let place = PathBuf::from(fs::read_to_string(data.join("socket-dir")).unwrap().trim_end());
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
     let fake = RedisServer::start(&place);

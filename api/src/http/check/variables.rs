@@ -56,11 +56,11 @@ pub fn check(
             limits.variables_max
         ))));
     }
-    keep_declared(operation, variables);
     let mut values = 0;
     for (name, value) in variables.iter() {
         measure(name, value, limits, &mut values)?;
     }
+    keep_declared(operation, variables);
     for definition in &operation.variable_definitions {
         let position = definition.pos;
         let definition = &definition.node;

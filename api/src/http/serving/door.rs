@@ -34,7 +34,7 @@ use crate::http::response::{MediaType, refuse};
 use crate::metrics::METRICS;
 
 /// The buffer of a connection, in bytes, unless headers may be longer.
-const BUFFER_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// A connection that was accepted.
 pub struct Arrival {

@@ -34,14 +34,14 @@ const LISTS: [(&str, u64); 2] = [("windows", 17), ("missing", 100)];
 
 /// Lists in the answer to a query about the schema, each with the number of objects it counts for.
 const SCHEMA_LISTS: [(&str, u64); 8] = [
-    ("args", 4),
-    ("directives", 10),
-    ("enumValues", 10),
-    ("fields", 20),
-    ("inputFields", 10),
-    ("interfaces", 4),
-    ("possibleTypes", 10),
-    ("types", 150),
+    ("args", 2),
+    ("directives", 5),
+    ("enumValues", 6),
+    ("fields", 8),
+    ("inputFields", 6),
+    ("interfaces", 2),
+    ("possibleTypes", 4),
+    ("types", 120),
 ];
 
 /// Arguments whose value is the number of objects that a field answers with.
@@ -53,40 +53,24 @@ const AROUND: [&str; 2] = ["above", "below"];
 /// Arguments whose length is the number of objects that a field answers with.
 const LENGTHS: [&str; 4] = ["members", "keys", "boards", "input"];
 
-/// Fields that take more than a point before they answer anything, each with its points besides.
-const PRICES: [(&str, u64); 22] = [
+/// Fields that take more than a point whatever they find, each with its points besides. Resolvers
+/// pay for the rest, by what they find.
+const PRICES: [(&str, u64); 11] = [
     ("board", 20),
-    ("boards", 200),
-    ("distribution", 400),
-    ("entryAt", 100),
-    ("event", 100),
-    ("events", 200),
+    ("boards", 40),
     ("findings", 200),
-    ("friends", 500),
     ("integrityRuns", 200),
     ("jobs", 200),
-    ("lastPeriod", 20),
-    ("member", 2),
-    ("name", 8),
-    ("neighbors", 60),
-    ("node", 50),
-    ("periods", 200),
-    ("rank", 20),
-    ("scoreFor", 100),
-    ("searchMembers", 2000),
-    ("size", 20),
+    ("lastPeriod", 10),
+    ("node", 20),
+    ("periods", 20),
+    ("searchMembers", 200),
     ("standings", 10),
-    ("top", 60),
+    ("top", 10),
 ];
 
 /// Fields of which each object takes more than its fields, each with the points besides.
-const PRICES_OF_ITEMS: [(&str, u64); 5] = [
-    ("members", 10),
-    ("ranks", 15),
-    ("submitScores", 40),
-    ("upsertMembers", 40),
-    ("distribution", 10),
-];
+const PRICES_OF_ITEMS: [(&str, u64); 2] = [("submitScores", 40), ("upsertMembers", 40)];
 
 /// How the objects of a field are counted.
 pub enum Objects {
