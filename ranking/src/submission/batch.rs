@@ -70,12 +70,11 @@ impl Batch {
         for submission in &submissions {
             wanted.seen.extend(submission.seen_field());
             let board = &submission.board;
-            let touched = periods.standings(
-                board,
-                &submission.segments,
-                submission.earned_ms(now_ms),
-                &rolls[&board.no],
-            );
+            let earned_ms = submission.earned_ms(now_ms);
+            // A refused submission reads nothing: a late one would read hundreds of entries.
+            let touched = board.admission.check(earned_ms, now_ms).and_then(|()| {
+                periods.standings(board, &submission.segments, earned_ms, &rolls[&board.no])
+            });
             let touch = |(id, period): (StandingsId, Period)| {
                 let window = id.window;
                 let of_series = window.rolling().and_then(|_| {

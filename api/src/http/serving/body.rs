@@ -176,19 +176,24 @@ async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes,
         return Ok(first);
     };
     let mut reserved = Reserved { memory: limits.memory.clone(), bytes: 0 };
-    let mut bytes = first.to_vec();
+    // Bytes that grow would be there twice each time that they move.
+    let (mut gathered, mut length) = (vec![], first.len());
+    gathered.push(first);
     loop {
-        let length = bytes.len() + part.len();
+        length += part.len();
         if length > limits.bytes_max {
             return Err(Unread::too_large(limits));
         }
         if !reserved.grow_to((length as u64).saturating_sub(FREE_BYTES)) {
             return Err(Unread::no_memory());
         }
-        bytes.extend_from_slice(&part);
+        gathered.push(part);
         part = match next(&mut parts, limits, began, length).await? {
             Some(part) => part,
-            None => return Ok(Bytes::from_owner(Gathered { bytes, _reserved: reserved })),
+            None => {
+                let bytes = gathered.concat();
+                return Ok(Bytes::from_owner(Gathered { bytes, _reserved: reserved }));
+            }
         };
     }
 }

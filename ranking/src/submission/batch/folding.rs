@@ -25,7 +25,6 @@ impl<'a> Folding<'a> {
     pub(crate) fn admit(&mut self, submission: &Submission, places: &[TouchedEntry]) -> Result<()> {
         let rules = &submission.board.rules;
         let earned_ms = submission.earned_ms(self.batch.now_ms);
-        submission.board.admission.check(earned_ms, self.batch.now_ms)?;
         if rules.policy != Policy::Sum {
             // A score without effect now might count after a removal.
             rules.check_score(submission.score)?;
