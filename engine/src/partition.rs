@@ -42,7 +42,6 @@ pub struct Partition<'a> {
 
 impl Deployment {
     /// A partition of the deployment.
-    #[must_use]
     pub fn partition(&self, no: PartitionNo) -> Partition<'_> {
         Partition { deployment: self, no }
     }
@@ -53,7 +52,6 @@ impl Deployment {
     }
 
     /// The partitions that have shards of a board.
-    #[must_use]
     pub fn partitions_of(&self, board: &Board) -> Vec<Partition<'_>> {
         let numbers = self.store.partitions().of_board(board).into_iter();
         numbers.map(|no| self.partition(no)).collect()

@@ -77,7 +77,6 @@ pub struct Parsed<A> {
 /// Reads the command line and the environment. A usage error ends the process with status 2 and
 /// names the variable that holds the refused value. An unknown environment variable that begins
 /// with `LAUREL_` is a usage error, too.
-#[must_use]
 pub fn parse<A: Parser>() -> Parsed<A> {
     let command = A::command();
     if let Some(message) = unknown_variable() {
@@ -111,13 +110,11 @@ pub struct Setting {
 }
 
 /// Every setting, by groups.
-#[must_use]
 pub fn all() -> Vec<Setting> {
     All::augment_args(Command::new("")).get_arguments().filter_map(setting).collect()
 }
 
 /// The names of all settings.
-#[must_use]
 pub fn names() -> BTreeSet<String> {
     all().into_iter().map(|setting| setting.name).collect()
 }
@@ -247,7 +244,7 @@ mod tests {
         );
         assert_eq!(
             (timeout.default.as_deref(), timeout.group.as_deref()),
-            (Some("5000"), Some("Stores"))
+            (Some("4000"), Some("Stores"))
         );
         assert_eq!(find("LAUREL_LISTEN").group, None);
         assert_eq!(find("LAUREL_LOG_FORMAT").values, ["text", "json"]);

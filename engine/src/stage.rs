@@ -95,7 +95,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// The number of entries.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
@@ -151,7 +150,6 @@ impl<'a> Staged<'a> {
     }
 
     /// The commit up to which the stage has the history.
-    #[must_use]
     pub fn head(&self) -> Head {
         Head {
             seq: self.cursor.seq.unsigned_abs(),
@@ -161,25 +159,21 @@ impl<'a> Staged<'a> {
     }
 
     /// The marks of rolling windows at the start.
-    #[must_use]
     pub fn rolls(&self) -> &Rolls {
         &self.rolls
     }
 
     /// The windows that are staged.
-    #[must_use]
     pub fn windows(&self) -> &BTreeSet<Window> {
         &self.windows
     }
 
     /// The number of events folded after the first stage.
-    #[must_use]
     pub fn later(&self) -> usize {
         self.later
     }
 
     /// The number of commits that lost the race to another writer.
-    #[must_use]
     pub fn beaten(&self) -> usize {
         self.proposed - self.committed
     }

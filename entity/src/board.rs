@@ -136,7 +136,6 @@ fn first_generation() -> u32 {
 
 impl WindowRow {
     /// A window that a generation added.
-    #[must_use]
     pub fn new(window: Window, since: u32, state: WindowState) -> Self {
         Self {
             name: window.to_string(),
@@ -151,13 +150,11 @@ impl WindowRow {
     }
 
     /// The number of past periods kept in Redis: at most 1,000,000, in effect all.
-    #[must_use]
     pub fn retained(&self) -> u32 {
         self.retain.min(RETAIN_MAX)
     }
 
     /// How far its past periods are sealed.
-    #[must_use]
     pub fn sealed(&self) -> Sealed {
         Sealed {
             sealing_before_ms: self.sealing_before_ms.unwrap_or(NEVER_MS),
@@ -251,7 +248,6 @@ impl Model {
 
 /// The row of a new public board with these rules, still without a number; `time_zone` is the name
 /// of `rules.zone`.
-#[must_use]
 pub fn of_rules(
     slug: &str,
     title: &str,
@@ -292,7 +288,6 @@ pub fn of_rules(
 
 /// The windows of a new board besides `all`. `retained` says how many past periods a window keeps;
 /// the default is all.
-#[must_use]
 pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) -> Vec<WindowRow> {
     let row = |&window: &Window| {
         let mut row = WindowRow::new(window, 1, WindowState::Whole);
@@ -305,7 +300,6 @@ pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) ->
 }
 
 /// Windows as JSON, the form of the column.
-#[must_use]
 pub fn windows_text(windows: &[WindowRow]) -> String {
     serde_json::to_string(windows).expect("names and numbers have a JSON form")
 }

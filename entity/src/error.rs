@@ -27,7 +27,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// True if a later attempt may succeed: a store is away, or a partition waits for recovery.
-    #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Ranking(
@@ -47,7 +46,6 @@ impl Error {
 
 /// True if SQL refused a row because of its content, so that it will refuse it again: a constraint,
 /// or a value that it cannot hold.
-#[must_use]
 pub fn is_refused_content(error: &DbErr) -> bool {
     let (DbErr::Exec(source) | DbErr::Query(source)) = error else {
         return false;
@@ -67,7 +65,6 @@ pub fn is_refused_content(error: &DbErr) -> bool {
 }
 
 /// True if SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).
-#[must_use]
 pub fn is_locked(error: &DbErr) -> bool {
     let (DbErr::Conn(source) | DbErr::Exec(source) | DbErr::Query(source)) = error else {
         return false;
@@ -77,7 +74,6 @@ pub fn is_locked(error: &DbErr) -> bool {
 }
 
 /// True if a statement names a table that the database does not have.
-#[must_use]
 pub fn is_missing_table(error: &DbErr) -> bool {
     let (DbErr::Exec(source) | DbErr::Query(source)) = error else {
         return false;

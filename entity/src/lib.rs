@@ -41,7 +41,6 @@ pub mod standings;
 pub use error::{Error, Result};
 
 /// A new commit id or token: 32 random hexadecimal digits.
-#[must_use]
 pub fn random_id() -> String {
     format!("{:032x}", rand::random::<u128>())
 }

@@ -30,7 +30,6 @@ no_relations!();
 
 /// Folds a name for searches: to lower case, character by character. So a prefix of a name folds to
 /// a prefix of the folded name.
-#[must_use]
 pub fn fold_name(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).collect()
 }

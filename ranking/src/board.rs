@@ -62,7 +62,6 @@ macro_rules! named {
     ($type:ident { $($value:ident = $name:literal),+ }) => {
         impl $type {
             /// The name in SQL and GraphQL.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name),+
@@ -118,20 +117,17 @@ pub struct Added {
 
 impl Board {
     /// The generation in a window's standings: the one in which the window was added.
-    #[must_use]
     pub fn generation_of(&self, window: Window) -> u32 {
         self.added.get(&window).map_or(1, |added| added.generation)
     }
 
     /// True if a window's standings contain all earlier events: false while a new window is being
     /// filled.
-    #[must_use]
     pub fn is_whole(&self, window: Window) -> bool {
         self.added.get(&window).is_none_or(|added| added.is_whole)
     }
 
     /// The progress of sealing in a window.
-    #[must_use]
     pub fn sealed(&self, window: Window) -> Sealed {
         let added = self.added.get(&window);
         added.map_or_else(Sealed::default, |added| added.sealed)

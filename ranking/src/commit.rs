@@ -114,13 +114,11 @@ impl Head {
     }
 
     /// The commit that follows it.
-    #[must_use]
     pub fn next(&self, id: String, accepted_at_ms: i64, events: Vec<Event>) -> Commit {
         Commit { seq: self.seq + 1, id, parent: self.commit.clone(), accepted_at_ms, events }
     }
 
     /// The text that [`Self::parse`] reads.
-    #[must_use]
     pub fn to_text(&self) -> String {
         format!("{} {} {KEY_LAYOUT} {}", self.seq, self.commit, self.run_id)
     }
@@ -175,7 +173,6 @@ impl Commit {
     }
 
     /// Its text in the log.
-    #[must_use]
     pub fn to_log(&self) -> String {
         let ev = self.events.iter().map(EventWire::from).collect();
         let wire = CommitWire {

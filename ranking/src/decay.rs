@@ -54,7 +54,6 @@ impl Scaled {
 impl HalfLife {
     /// The bits of a sum's fraction: 40 with a half-life of an hour, 48 with a week. Adding an
     /// event rounds to half of the last bit.
-    #[must_use]
     pub fn fraction_bits(self) -> u32 {
         let exponents = REACH_MS / self.ms() + HEADROOM;
         let exponent_bits = u64::BITS - exponents.unsigned_abs().leading_zeros();
@@ -63,14 +62,12 @@ impl HalfLife {
 
     /// The code of a value (in units of the raw score) reached at an instant (Unix milliseconds,
     /// not before 1970); more than [`CODE_MAX`] for a time too late to have a code.
-    #[must_use]
     pub fn code(self, value: f64, at_ms: i64) -> i64 {
         let part = (at_ms % self.ms()) as f64 / self.ms() as f64;
         self.encode(Scaled::new(value * libm::exp2(part), at_ms / self.ms()))
     }
 
     /// The code of the sum of two codes.
-    #[must_use]
     pub fn add(self, a: i64, b: i64) -> i64 {
         if a == 0 || b == 0 {
             return a + b;
@@ -82,7 +79,6 @@ impl HalfLife {
 
     /// The value of a code at an instant, in units of the raw score; 0 once it is too small for a
     /// double.
-    #[must_use]
     pub fn value(self, code: i64, at_ms: i64) -> f64 {
         let part = (at_ms % self.ms()) as f64 / self.ms() as f64;
         self.decode(code).relative_to(at_ms / self.ms()) * libm::exp2(-part)

@@ -10,7 +10,6 @@ use crate::window::Window;
 impl Rules {
     /// The state of a member whose only score in a window was earned at an instant (Unix
     /// milliseconds).
-    #[must_use]
     pub fn first(&self, window: Window, score: i64, at_ms: i64) -> State {
         match window.half_life() {
             Some(half_life) => State { score: half_life.code(score as f64, at_ms), tick: 0 },
@@ -24,7 +23,6 @@ impl Rules {
     /// event, and the better one of those in the same tick. Only sums of decaying scores depend on
     /// the order, by their rounding.
     /// It never checks ranges: a replay must not fail.
-    #[must_use]
     pub fn fold(&self, window: Window, state: Option<State>, event: State) -> State {
         let Some(state) = state else { return event };
         if let Some(half_life) = window.half_life() {

@@ -52,7 +52,6 @@ macro_rules! checked_text {
             }
 
             /// The text.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }

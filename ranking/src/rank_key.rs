@@ -32,13 +32,11 @@ impl RankKey {
     }
 
     /// Its number.
-    #[must_use]
     pub fn to_i64(self) -> i64 {
         self.0
     }
 
     /// The double that Redis orders by.
-    #[must_use]
     pub fn to_f64(self) -> f64 {
         f64::from_bits(DOUBLE_BITS_OF_ZERO + self.0.unsigned_abs())
     }
@@ -55,7 +53,6 @@ impl RankKey {
     }
 
     /// The text sent to Redis: the shortest that names this double, at most 17 significant digits.
-    #[must_use]
     pub fn to_redis(self) -> String {
         ryu::Buffer::new().format_finite(self.to_f64()).to_owned()
     }
@@ -74,7 +71,6 @@ pub struct KeyLayout {
 impl KeyLayout {
     /// The layout for raw scores from `low` to `high`, which differ by less than 2⁶². The score
     /// gets as few bits as it needs, time the rest.
-    #[must_use]
     pub fn new(direction: Direction, tie_break: TieBreak, low: i64, high: i64) -> Self {
         let score_bits = u64::BITS - high.abs_diff(low).leading_zeros();
         let time_bits =
@@ -83,14 +79,12 @@ impl KeyLayout {
     }
 
     /// T, the bits of the time field.
-    #[must_use]
     pub fn time_bits(self) -> u32 {
         self.time_bits
     }
 
     /// The key of a raw score reached `ticks` after the period's first tick; ticks do not count if
     /// ties go by member. `None` if the score or the ticks do not fit.
-    #[must_use]
     pub fn encode(self, score: i64, ticks: i64) -> Option<RankKey> {
         if !(self.low..=self.high).contains(&score) {
             return None;
@@ -108,7 +102,6 @@ impl KeyLayout {
 
     /// The raw score in a key, and its ticks after the period's first tick; `None` if ties go by
     /// member.
-    #[must_use]
     pub fn decode(self, key: RankKey) -> (i64, Option<i64>) {
         let (score_field, time_field) = (key.0 >> self.time_bits, key.0 & self.time_max());
         let score = match self.direction {
@@ -124,13 +117,11 @@ impl KeyLayout {
     }
 
     /// The smallest key with the score of `key`: a smaller key has a better score.
-    #[must_use]
     pub fn first_of_score(self, key: RankKey) -> RankKey {
         RankKey((key.0 >> self.time_bits) << self.time_bits)
     }
 
     /// The smallest key of the next worse score; `None` after the last one.
-    #[must_use]
     pub fn next_score(self, key: RankKey) -> Option<RankKey> {
         let next = ((key.0 >> self.time_bits) + 1) << self.time_bits;
         (next <= KEY_MAX).then_some(RankKey(next))

@@ -47,7 +47,6 @@ impl RollMark {
     }
 
     /// The text that [`Self::parse`] reads.
-    #[must_use]
     pub fn to_text(self) -> String {
         let state = if self.is_ready { "ready" } else { "carrying" };
         format!("{} {state}", self.begun_ms)
@@ -66,13 +65,11 @@ pub struct Rolls {
 
 impl Rolls {
     /// No marks: every window has reached an instant.
-    #[must_use]
     pub fn to(now_ms: i64) -> Self {
         Self { marks: HashMap::new(), now_ms }
     }
 
     /// An instant in the last begun period of the series of these standings.
-    #[must_use]
     pub fn begun_ms(&self, id: &StandingsId) -> i64 {
         let mark = self.marks.get(&id.series());
         mark.map_or(self.now_ms, |mark| mark.begun_ms)

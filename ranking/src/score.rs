@@ -71,7 +71,6 @@ pub fn parse(text: &str, decimals: u8) -> Result<i64> {
 }
 
 /// Writes a raw score with exactly `decimals` decimals; the inverse of [`parse`].
-#[must_use]
 pub fn format(raw: i64, decimals: u8) -> String {
     let sign = if raw < 0 { "-" } else { "" };
     let magnitude = raw.unsigned_abs();
@@ -89,7 +88,6 @@ pub fn format(raw: i64, decimals: u8) -> String {
 
 /// Writes a decayed score, given in units of the raw score, rounded to six decimals more than the
 /// board's.
-#[must_use]
 pub fn format_decayed(value: f64, decimals: u8) -> String {
     let places = usize::from(decimals + DECAYED_DECIMALS);
     let text = format!("{:.places$}", value / 10_f64.powi(decimals.into()));
@@ -98,7 +96,6 @@ pub fn format_decayed(value: f64, decimals: u8) -> String {
 }
 
 /// Writes a score of a window; if it decays, its worth at an instant, as [`format_decayed`] does.
-#[must_use]
 pub fn format_in(window: Window, raw: i64, decimals: u8, now_ms: i64) -> String {
     match window.half_life() {
         Some(half_life) => format_decayed(half_life.value(raw, now_ms), decimals),

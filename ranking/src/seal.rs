@@ -83,7 +83,6 @@ pub struct SealName {
 
 impl SealName {
     /// Its field in the hash of marks: `12.1:daily`.
-    #[must_use]
     pub fn field(self) -> String {
         let Self { board, generation, window } = self;
         format!("{board}.{generation}:{window}")
@@ -131,14 +130,12 @@ impl SealMark {
     }
 
     /// The text that [`Self::parse`] reads.
-    #[must_use]
     pub fn to_text(self) -> String {
         let Self { sealing_before_ms, dropped_before_ms, seq } = self;
         format!("{sealing_before_ms} {dropped_before_ms} {seq}")
     }
 
     /// True if writers leave this period out.
-    #[must_use]
     pub fn closes(self, period: &Period) -> bool {
         period.present_from_ms < self.sealing_before_ms
     }

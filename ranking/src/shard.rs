@@ -30,7 +30,6 @@ impl Partitions {
     }
 
     /// The number.
-    #[must_use]
     pub fn count(self) -> u16 {
         self.0
     }
@@ -41,7 +40,6 @@ impl Partitions {
     }
 
     /// The partition of a board's shard. The hash is frozen: stored data depends on it.
-    #[must_use]
     pub fn of(self, board: &Board, shard: u16) -> PartitionNo {
         self.place(board.no, board.rules.shards, shard)
     }
@@ -53,7 +51,6 @@ impl Partitions {
     }
 
     /// The partitions that hold a board's shards, each once.
-    #[must_use]
     pub fn of_board(self, board: &Board) -> Vec<PartitionNo> {
         let partitions = (0..board.rules.shards).map(|shard| self.of(board, shard));
         let each_once: BTreeSet<PartitionNo> = partitions.collect();
@@ -61,7 +58,6 @@ impl Partitions {
     }
 
     /// The partition that holds all of a member's entries on a board.
-    #[must_use]
     pub fn of_member(self, board: &Board, member: &MemberId) -> PartitionNo {
         self.of(board, shard_of(member, board.rules.shards))
     }
@@ -84,7 +80,6 @@ impl Partitions {
 }
 
 /// The shard of a member among `shards`. The hash is frozen: stored data depends on it.
-#[must_use]
 pub fn shard_of(member: &MemberId, shards: u16) -> u16 {
     (xxh3_64(member.as_str().as_bytes()) % u64::from(shards)) as u16
 }

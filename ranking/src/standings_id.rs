@@ -24,7 +24,6 @@ pub struct StandingsId {
 
 impl StandingsId {
     /// The standings of a board's segment in a period of a window.
-    #[must_use]
     pub fn of(board: &Board, segment: &str, window: Window, period: &Period) -> Self {
         Self {
             board: board.no,
@@ -37,14 +36,12 @@ impl StandingsId {
 
     /// The part of the name that all periods of the window share: `1:region%3Aeu:7d`. It leaves out
     /// the board.
-    #[must_use]
     pub fn series(&self) -> String {
         let (generation, segment) = (self.generation, escape(&self.segment));
         format!("{generation}:{segment}:{}", escape(&self.window.to_string()))
     }
 
     /// The name of their seal; `None` if their window is never sealed.
-    #[must_use]
     pub fn seal_name(&self) -> Option<SealName> {
         self.window.has_periods().then_some(SealName {
             board: self.board,
@@ -54,7 +51,6 @@ impl StandingsId {
     }
 
     /// The all-time standings of a board's segment.
-    #[must_use]
     pub fn all_time(board: &Board, segment: String) -> Self {
         Self {
             board: board.no,
@@ -73,13 +69,11 @@ impl fmt::Display for StandingsId {
 }
 
 /// Writes `:` and `%` as `%3A` and `%25`, so that a part can stand between colons.
-#[must_use]
 pub fn escape(part: &str) -> String {
     part.replace('%', "%25").replace(':', "%3A")
 }
 
 /// The inverse of [`escape`].
-#[must_use]
 pub fn unescape(part: &str) -> String {
     part.replace("%3A", ":").replace("%25", "%")
 }

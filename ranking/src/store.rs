@@ -129,19 +129,16 @@ impl Store {
 
     /// The same store, for reads that answer requests: they have connections of their own, so that
     /// no commit waits for them.
-    #[must_use]
     pub fn for_reads(&self) -> Self {
         Self { inner: self.inner.clone(), lane: Lane::Reads }
     }
 
     /// The names of its keys.
-    #[must_use]
     pub fn keys(&self) -> &KeySpace {
         &self.inner.keys
     }
 
     /// Its partitions.
-    #[must_use]
     pub fn partitions(&self) -> Partitions {
         self.inner.partitions
     }
@@ -149,7 +146,6 @@ impl Store {
     /// The number of completed writes of this process: it orders a read before or after a write. It
     /// counts commits, including those that changed nothing or lost their answer, and the calls of
     /// [`Self::note_own_write`].
-    #[must_use]
     pub fn own_writes(&self) -> u64 {
         self.inner.own_writes.load(Ordering::Acquire)
     }

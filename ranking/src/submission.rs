@@ -44,7 +44,6 @@ pub struct Submission {
 pub const REGION: &str = "region";
 
 /// The segment of all members with an attribute: `region:eu`.
-#[must_use]
 pub fn segment_of(attribute: &str, value: &str) -> String {
     format!("{attribute}:{value}")
 }

@@ -57,7 +57,6 @@ pub fn check_key(what: &str, text: &str) -> Result<()> {
 /// and has no control characters, invisible ones or ones that change its direction. A joiner
 /// (U+200C or U+200D) may stand between two characters beyond ASCII, as in Persian words and many
 /// emoji.
-#[must_use]
 pub fn is_presentable(text: &str) -> bool {
     let characters: Vec<char> = text.chars().collect();
     let joins = |at: Option<&char>| {

@@ -73,7 +73,6 @@ enum Unit {
 
 impl Rolling {
     /// The window whose periods it consists of.
-    #[must_use]
     pub fn base(self) -> Window {
         match self.unit {
             Unit::Hour => Window::Hourly,
@@ -84,7 +83,6 @@ impl Rolling {
     }
 
     /// N: the number of periods, the present one included.
-    #[must_use]
     pub fn count(self) -> u16 {
         self.count
     }
@@ -92,7 +90,6 @@ impl Rolling {
 
 impl HalfLife {
     /// The length in milliseconds.
-    #[must_use]
     pub fn ms(self) -> i64 {
         let each_s = match self.unit {
             Unit::Hour => HOUR_S,
@@ -117,19 +114,16 @@ impl Window {
     ];
 
     /// The rolling window; `None` for another kind.
-    #[must_use]
     pub fn rolling(self) -> Option<Rolling> {
         if let Self::Rolling(rolling) = self { Some(rolling) } else { None }
     }
 
     /// The half-life; `None` for a window without decay.
-    #[must_use]
     pub fn half_life(self) -> Option<HalfLife> {
         if let Self::Decay(half_life) = self { Some(half_life) } else { None }
     }
 
     /// True if it has one period after another: not `all`, nor a decaying window.
-    #[must_use]
     pub fn has_periods(self) -> bool {
         !matches!(self, Self::All | Self::Decay(_))
     }
@@ -137,7 +131,6 @@ impl Window {
     /// The longest duration of a period, in milliseconds; `None` if its one period has no end. It
     /// allows for the largest change of offset in the time zone database, a day (Pacific/Apia
     /// crossed the date line).
-    #[must_use]
     pub fn longest_ms(self) -> Option<i64> {
         let hours = match self {
             Self::All | Self::Decay(_) => return None,

@@ -34,6 +34,9 @@ use crate::submit::committer::Committers;
 
 const EVENTS: &[u8] = include_bytes!("../../demo/commits.csv.gz");
 
+/// The memory for the batches that are submitted at a time, in bytes.
+const BATCHES_BYTES: u64 = 64 << 20;
+
 /// The board of every project's largest commit.
 const LARGEST: &str = "largest-commit";
 
@@ -68,7 +71,7 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     }
     let deployment = open(&arguments, db).await?;
     let signals = Arc::new(Signals::default());
-    let committers = Committers::start(&deployment, &signals);
+    let committers = Committers::start(&deployment, &signals, BATCHES_BYTES);
     let working = Working::start(&deployment, &signals, Daily::default());
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();

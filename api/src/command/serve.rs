@@ -78,7 +78,7 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     let opening = stores.settings.open_to_serve(db, &pools).await;
     let deployment = opening.context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
-    let committers = Committers::start(&deployment, &signals);
+    let committers = Committers::start(&deployment, &signals, submissions.submissions_bytes);
     let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
     let public_reads = settings.public_reads;
     let app = App::new(deployment.clone(), committers, public_reads, &submissions, &caches);

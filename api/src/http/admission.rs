@@ -33,7 +33,6 @@ pub struct Budget {
 
 impl Admission {
     /// Nothing under way.
-    #[must_use]
     pub fn new(limits: &RequestLimits) -> Arc<Self> {
         Arc::new(Self {
             under_way: AtomicU64::new(0),

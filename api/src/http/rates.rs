@@ -47,7 +47,6 @@ struct Buckets {
 
 impl Client {
     /// The client at an address.
-    #[must_use]
     pub fn at(address: IpAddr) -> Self {
         Self::Address(network(address))
     }
@@ -66,7 +65,6 @@ pub fn network(address: IpAddr) -> IpAddr {
 
 impl Rates {
     /// Full buckets for everyone.
-    #[must_use]
     pub fn new(settings: &RateSettings, cost_max: u32) -> Self {
         let burst = settings.read_burst.get().max(cost_max);
         Self {

@@ -10,14 +10,14 @@ use engine::partition::submit::Prepared;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, PartitionNo};
 use ranking::submission::{Submission, Verdict};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::background::worker::Signals;
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
-use crate::submit::queue::{FairQueue, REQUESTS_OF_BOARD_MAX};
+use crate::submit::queue::{FairQueue, Refusal};
 
 /// How long a committer tries a batch before it answers that the outcome is unknown.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,6 +27,8 @@ struct QueuedRequest {
     submissions: Vec<Submission>,
     /// The number of submissions, which stays when they are taken out.
     count: usize,
+    /// Their part of the memory for submissions, given back with the answer.
+    _memory: OwnedSemaphorePermit,
     reply: oneshot::Sender<Result<Submitted>>,
 }
 
@@ -42,20 +44,24 @@ pub struct Submitted {
 /// The queues of all partitions.
 pub struct Committers {
     queues: Vec<Arc<FairQueue<QueuedRequest>>>,
+    /// The KiB that are left of the memory for submissions.
+    memory: Arc<Semaphore>,
     tasks: Vec<JoinHandle<()>>,
     signals: Arc<Signals>,
 }
 
 impl Committers {
-    /// Starts a committer for each partition. Each signals the persister after each commit.
-    pub fn start(deployment: &Deployment, signals: &Arc<Signals>) -> Self {
+    /// Starts a committer for each partition, with so much memory for the submissions of all. Each
+    /// signals the persister after each commit.
+    pub fn start(deployment: &Deployment, signals: &Arc<Signals>, bytes: u64) -> Self {
         let (mut queues, mut tasks) = (vec![], vec![]);
         for partition in deployment.store.partitions().each() {
             let queue = Arc::new(FairQueue::new());
             queues.push(queue.clone());
             tasks.push(tokio::spawn(run(deployment.clone(), partition, queue, signals.clone())));
         }
-        Self { queues, tasks, signals: signals.clone() }
+        let memory = Arc::new(Semaphore::new((bytes >> 10) as usize));
+        Self { queues, memory, tasks, signals: signals.clone() }
     }
 
     /// Submits to one partition and waits for the outcome. The request queues under the board of
@@ -72,9 +78,18 @@ impl Committers {
         let queue = &self.queues[usize::from(partition.0)];
         let board = submissions.first().map_or(BoardNo(0), |first| first.board.no);
         let count = submissions.len();
-        let order = QueuedRequest { submissions, count, reply };
-        queue.push(board, count, order).map_err(|_| {
-            Error::new(ErrorCode::Unavailable, format!("{REQUESTS_OF_BOARD_MAX} requests already wait for this board; try again in a second"))
+        let busy = |what: &str| {
+            Error::new(ErrorCode::Unavailable, format!("{what}; try again in a second"))
+        };
+        let memory = self.memory.clone().try_acquire_many_owned(kib(&submissions));
+        let memory = memory.map_err(|_| busy("too many scores wait for their commit"))?;
+        let order = QueuedRequest { submissions, count, _memory: memory, reply };
+        queue.push(board, count, order).map_err(|refusal| {
+            busy(match refusal {
+                Refusal::Board => "too many requests wait for this board",
+                Refusal::Queue => "too many requests wait for this part of the boards",
+                Refusal::Closed => "the server is stopping",
+            })
         })?;
         answer.await.map_err(|_| {
             Error::new(
@@ -100,6 +115,16 @@ impl Committers {
             }
         }
     }
+}
+
+/// The memory that submissions take, in KiB, about.
+fn kib(submissions: &[Submission]) -> u32 {
+    let bytes = submissions.iter().map(|submission| {
+        let id = submission.event_id.as_ref().map_or(0, |id| id.as_str().len());
+        let segments: usize = submission.segments.iter().map(|segment| segment.len() + 24).sum();
+        size_of::<Submission>() + submission.member.as_str().len() + id + segments
+    });
+    u32::try_from(bytes.sum::<usize>().div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
 async fn run(

@@ -8,7 +8,7 @@ use ranking::id::BoardNo;
 use tokio::sync::Notify;
 
 /// The most requests of one board that may wait; further submissions are refused.
-pub const REQUESTS_OF_BOARD_MAX: usize = 1024;
+const REQUESTS_OF_BOARD_MAX: usize = 1024;
 
 /// The most requests of all boards that may wait.
 const REQUESTS_MAX: usize = 16 * REQUESTS_OF_BOARD_MAX;
@@ -18,6 +18,17 @@ const REQUESTS_MAX: usize = 16 * REQUESTS_OF_BOARD_MAX;
 pub struct FairQueue<T> {
     waiting: Mutex<Waiting<T>>,
     changed: Notify,
+}
+
+/// The reason why a queue takes no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Too many requests of the board wait.
+    Board,
+    /// Too many requests of all boards wait.
+    Queue,
+    /// The queue is closed.
+    Closed,
 }
 
 #[derive(Debug)]
@@ -46,13 +57,18 @@ impl<T> FairQueue<T> {
     /// Adds a request of some weight.
     ///
     /// # Errors
-    /// Gives the request back if too many wait, or if the queue is closed.
-    pub fn push(&self, board: BoardNo, weight: usize, request: T) -> Result<(), T> {
+    /// Why it was not added.
+    pub fn push(&self, board: BoardNo, weight: usize, request: T) -> Result<(), Refusal> {
         let mut waiting = self.lock();
         let of_board = waiting.of_board.get(&board).map_or(0, VecDeque::len);
-        let is_full = of_board >= REQUESTS_OF_BOARD_MAX || waiting.count >= REQUESTS_MAX;
-        if waiting.is_closed || is_full {
-            return Err(request);
+        if waiting.is_closed {
+            return Err(Refusal::Closed);
+        }
+        if of_board >= REQUESTS_OF_BOARD_MAX {
+            return Err(Refusal::Board);
+        }
+        if waiting.count >= REQUESTS_MAX {
+            return Err(Refusal::Queue);
         }
         if of_board == 0 {
             waiting.turns.push_back(board);
@@ -155,7 +171,7 @@ mod tests {
     #[test]
     fn a_board_that_floods_is_refused_and_others_are_not() {
         let queue = queue(&[(1, 1); REQUESTS_OF_BOARD_MAX]);
-        assert_eq!(queue.push(BoardNo(1), 1, (1, 1)), Err((1, 1)));
+        assert_eq!(queue.push(BoardNo(1), 1, (1, 1)), Err(Refusal::Board));
         queue.push(BoardNo(2), 1, (2, 1)).unwrap();
     }
 
@@ -163,7 +179,7 @@ mod tests {
     async fn a_closed_queue_still_gives_out_its_requests() {
         let queue = queue(&[(1, 1)]);
         queue.close();
-        assert_eq!(queue.push(BoardNo(1), 1, (1, 1)), Err((1, 1)));
+        assert_eq!(queue.push(BoardNo(1), 1, (1, 1)), Err(Refusal::Closed));
         assert_eq!(queue.wait(10).await, [(1, 1)]);
         assert!(queue.wait(10).await.is_empty());
     }

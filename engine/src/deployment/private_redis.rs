@@ -74,7 +74,6 @@ impl PrivateRedis {
     }
 
     /// The URL of the server, with its password.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url.clone()
     }

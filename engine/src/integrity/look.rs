@@ -102,14 +102,12 @@ impl ArchivedHistory {
 
 impl StoredValues {
     /// The value of a double in Redis.
-    #[must_use]
     pub fn of_double(board: &Board, window: Window, double: f64) -> Self {
         RankKey::from_f64(double)
             .map_or(Self::Foreign, |key| Self::Key(key, board.rules.layout(window).decode(key).0))
     }
 
     /// The value of a row of `standing`; foreign if its score is not the one in its key.
-    #[must_use]
     pub fn of_row(board: &Board, score: i64, rank_key: i64) -> Self {
         match RankKey::from_i64(rank_key) {
             Ok(key) if board.rules.layout(Window::All).decode(key).0 == score => {
@@ -120,7 +118,6 @@ impl StoredValues {
     }
 
     /// The raw score, if there is one.
-    #[must_use]
     pub fn score(self) -> Option<i64> {
         match self {
             Self::Key(_, score) => Some(score),
@@ -149,7 +146,6 @@ pub(crate) fn text_of(bytes: &[u8]) -> Option<&str> {
 }
 
 /// True if the period of these standings is sealed or being sealed: Redis may have dropped it.
-#[must_use]
 pub fn is_sealing(board: &Board, id: &StandingsId) -> bool {
     let sealing_before_ms = board.sealed(id.window).sealing_before_ms;
     if sealing_before_ms == NEVER_MS {

@@ -23,7 +23,6 @@ pub struct Prepared {
 impl Prepared {
     /// Works out which keys the batch needs. `now_ms` is its time of acceptance; it has at most
     /// [`ranking::commit::COMMIT_EVENTS_MAX`] submissions.
-    #[must_use]
     pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
         Self { batch: Batch::new(submissions, now_ms), snapshot: None }
     }

@@ -38,7 +38,6 @@ pub struct Reader {
 impl Reader {
     /// A reader that waits up to `timeout` for a partition to become level, a window to be rolled,
     /// or a board to have moved.
-    #[must_use]
     pub fn new(deployment: &Deployment, timeout: Duration) -> Self {
         let (deployment, store) = (deployment.clone(), deployment.store.for_reads());
         Self { deployment, store, timeout }

@@ -94,7 +94,6 @@ impl ConnectionSettings {
     }
 
     /// The hosts that requests may name to a server that listens on an address.
-    #[must_use]
     pub fn hosts(&self, listen: SocketAddr) -> Hosts {
         match &self.allowed_hosts {
             Some(hosts) => hosts.clone(),
@@ -104,7 +103,6 @@ impl ConnectionSettings {
     }
 
     /// The time that a body may take.
-    #[must_use]
     pub fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.body_timeout_ms)
     }
@@ -154,7 +152,6 @@ impl Hosts {
     }
 
     /// True if a request may name this host, with or without a port.
-    #[must_use]
     pub fn allows(&self, authority: &str) -> bool {
         let host = bare(authority);
         match self {
@@ -223,7 +220,6 @@ impl Networks {
     }
 
     /// True if an address is in one of them.
-    #[must_use]
     pub fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))

@@ -88,7 +88,6 @@ pub struct PoolSettings {
 
 impl SqlSettings {
     /// The defaults, with a directory and a database.
-    #[must_use]
     pub fn new(data_dir: PathBuf, database_url: Option<String>) -> Self {
         Self {
             data_dir,

@@ -1,6 +1,6 @@
-//! Settings of submissions: how much one request may write.
+//! Settings of submissions: how much one request may write, and how much of them may wait.
 
-/// The most that one request may write.
+/// The most that one request may write, and that all may queue.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Submissions")]
 pub struct SubmissionSettings {
@@ -9,4 +9,8 @@ pub struct SubmissionSettings {
     /// it still counts in.
     #[arg(long, env = "LAUREL_STANDINGS_PER_SUBMISSION", default_value_t = 20_000, value_name = "STANDINGS", value_parser = clap::value_parser!(u64).range(12_000..=10_000_000))]
     pub standings_per_submission: u64,
+    /// The memory for submissions that wait for their commit or are committed, in bytes, 1 MiB to
+    /// 4 GiB. Further ones are refused for the moment.
+    #[arg(long, env = "LAUREL_SUBMISSIONS_BYTES", default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=4 << 30))]
+    pub submissions_bytes: u64,
 }

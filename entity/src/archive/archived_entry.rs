@@ -44,7 +44,6 @@ no_relations!();
 
 impl Model {
     /// The state that the archived events add up to; `None` if nothing is left.
-    #[must_use]
     pub fn state(&self) -> Option<State> {
         Some(State { score: self.score?, tick: self.tick? })
     }
@@ -84,7 +83,6 @@ pub async fn events(
 }
 
 /// Replaces an existing row with the same key.
-#[must_use]
 pub fn replace() -> OnConflict {
     use Column::{BoardNo, Events, Member, Partition, Score, Segment, ThroughSeq, Tick};
     OnConflict::columns([BoardNo, Partition, Member, Segment, ThroughSeq])

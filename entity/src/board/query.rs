@@ -28,7 +28,6 @@ pub struct Change {
 }
 
 /// All boards that are not deleted.
-#[must_use]
 pub fn living() -> Select<Entity> {
     Entity::find().filter(Column::DeletedAtMs.is_null())
 }

@@ -10,7 +10,6 @@ pub struct Clock(Arc<AtomicI64>);
 
 impl Clock {
     /// Unix milliseconds.
-    #[must_use]
     pub fn now_ms(&self) -> i64 {
         match self.0.load(Ordering::Relaxed) {
             0 => machine_ms(),

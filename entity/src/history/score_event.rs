@@ -109,7 +109,6 @@ impl Model {
     }
 
     /// The place of the event that it voids; `None` unless it is a void.
-    #[must_use]
     pub fn voids(&self) -> Option<EventPlace> {
         place(self.void_partition?, self.void_seq?, self.void_index?)
     }
@@ -127,7 +126,6 @@ impl Model {
     }
 
     /// The row of an event.
-    #[must_use]
     pub fn of_event(partition: PartitionNo, seq: u64, event_index: usize, event: &Event) -> Self {
         let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => {
@@ -157,7 +155,6 @@ impl Model {
 }
 
 /// Segments as JSON, the form of the column.
-#[must_use]
 pub fn segments_text(segments: &[String]) -> String {
     serde_json::to_string(segments).expect("texts have a JSON form")
 }
@@ -201,7 +198,6 @@ pub async fn voided_on(
 
 /// The layout of an event as a number to sort by, if the board had several. Seqs are in order only
 /// within one layout.
-#[must_use]
 pub fn layout_order(board: &Board) -> Option<SimpleExpr> {
     let former = board.layouts.former.iter();
     let since = former.map(|former| {
@@ -213,7 +209,6 @@ pub fn layout_order(board: &Board) -> Option<SimpleExpr> {
 }
 
 /// Sorts events of a board in the order of their members' histories.
-#[must_use]
 pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
     let events = match layout_order(board) {
         Some(layout) => events.order_by_asc(layout),
@@ -223,7 +218,6 @@ pub fn in_order(events: Select<Entity>, board: &Board) -> Select<Entity> {
 }
 
 /// A member's history on a board, in order, across all layouts of the board.
-#[must_use]
 pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
     in_order(events_of(board.no, member), board)
 }
@@ -234,13 +228,11 @@ fn events_of(board: BoardNo, member: &str) -> Select<Entity> {
 
 /// A member's events on a board, by seq. That is the order of the history only if they all lie in
 /// one partition; see [`history_of`].
-#[must_use]
 pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
     events_of(board, member).order_by_asc(Column::Seq).order_by_asc(Column::EventIndex)
 }
 
 /// A page of a partition's history, in order: at most `limit` events after (seq, index).
-#[must_use]
 pub fn page_after(partition: PartitionNo, (seq, index): (i64, i32), limit: u64) -> Select<Entity> {
     use Column::{EventIndex, Partition as In, Seq};
     let later = Condition::any()

@@ -91,13 +91,11 @@ no_relations!();
 
 impl Model {
     /// The kind; `None` for one of a newer program.
-    #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         Kind::try_from_value(&self.kind).ok()
     }
 
     /// The location; `None` for one of a newer program.
-    #[must_use]
     pub fn location(&self) -> Option<Location> {
         Location::try_from_value(&self.place).ok()
     }

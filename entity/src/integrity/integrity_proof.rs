@@ -35,7 +35,6 @@ pub struct Model {
 no_relations!();
 
 /// Replaces the row of the same board and partition.
-#[must_use]
 pub fn replace() -> OnConflict {
     use Column::{
         BoardNo, CommitId, Entries, Files, Layout, Partition, ProvenAtMs, Redis, Seq, Sql,

@@ -35,7 +35,6 @@ pub struct Model {
 no_relations!();
 
 /// The last instant, in Unix milliseconds, at which work of a given minute of each UTC day was due.
-#[must_use]
 pub fn last_due_ms(minute_of_day: u16, now_ms: i64) -> i64 {
     let offset_ms = i64::from(minute_of_day) * 60_000;
     (now_ms - offset_ms).div_euclid(DAY_MS) * DAY_MS + offset_ms

@@ -14,7 +14,6 @@ pub struct Prefix {
 
 impl Prefix {
     /// The prefix that a client typed.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         Self { key: text.to_owned(), name: fold_name(text) }
     }

@@ -62,7 +62,6 @@ impl Columns {
     ///
     /// Texts: `segment` and `member`. Numbers: `score`, `rank_key` and `seq`; for all boards also
     /// `board_no`.
-    #[must_use]
     pub fn of_standing(partition: PartitionNo, board: Option<BoardNo>) -> Self {
         let of_board = board.map(|no| format!(" AND board_no = {no}"));
         Self {
@@ -83,7 +82,6 @@ impl Columns {
     /// The rows of `archived_entry` of a board in a partition, of commits up to a seq.
     ///
     /// Texts: `segment` and `member`. Numbers: `score`, `tick`, `events` and `through_seq`.
-    #[must_use]
     pub fn of_archived(partition: PartitionNo, board: BoardNo, through_seq: i64) -> Self {
         Self {
             table: "archived_entry",
@@ -98,7 +96,6 @@ impl Columns {
 
     /// Reads only these number columns. They must include those that identify a row: `board_no` if
     /// the rows are of all boards, `through_seq` if rows differ by it alone.
-    #[must_use]
     pub fn with(self, numbers: &'static [&'static str]) -> Self {
         Self { numbers, ..self }
     }
@@ -203,7 +200,6 @@ impl Columns {
 
 impl Block {
     /// The number of rows, at least one.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no block is empty")]
     pub fn len(&self) -> usize {
         self.count

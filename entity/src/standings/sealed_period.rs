@@ -44,7 +44,6 @@ pub struct Model {
 no_relations!();
 
 /// The condition that a row has the board, window and segment of `id`.
-#[must_use]
 pub fn of_list(id: &StandingsId) -> Condition {
     Condition::all()
         .add(Column::BoardNo.eq(id.board.0))

@@ -30,7 +30,6 @@ pub struct Model {
 no_relations!();
 
 /// Replaces the row of the same member.
-#[must_use]
 pub fn replace() -> OnConflict {
     use Column::{Partition, RankKey, Score, Seq};
     replacing([Score, RankKey, Partition, Seq])

@@ -36,33 +36,28 @@ pub struct Former {
 
 impl Board {
     /// True if the board ever had another number of shards.
-    #[must_use]
     pub fn has_moved(&self) -> bool {
         !self.layouts.former.is_empty()
     }
 
     /// The layout of an event with this generation; 0 is the first layout.
-    #[must_use]
     pub fn layout_of(&self, generation: u32) -> usize {
         let former = &self.layouts.former;
         former.partition_point(|former| former.before <= generation)
     }
 
     /// The present layout.
-    #[must_use]
     pub fn layout(&self) -> usize {
         self.layouts.former.len()
     }
 
     /// The generation that began the present layout.
-    #[must_use]
     pub fn layout_since(&self) -> u32 {
         let last = self.layouts.former.last();
         last.map_or(1, |former| former.before)
     }
 
     /// The generations of the events in a layout.
-    #[must_use]
     pub fn generations_of(&self, layout: usize) -> Range<u32> {
         let former = &self.layouts.former;
         let since = layout.checked_sub(1).and_then(|before| former.get(before));
@@ -77,7 +72,6 @@ impl Board {
     }
 
     /// The board in its next generation, with another number of shards.
-    #[must_use]
     pub fn moved(&self, shards: u16) -> Self {
         let mut layouts = (*self.layouts).clone();
         let generation = self.generation + 1;
@@ -91,7 +85,6 @@ impl Board {
     }
 
     /// The board before its last move, in the last generation before it.
-    #[must_use]
     pub fn before_move(&self) -> Self {
         let mut layouts = (*self.layouts).clone();
         let Some(last) = layouts.former.pop() else {
@@ -109,7 +102,6 @@ impl Board {
 
 impl Partitions {
     /// The partitions that may hold a board's history: those of all its layouts, each once.
-    #[must_use]
     pub fn of_history(self, board: &Board) -> Vec<PartitionNo> {
         let each_once: BTreeSet<PartitionNo> = board
             .shards_of_layouts()
@@ -122,7 +114,6 @@ impl Partitions {
     /// The layouts and partitions, oldest first, that hold the history of the members now in a
     /// partition; they may hold other members' history too. Empty if the board has no shard in the
     /// partition.
-    #[must_use]
     pub fn homes(self, board: &Board, partition: PartitionNo) -> Vec<(usize, PartitionNo)> {
         let now = board.rules.shards;
         let Some(own) = (0..now).find(|&shard| self.of(board, shard) == partition) else {
@@ -140,7 +131,6 @@ impl Partitions {
     }
 
     /// The partition of a member in a layout.
-    #[must_use]
     pub fn of_member_in(self, board: &Board, member: &MemberId, layout: usize) -> PartitionNo {
         let former = board.layouts.former.get(layout);
         let shards = former.map_or(board.rules.shards, |former| former.shards);

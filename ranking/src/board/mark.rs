@@ -33,7 +33,6 @@ impl BoardMark {
     }
 
     /// The text that [`Self::parse`] reads.
-    #[must_use]
     pub fn to_text(self) -> String {
         match self {
             Self::Generation(generation) => generation.to_string(),

@@ -140,13 +140,11 @@ impl Rules {
     }
 
     /// True if the window was requested.
-    #[must_use]
     pub fn is_shown(&self, window: Window) -> bool {
         self.windows.contains(&window) && !self.hidden.contains(&window)
     }
 
     /// The layout of a window's keys.
-    #[must_use]
     pub fn layout(&self, window: Window) -> KeyLayout {
         let (low, high) = self.range(window);
         KeyLayout::new(self.direction, self.ties(window), low, high)
@@ -154,7 +152,6 @@ impl Rules {
 
     /// The order of equal scores in a window. In a decaying window time is part of the score, so
     /// ties go by member.
-    #[must_use]
     pub fn ties(&self, window: Window) -> TieBreak {
         window.half_life().map_or(self.tie_break, |_| TieBreak::Member)
     }
@@ -163,7 +160,6 @@ impl Rules {
     /// the board's range or, as it may be negative, within ± the width of that range. A rolling
     /// window of N periods holds up to N times that. Scores that decay have the range of their
     /// [codes](crate::window::HalfLife::code).
-    #[must_use]
     pub fn range(&self, window: Window) -> (i64, i64) {
         if window.half_life().is_some() {
             return (-CODE_MAX, CODE_MAX);
@@ -177,13 +173,11 @@ impl Rules {
     }
 
     /// `⌊unix ms / tick⌋`.
-    #[must_use]
     pub fn tick(&self, at_ms: i64) -> i64 {
         at_ms.div_euclid(i64::from(self.tick_ms))
     }
 
     /// The tick at which the time field of a period starts to count.
-    #[must_use]
     pub fn first_tick(&self, period: &Period) -> i64 {
         self.tick(period.start_ms)
     }
@@ -205,7 +199,6 @@ impl Rules {
 
     /// The key of a state in a sealed period, or the nearest one if the score does not fit:
     /// admission does not check the ranges of sealed periods.
-    #[must_use]
     pub fn nearest_key(&self, window: Window, period: &Period, state: State) -> RankKey {
         let layout = self.layout(window);
         let (low, high) = self.range(window);
@@ -236,7 +229,6 @@ impl Rules {
     }
 
     /// The state in a key; its tick is 0 if ties go by member.
-    #[must_use]
     pub fn state(&self, window: Window, period: &Period, key: RankKey) -> State {
         let (score, ticks) = self.layout(window).decode(key);
         State { score, tick: ticks.map_or(0, |ticks| ticks + self.first_tick(period)) }
@@ -260,7 +252,6 @@ impl Rules {
 }
 
 /// The base windows of the rolling ones among these.
-#[must_use]
 pub fn bases(windows: &BTreeSet<Window>) -> BTreeSet<Window> {
     let rolling = windows.iter().filter_map(|window| window.rolling());
     rolling.map(|rolling| rolling.base()).collect()

@@ -38,13 +38,11 @@ pub struct Replay {
 impl Replay {
     /// A replay of a history in which these events were voided; rolling windows have reached an
     /// instant.
-    #[must_use]
     pub fn without(voided: HashSet<EventPlace>, now_ms: i64) -> Self {
         Self { voided, rolls_to: Rolls::to(now_ms), ..Self::default() }
     }
 
     /// Sets the progress of a board's rolling windows.
-    #[must_use]
     pub fn rolled(mut self, board: BoardNo, rolls: Rolls) -> Self {
         self.rolls.insert(board, rolls);
         self
@@ -52,19 +50,16 @@ impl Replay {
 
     /// Leaves out entries that do not fit windows still being filled: recovery must not fail
     /// because of them.
-    #[must_use]
     pub fn skipping_unfit(self) -> Self {
         Self { skips_unfit: true, ..self }
     }
 
     /// Folds some windows of each board only.
-    #[must_use]
     pub fn only(self, windows: impl IntoIterator<Item = Window>) -> Self {
         Self { windows: windows.into_iter().collect(), ..self }
     }
 
     /// Leaves out the periods of some windows that start before an instant, as they are sealed.
-    #[must_use]
     pub fn skipping_before(
         self,
         windows: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
@@ -121,7 +116,6 @@ impl Replay {
 
     /// The states in one window, with their segments; for one member's history in `all`, one for
     /// each segment.
-    #[must_use]
     pub fn into_states(self, window: Window) -> Vec<(String, State)> {
         let states = self.states.into_values().flatten();
         states
@@ -131,7 +125,6 @@ impl Replay {
     }
 
     /// A member's state in these standings; `None` if it has no entry.
-    #[must_use]
     pub fn state_of(&self, id: &StandingsId, member: &MemberId) -> Option<State> {
         let states = self.states.get(&(id.board, member.clone()))?;
         states.get(id).copied()

@@ -54,123 +54,104 @@ impl KeySpace {
     }
 
     /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
-    #[must_use]
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }
 
     /// Stream: commits that SQL does not have yet.
-    #[must_use]
     pub fn log(&self, partition: PartitionNo) -> String {
         self.of(partition, "log")
     }
 
     /// Hash: the event ids accepted in one bucket, a day.
-    #[must_use]
     pub fn seen(&self, partition: PartitionNo, bucket: i64) -> String {
         self.of(partition, format_args!("seen:{bucket}"))
     }
 
     /// Hash: the marks of boards, by number, of their layouts and of their windows' seals; see
     /// [`BoardMark`](crate::board::mark::BoardMark) and [`SealMark`](crate::seal::SealMark).
-    #[must_use]
     pub fn board_marks(&self, partition: PartitionNo) -> String {
         self.of(partition, "gen")
     }
 
     /// Sorted set: the periods of a board, segment and window that had an entry in this partition,
     /// by the instant at which each became the present one.
-    #[must_use]
     pub fn periods(&self, partition: PartitionNo, id: &StandingsId) -> String {
         self.of(partition, format_args!("periods:{}.{}", id.board, id.series()))
     }
 
     /// Hash: the progress of each series of a board's rolling windows; see
     /// [`RollMark`](crate::roll::RollMark).
-    #[must_use]
     pub fn rolls(&self, partition: PartitionNo, board: BoardNo) -> String {
         self.of(partition, format_args!("rolls:{board}"))
     }
 
     /// The pattern of the keys of a partition's marks of rolling windows.
-    #[must_use]
     pub fn rolls_pattern(&self, partition: PartitionNo) -> String {
         self.of(partition, "rolls:*")
     }
 
     /// The pattern of the keys of a partition's lists of periods, of all boards or one.
-    #[must_use]
     pub fn periods_pattern(&self, partition: PartitionNo, board: Option<BoardNo>) -> String {
         let board = board.map_or_else(String::new, |no| format!("{no}."));
         self.of(partition, format_args!("periods:{board}*"))
     }
 
     /// String: the token of the process that recovers the partition.
-    #[must_use]
     pub fn recovery(&self, partition: PartitionNo) -> String {
         self.of(partition, "recovery")
     }
 
     /// A key that never exists. While a slot moves, a cluster refuses a command that names this key
     /// beside an existing one, as the two might be on different servers.
-    #[must_use]
     pub fn nowhere(&self, partition: PartitionNo) -> String {
         self.of(partition, "nowhere")
     }
 
     /// Sorted set: one shard of the standings of a period.
-    #[must_use]
     pub fn standings(&self, partition: PartitionNo, id: &StandingsId) -> String {
         self.of(partition, format_args!("z:{id}"))
     }
 
     /// Sorted set: one shard of staged standings, until it is renamed to its own key.
-    #[must_use]
     pub fn stage(&self, partition: PartitionNo, stage: &str, id: &StandingsId) -> String {
         self.of(partition, format_args!("stage:{stage}:{id}"))
     }
 
     /// String: exists while everything staged under an id does.
-    #[must_use]
     pub fn stage_mark(&self, partition: PartitionNo, stage: &str) -> String {
         self.of(partition, format_args!("stage:{stage}"))
     }
 
     /// The pattern of all keys of a partition's standings, or of one board's.
-    #[must_use]
     pub fn standings_pattern(&self, partition: PartitionNo, board: Option<BoardNo>) -> String {
         let board = board.map_or_else(String::new, |no| format!("{no}."));
         self.of(partition, format_args!("z:{board}*"))
     }
 
     /// The pattern of the keys of standings in every partition, of all boards or one.
-    #[must_use]
     pub fn any_standings_pattern(&self, board: Option<BoardNo>) -> String {
         let board = board.map_or_else(String::new, |no| format!("{no}."));
         format!("{}:{{*}}:z:{board}*", self.prefix)
     }
 
     /// The pattern of the keys of a board's lists of periods in every partition.
-    #[must_use]
     pub fn any_periods_pattern(&self, board: BoardNo) -> String {
         format!("{}:{{*}}:periods:{board}.*", self.prefix)
     }
 
     /// The partition of one of Laurel's keys.
-    #[must_use]
     pub fn partition_of(&self, key: &str) -> Option<PartitionNo> {
         let (partition, _) = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?.split_once('}')?;
         partition.parse().ok().map(PartitionNo)
     }
 
     /// The pattern of all keys of a partition's seen event ids.
-    #[must_use]
     pub fn seen_pattern(&self, partition: PartitionNo) -> String {
         self.of(partition, "seen:*")
     }
 
     /// The standings that a key names; `None` for a key that Laurel does not write.
-    #[must_use]
     pub fn parse_standings(&self, partition: PartitionNo, key: &str) -> Option<StandingsId> {
         let rest = key.strip_prefix(&self.of(partition, "z:"))?;
         let mut parts = rest.split(':');
@@ -187,7 +168,6 @@ impl KeySpace {
 
     /// The window of a key of standings or of a list of periods, and the generation that began it;
     /// `None` for a key that Laurel does not write.
-    #[must_use]
     pub fn window_of(&self, partition: PartitionNo, key: &str) -> Option<(Window, u32)> {
         if let Some(id) = self.parse_standings(partition, key) {
             return Some((id.window, id.generation));

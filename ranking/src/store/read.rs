@@ -86,7 +86,6 @@ pub struct Split(pub(crate) Vec<u64>);
 
 impl Split {
     /// The position of the place: the number of entries before it in all shards.
-    #[must_use]
     pub fn position(&self) -> u64 {
         self.0.iter().sum()
     }
@@ -94,7 +93,6 @@ impl Split {
 
 impl Standings {
     /// The standings of a board's segment in a period.
-    #[must_use]
     pub fn new(store: &Store, board: &Board, id: StandingsId, period: Period) -> Self {
         let partitions =
             (0..board.rules.shards).map(|shard| store.partitions().of(board, shard)).collect();
@@ -109,13 +107,11 @@ impl Standings {
     }
 
     /// True if SQL has these standings, as far as the caller knows.
-    #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.period.present_from_ms < self.sealed_before_ms
     }
 
     /// The partition of each shard.
-    #[must_use]
     pub fn partitions(&self) -> &[PartitionNo] {
         &self.partitions
     }

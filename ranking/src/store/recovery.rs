@@ -113,7 +113,6 @@ impl Store {
 
 impl Recovery {
     /// The run id of the Redis under recovery.
-    #[must_use]
     pub fn run_id(&self) -> &str {
         &self.run_id
     }

@@ -141,7 +141,6 @@ impl Stages {
     }
 
     /// The key of staged standings without entries yet.
-    #[must_use]
     pub fn key(&self, id: &StandingsId) -> String {
         self.store.keys().stage(self.partition, &self.id, id)
     }

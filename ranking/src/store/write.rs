@@ -29,7 +29,6 @@ pub struct Dedup {
 
 impl Dedup {
     /// The bucket for an instant of acceptance.
-    #[must_use]
     pub fn bucket(self, accepted_at_ms: i64) -> i64 {
         accepted_at_ms.div_euclid(BUCKET_MS)
     }
@@ -251,7 +250,6 @@ pub(crate) fn layout_field(no: BoardNo) -> String {
 
 impl Store {
     /// The writes of a folded batch.
-    #[must_use]
     pub fn writes(&self, partition: PartitionNo, folded: &FoldedBatch, dedup: Dedup) -> Writes {
         let mut writes = Writes::default();
         for change in &folded.changes {

@@ -43,7 +43,6 @@ pub struct Batch {
 impl Batch {
     /// Determines the standings that each submission touches; a submission without a time of its
     /// own counts as earned at `now_ms`.
-    #[must_use]
     pub fn new(submissions: Vec<Submission>, now_ms: i64) -> Self {
         Self::build(submissions, now_ms, &HashMap::new(), BTreeSet::new())
     }
@@ -107,25 +106,21 @@ impl Batch {
     }
 
     /// The number of entries it touches: a late event touches many of a rolling window.
-    #[must_use]
     pub fn touched(&self) -> usize {
         self.places.iter().flatten().map(Vec::len).sum()
     }
 
     /// The submissions, in their order.
-    #[must_use]
     pub fn submissions(&self) -> &[Submission] {
         &self.submissions
     }
 
     /// The time of acceptance, in Unix milliseconds.
-    #[must_use]
     pub fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
     /// The reads that it needs before it can be folded.
-    #[must_use]
     pub fn wanted(&self) -> &Wanted {
         &self.wanted
     }

@@ -7,14 +7,12 @@ use crate::submission::Verdict;
 
 /// The field of an event id in a seen hash. Ids have no control characters, so a line feed
 /// separates the parts.
-#[must_use]
 pub fn seen_field(board: BoardNo, member: &MemberId, event_id: &EventId) -> String {
     format!("{board}\n{member}\n{event_id}")
 }
 
 /// The field and value in a seen hash for an event of a commit; `None` for a removal, a void or an
 /// event without an id.
-#[must_use]
 pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(String, String)> {
     let EventKind::Score { score, at_ms, at_sent } = event.kind else {
         return None;
@@ -25,14 +23,12 @@ pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(Strin
 }
 
 /// The prefix of the fields of a board's event ids.
-#[must_use]
 pub fn seen_prefix(board: BoardNo) -> String {
     format!("{board}\n")
 }
 
 /// A field of a seen hash that is not an event id: while it exists, the hash has lost nothing since
 /// the field was written.
-#[must_use]
 pub fn seen_mark(board: BoardNo, name: &str) -> String {
     // No member id is empty.
     format!("{board}\n\n{name}")

@@ -19,7 +19,6 @@ pub struct StandingsWritten<'a> {
 impl<'a> StandingsWritten<'a> {
     /// Counts for scores accepted at `now_ms`, in Unix milliseconds, whose members are in at most
     /// `segments` segments besides everyone.
-    #[must_use]
     pub fn new(board: &'a Board, segments: usize, now_ms: i64) -> Self {
         Self { board, segments, now_ms, periods: Periods::default() }
     }

@@ -30,13 +30,11 @@ pub struct Period {
 
 impl Period {
     /// The single period of `all` and of decaying windows.
-    #[must_use]
     pub fn all() -> Self {
         Self { label: "all".into(), start_ms: 0, end_ms: None, present_from_ms: 0 }
     }
 
     /// True if it is the present period at an instant.
-    #[must_use]
     pub fn is_present(&self, at_ms: i64) -> bool {
         self.present_from_ms <= at_ms && self.end_ms.is_none_or(|end_ms| at_ms < end_ms)
     }
@@ -45,7 +43,6 @@ impl Period {
 impl Rolling {
     /// The number of base periods from the start of `from` to the start of `to`, a later one or the
     /// same. It may be off by one where clocks changed in between.
-    #[must_use]
     pub fn periods_between(self, from: &Period, to: &Period) -> u64 {
         let each_s = match self.unit {
             Unit::Hour => HOUR_S,

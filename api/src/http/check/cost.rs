@@ -352,8 +352,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_copied_for_each_object_is_bounded() {
-        let query = "query($k: [String!]!) { boards(first: 1000) { nodes { standings { ranks(members: $k) { rank } } } } }";
-        let keys = serde_json::json!({ "k": vec!["x".repeat(128); 100] });
+        let query = "query($k: [String!]!) { boards(first: 100) { nodes { standings { ranks(members: $k) { rank } } } } }";
+        let keys = serde_json::json!({ "k": vec!["x".repeat(1000); 100] });
         let error = cost_of(query, keys).unwrap_err();
         assert!(error.message.contains("arguments"), "{}", error.message);
     }

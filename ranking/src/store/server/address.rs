@@ -43,7 +43,6 @@ impl fmt::Debug for Address {
 }
 
 /// True if a host is this machine: `localhost`, or an address of the loopback interface.
-#[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches([']', '.']).to_ascii_lowercase();
     match host.parse::<IpAddr>() {

@@ -153,7 +153,6 @@ pub(crate) fn rolling(
 }
 
 /// The standings of one base period of a rolling window.
-#[must_use]
 pub fn part_id(board: &Board, segment: &str, window: Rolling, period: &Period) -> StandingsId {
     StandingsId::of(board, segment, window.base(), period)
 }
