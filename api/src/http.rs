@@ -29,6 +29,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response as HttpResponse;
 use axum::routing::get;
 use engine::settings::{CacheSettings, ConnectionSettings, RateSettings, RequestLimits, Switch};
+use tokio::sync::Semaphore;
 
 use crate::app::SharedApp;
 use crate::error::Error;
@@ -58,6 +59,8 @@ struct Shared {
     rates: Rates,
     bodies: BodyLimits,
     answer_bytes_max: usize,
+    /// The KiB that are left of the memory for long answers.
+    answers_memory: Arc<Semaphore>,
     query_timeout: Duration,
 }
 
@@ -101,6 +104,7 @@ pub fn routes(
         rates: Rates::new(rates, limits.cost_max),
         bodies: BodyLimits::new(limits.body_bytes_max as usize, connections),
         answer_bytes_max: limits.answer_bytes_max as usize,
+        answers_memory: Arc::new(Semaphore::new((limits.answers_bytes >> 10) as usize)),
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
         app,
         schema,
@@ -118,7 +122,10 @@ async fn query_by_get(
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
-    let received = Received { address, headers, media_type, method: Method::Get };
+    let bytes = pairs
+        .as_ref()
+        .map_or(0, |Query(pairs)| pairs.iter().map(|(name, value)| name.len() + value.len()).sum());
+    let received = Received { address, bytes, headers, media_type, method: Method::Get };
     match pairs {
         Ok(Query(pairs)) => execute(service, received, || parameters::of_address(pairs)).await,
         Err(rejection) => {
@@ -145,7 +152,8 @@ async fn query_by_post(
         Ok(body) => body,
         Err(unread) => return unread.answer(media_type),
     };
-    let received = Received { address, headers, media_type, method: Method::Post };
+    let bytes = body.len();
+    let received = Received { address, bytes, headers, media_type, method: Method::Post };
     execute(service, received, move || parameters::of_body(&body)).await
 }
 

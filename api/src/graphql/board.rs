@@ -79,6 +79,7 @@ pub(crate) async fn find(
     state: &RequestState,
     slug: &str,
 ) -> crate::error::Result<Option<Arc<CachedBoard>>> {
+    state.spend(price::BOARD)?;
     let _reading = state.loaders.reading();
     let found = Box::pin(app.boards.find(&app.deployment.lookups, slug));
     let (board, good_until) = found.await?;

@@ -183,6 +183,7 @@ pub(crate) async fn find(
     ctx: &Context<'_>,
     place: EventPlace,
 ) -> crate::error::Result<Option<ScoreEvent>> {
+    state(ctx).spend(4 * price::select(1))?;
     let db = &app(ctx).deployment.reads;
     let Some(row) = score_event::find(db, place).await? else {
         return Ok(None);

@@ -82,6 +82,7 @@ impl Member {
         let _reading = state(ctx).loaders.reading();
         let member = MemberId::new(&self.key)?;
         let is_new = state(ctx).loaders.is_new(&LookUp::Friends(&member));
+        state(ctx).spend(if is_new { price::FRIENDS } else { 0 })?;
         let (friends, good_until) = state(ctx).loaders.friends(member).await?;
         state(ctx).good_until.limit(good_until);
         if is_new {

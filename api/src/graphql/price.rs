@@ -50,6 +50,12 @@ const RANKED_FRIEND: u64 = 1;
 const SELECT: u64 = 80;
 const ROW: u64 = 8;
 
+/// A board, from the cache or by a SELECT.
+pub(crate) const BOARD: u64 = 50;
+
+/// A list of friends, before its length is known.
+pub(crate) const FRIENDS: u64 = 1000;
+
 /// A member's row, of the SELECT for all that a request asks for.
 const MEMBER_ROW: u64 = 10;
 

@@ -195,7 +195,7 @@ pub(crate) async fn submit(
         .await?
         .ok_or_else(|| no_board(&input.board))?;
     check_member_token(principal, &board, &input.scores)?;
-    written::check(app, &board, &input.scores, state.now_ms)?;
+    written::check(app, state, &board, &input.scores)?;
     let mut outcomes = submit_by_partition(app, state, &board, &input, 0..input.scores.len()).await;
     let held = |(_, outcome): &(usize, Outcome)| {
         matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardHeld)))

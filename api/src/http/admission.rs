@@ -12,6 +12,10 @@ use crate::error::{Error, ErrorCode, Result};
 /// way, so that light ones need not wait for them.
 const LIGHT_POINTS_MAX: u64 = 20_000;
 
+/// The points that a request holds at least, as it may spend more than its text costs: some 60
+/// requests are executed at a time.
+const RESERVED_POINTS: u64 = 30_000;
+
 /// The points under way, and the requests that wait for some.
 #[derive(Debug)]
 pub struct Admission {
@@ -19,7 +23,7 @@ pub struct Admission {
     under_way_max: u64,
     waiting: AtomicUsize,
     waiting_max: usize,
-    budget: u64,
+    budget_max: u64,
     freed: Notify,
 }
 
@@ -29,6 +33,8 @@ pub struct Admission {
 pub struct Budget {
     admission: Arc<Admission>,
     spent: AtomicU64,
+    /// The standings that its scores write.
+    standings: AtomicU64,
 }
 
 impl Admission {
@@ -39,19 +45,19 @@ impl Admission {
             under_way_max: limits.cost_under_way_max.into(),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.requests_waiting_max as usize,
-            budget: limits.cost_max.into(),
+            budget_max: limits.cost_max.into(),
             freed: Notify::new(),
         })
     }
 
     /// The points under way.
     pub fn under_way(&self) -> u64 {
-        self.under_way.load(Ordering::Relaxed)
+        self.under_way.load(Ordering::SeqCst)
     }
 
     /// The requests that wait.
     pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.load(Ordering::SeqCst)
     }
 
     /// Waits until there is room for a request that costs so many points at least.
@@ -69,7 +75,21 @@ impl Admission {
                 freed.await;
             }
         }
-        Ok(Budget { admission: self.clone(), spent: AtomicU64::new(points) })
+        Ok(self.budget(points))
+    }
+
+    /// Enters without waiting, whatever is under way.
+    pub fn enter_at_once(self: &Arc<Self>, points: u64) -> Budget {
+        self.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
+        self.budget(points)
+    }
+
+    fn budget(self: &Arc<Self>, points: u64) -> Budget {
+        Budget {
+            admission: self.clone(),
+            spent: AtomicU64::new(points),
+            standings: AtomicU64::new(0),
+        }
     }
 
     /// A request that costs more than all that may be under way enters alone.
@@ -78,10 +98,11 @@ impl Admission {
             true => self.under_way_max / 2,
             false => self.under_way_max,
         };
+        let held = points.max(RESERVED_POINTS);
         let enter = |under_way: u64| {
-            (under_way == 0 || under_way + points <= max).then_some(under_way + points)
+            (under_way == 0 || under_way + held <= max).then_some(under_way + held)
         };
-        self.under_way.try_update(Ordering::Relaxed, Ordering::Relaxed, enter).is_ok()
+        self.under_way.try_update(Ordering::SeqCst, Ordering::SeqCst, enter).is_ok()
     }
 }
 
@@ -91,7 +112,7 @@ struct Waiting<'a>(&'a Admission);
 impl<'a> Waiting<'a> {
     fn join(admission: &'a Admission) -> Result<Self> {
         let place = Self(admission);
-        if admission.waiting.fetch_add(1, Ordering::Relaxed) < admission.waiting_max {
+        if admission.waiting.fetch_add(1, Ordering::SeqCst) < admission.waiting_max {
             return Ok(place);
         }
         Err(Error::new(ErrorCode::Unavailable, "the server is busy; try again in a second"))
@@ -100,7 +121,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -110,10 +131,11 @@ impl Budget {
     /// # Errors
     /// `LIMIT_EXCEEDED` if the request would cost more than one may.
     pub fn spend(&self, points: u64) -> Result<()> {
-        let spent = self.spent.fetch_add(points, Ordering::Relaxed).saturating_add(points);
-        self.admission.under_way.fetch_add(points, Ordering::Relaxed);
-        let max = self.admission.budget;
-        if spent <= max {
+        let max = self.admission.budget_max;
+        let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
+        if let Ok(before) = self.spent.try_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
+            let (held, holds) = (before.max(RESERVED_POINTS), before + points);
+            self.admission.under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
             return Ok(());
         }
         Err(Error::limit_exceeded(format!(
@@ -121,20 +143,37 @@ impl Budget {
         )))
     }
 
+    /// Notes that scores of the request write so many standings, unless that makes more than `max`
+    /// in all.
+    ///
+    /// # Errors
+    /// The sum that is too large.
+    pub fn write(&self, standings: u64, max: u64) -> Result<(), u64> {
+        let fitting = |so_far: u64| so_far.checked_add(standings).filter(|sum| *sum <= max);
+        let written = self.standings.try_update(Ordering::SeqCst, Ordering::SeqCst, fitting);
+        written.map(|_| ()).map_err(|so_far| so_far.saturating_add(standings))
+    }
+
+    /// The standings that its scores write.
+    pub fn standings(&self) -> u64 {
+        self.standings.load(Ordering::SeqCst)
+    }
+
     /// The points spent.
     pub fn spent(&self) -> u64 {
-        self.spent.load(Ordering::Relaxed)
+        self.spent.load(Ordering::SeqCst)
     }
 
     /// The points that a request may spend.
     pub fn max(&self) -> u64 {
-        self.admission.budget
+        self.admission.budget_max
     }
 }
 
 impl Drop for Budget {
     fn drop(&mut self) {
-        self.admission.under_way.fetch_sub(self.spent(), Ordering::Relaxed);
+        let held = self.spent().max(RESERVED_POINTS);
+        self.admission.under_way.fetch_sub(held, Ordering::SeqCst);
         if self.admission.waiting() > 0 {
             self.admission.freed.notify_waiters();
         }
@@ -162,17 +201,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_waits_until_there_is_room() {
-        let admission = admission(100_000, 1);
-        let first = admission.enter(50_000).await.unwrap();
+        let admission = admission(200_000, 1);
+        let first = admission.enter(90_000).await.unwrap();
         let soon = Duration::from_millis(20);
         assert!(timeout(soon, admission.enter(50_000)).await.is_err());
         assert_eq!(admission.waiting(), 0);
-        // Light requests do not wait for heavy ones.
+        // Light requests do not wait for heavy ones, but hold what they may come to.
         let light = admission.enter(10_000).await.unwrap();
-        assert_eq!(admission.under_way(), 60_000);
+        assert_eq!(admission.under_way(), 90_000 + RESERVED_POINTS);
         drop((first, light));
-        let alone = admission.enter(100_000).await.unwrap();
-        assert_eq!(admission.under_way(), 100_000);
+        let alone = admission.enter(200_000).await.unwrap();
+        assert_eq!(admission.under_way(), 200_000);
         let second = tokio::spawn({
             let admission = admission.clone();
             async move { admission.enter(1).await.map(|budget| budget.spent()) }
@@ -181,7 +220,8 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(admission.enter(1).await.unwrap_err().code, ErrorCode::Unavailable);
-        drop(alone);
+        let write = admission.enter_at_once(1);
+        drop((alone, write));
         assert_eq!(second.await.unwrap().unwrap(), 1);
         assert_eq!((admission.under_way(), admission.waiting()), (0, 0));
     }
@@ -189,10 +229,14 @@ mod tests {
     #[tokio::test]
     async fn a_budget_is_spent_once() {
         let admission = admission(10_000, 1);
-        let budget = admission.enter(40_000).await.unwrap();
-        budget.spend(60_000).unwrap();
+        let budget = admission.enter(10).await.unwrap();
+        budget.spend(10).unwrap();
+        assert_eq!(admission.under_way(), RESERVED_POINTS);
+        budget.spend(99_980).unwrap();
+        assert_eq!(admission.under_way(), 100_000);
         assert_eq!(budget.spend(1).unwrap_err().code, ErrorCode::LimitExceeded);
-        assert_eq!(admission.under_way(), 100_001);
+        assert_eq!(budget.spend(u64::MAX).unwrap_err().code, ErrorCode::LimitExceeded);
+        assert_eq!(admission.under_way(), 100_000);
         drop(budget);
         assert_eq!(admission.under_way(), 0);
     }

@@ -116,3 +116,65 @@ fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> Operatio
         OperationType::Query
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::cost::tests::cost_of;
+    use crate::error::ErrorCode;
+
+    #[test]
+    fn a_query_about_the_schema_nests_three_lists() {
+        let query = |pairs: usize| {
+            let nested = "interfaces { possibleTypes { ".repeat(pairs);
+            format!("{{ __type(name: \"Board\") {{ {nested} name {} }} }}", "} }".repeat(pairs))
+        };
+        assert!(cost_of(&query(1), serde_json::json!({})).unwrap().introspects);
+        assert!(cost_of(&query(2), serde_json::json!({})).is_err());
+        assert!(cost_of(&query(8), serde_json::json!({})).is_err());
+    }
+
+    #[test]
+    fn objects_and_look_ups_are_bounded() {
+        let page = |aliases: usize| {
+            let sizes: String =
+                (0..aliases).map(|n| format!("a{n}: standings {{ size }} ")).collect();
+            format!("{{ board {{ standings {{ top(first: 1000) {{ nodes {{ {sizes} }} }} }} }} }}")
+        };
+        assert!(cost_of(&page(9), serde_json::json!({})).is_ok());
+        assert!(cost_of(&page(20), serde_json::json!({})).is_err());
+    }
+
+    #[test]
+    fn nothing_is_free_below_a_page_without_items() {
+        for first in ["0", "-1", "$n"] {
+            let mut query =
+                format!("query($n: Int = 0) {{ boards(first: {first}) {{ nodes {{ ...f0 }} }} }}");
+            for level in 0..29 {
+                query.push_str(&format!(
+                    " fragment f{level} on Board {{ ...f{next} ...f{next} ...f{next} }}",
+                    next = level + 1
+                ));
+            }
+            query.push_str(" fragment f29 on Board { id }");
+            let error = cost_of(&query, serde_json::json!({})).unwrap_err();
+            assert_eq!(error.code, ErrorCode::LimitExceeded, "{first}");
+        }
+    }
+
+    #[test]
+    fn a_fragment_is_there_and_spread() {
+        let says = |query: &str| cost_of(query, serde_json::json!({})).unwrap_err().message;
+        assert!(says("{ ...none }").contains("no fragment"));
+        assert!(says("{ a } fragment f on Query { a }").contains("never spread"));
+        let mut chain = "{ ...f0 }".to_owned();
+        for level in 0..29 {
+            let next = level + 1;
+            chain.push_str(&format!(
+                " fragment f{level} on Query {{ ...f{next} ...f{next} ...f{next} }}"
+            ));
+        }
+        chain.push_str(" fragment f29 on Query { ... { a } }");
+        assert!(says(&chain).contains("fields"), "{}", says(&chain));
+        assert!(says(&chain.replace("f29 on", "f99 on")).contains("no fragment"));
+    }
+}

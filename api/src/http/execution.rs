@@ -14,18 +14,20 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response as HttpResponse;
 use indexmap::indexmap;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Service;
+use super::admission::Budget;
 use super::answers::AnswerKey;
 use super::check::Checked;
+use super::check::cost::Cost;
 use super::field_order;
 use super::parameters::Parameters;
 use super::persisted::QueryHash;
-use super::rates::{Client, RetryAfter};
+use super::rates::{Client, Rates, RetryAfter};
 use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
-use crate::access::Principal;
+use crate::access::{Principal, Scope};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::request::RequestState;
@@ -35,8 +37,15 @@ use crate::metrics::METRICS;
 /// How long a mutation may take. What it changes is changed all the same if it takes longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The points of an answer that was there already.
-const CACHED_POINTS: u64 = 20;
+/// The points of a request besides those of its text: it is parsed, and may be answered from a
+/// cache.
+const REQUEST_POINTS: u64 = 20;
+
+/// The bytes of a body or an answer that take a point to parse, write and compress.
+const BYTES_A_POINT: u64 = 64;
+
+/// How long a token that is not known waits for its check at an address of many failed ones.
+const FAILED_TOKENS_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
@@ -48,6 +57,8 @@ pub enum Method {
 pub struct Received {
     /// The client's address.
     pub address: IpAddr,
+    /// The bytes of its parameters.
+    pub bytes: usize,
     /// The headers.
     pub headers: HeaderMap,
     /// The media type of the answer.
@@ -64,7 +75,9 @@ impl Received {
 
     fn send(&self, answer: Answer, is_anonymous: bool) -> HttpResponse {
         match self.method {
-            Method::Get if is_anonymous => answer.send_to_all(self.media_type, &self.headers),
+            Method::Get if is_anonymous && !self.wants_cost() => {
+                answer.send_to_all(self.media_type, &self.headers)
+            }
             _ => answer.send(self.media_type),
         }
     }
@@ -86,6 +99,10 @@ pub async fn execute(
         Some(principal) => Client::Token(principal.id.clone()),
         None => Client::at(received.address),
     };
+    let points = REQUEST_POINTS + received.bytes as u64 / BYTES_A_POINT;
+    if let Err(wait) = service.rates.read(&client, points) {
+        return limited(media_type, wait);
+    }
     let Parameters { mut request, hash } = match parse() {
         Ok(parameters) => parameters,
         Err(error) => return refuse(media_type, StatusCode::BAD_REQUEST, &error),
@@ -101,9 +118,7 @@ pub async fn execute(
         && let Some(answer) = service.answers.get(question).await
     {
         METRICS.answers.hits.inc();
-        if let Err(wait) = service.rates.read(&client, CACHED_POINTS) {
-            return limited(media_type, wait);
-        }
+        service.rates.read_more(&client, answer.bytes() as u64 / BYTES_A_POINT);
         if let Some(hash) = hash {
             service.persisted_queries.keep(hash, &request.query);
         }
@@ -149,10 +164,15 @@ fn not_allowed(media_type: MediaType) -> HttpResponse {
 }
 
 /// Executes a request, and puts the fields of its answer into their order.
-async fn respond(service: &Service, request: Request, checked: &Checked) -> Response {
+async fn respond(
+    service: &Service,
+    request: Request,
+    checked: &Checked,
+    may_write: bool,
+) -> Response {
     let operation_name = request.operation_name.clone();
     let mut response = service.schema.execute(request).await;
-    if checked.kind == OperationType::Mutation {
+    if checked.kind == OperationType::Mutation && may_write {
         // From here on no cache serves values fetched before the write; only then may the client
         // learn of it.
         service.app.deployment.store.note_own_write();
@@ -186,7 +206,10 @@ async fn principal(
     if let Some(principal) = app.access.cached(token).await {
         return Ok(Some(principal));
     }
-    service.rates.token(received.address).map_err(|wait| limited(received.media_type, wait))?;
+    if service.rates.has_failed_tokens(received.address) {
+        // Others may share the address, so that a good token is only late.
+        sleep(FAILED_TOKENS_DELAY).await;
+    }
     let now_ms = app.deployment.clock.now_ms();
     match app.access.check(&app.deployment.lookups, token, now_ms).await {
         Ok(principal) => Ok(Some(principal)),
@@ -215,6 +238,23 @@ struct Asked {
     principal: Option<Arc<Principal>>,
     client: Client,
     wants_cost: bool,
+}
+
+/// Takes what a request has cost beyond its text from the rate of its client, however it ends.
+struct Charge<'a> {
+    rates: &'a Rates,
+    client: &'a Client,
+    budget: &'a Budget,
+    /// What is taken already.
+    cost: Cost,
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.rates.read_more(self.client, self.budget.spent() - self.cost.points);
+        let changes = u64::from(self.cost.changes);
+        self.rates.write_more(self.client, self.budget.standings().saturating_sub(changes));
+    }
 }
 
 impl Asked {
@@ -265,7 +305,11 @@ impl Asked {
     /// Executes the request once it is admitted, or waits for the answer to the same one.
     async fn run(self, service: Service, checked: Checked) -> Result<Answer> {
         let points = checked.cost.points;
-        let budget = service.admission.enter(points).await?;
+        let budget = match checked.kind {
+            // Reads must not slow writes, of which each client has its own rate.
+            OperationType::Mutation => service.admission.enter_at_once(points),
+            _ => service.admission.enter(points).await?,
+        };
         let state = RequestState {
             now_ms: service.app.deployment.clock.now_ms(),
             principal: self.principal,
@@ -274,11 +318,13 @@ impl Asked {
             budget: Arc::new(budget),
         };
         let (good_until, budget) = (state.good_until.clone(), state.budget.clone());
+        let rates = &service.rates;
+        let _charge = Charge { rates, client: &self.client, budget: &budget, cost: checked.cost };
         let wants_cost = self.wants_cost;
+        let may_write = state.require(Scope::Submit).is_ok();
         let request = self.request.data(state);
         let execution = async {
-            let mut response = respond(&service, request, &checked).await;
-            service.rates.read_more(&self.client, budget.spent() - points);
+            let mut response = respond(&service, request, &checked, may_write).await;
             if wants_cost {
                 let cost = indexmap! {
                     Name::new("points") => Value::from(budget.spent()),
@@ -286,7 +332,9 @@ impl Asked {
                 };
                 response.extensions.insert("cost".to_owned(), Value::Object(cost));
             }
-            Answer::new(response, service.answer_bytes_max)
+            let answer = Answer::new(response, service.answer_bytes_max, &service.answers_memory);
+            service.rates.read_more(&self.client, answer.bytes() as u64 / BYTES_A_POINT);
+            answer
         };
         Ok(match self.question.filter(|_| checked.kind == OperationType::Query) {
             Some(question) => {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::settings::RateSettings;
@@ -43,6 +43,8 @@ struct Buckets {
     limiter: RateLimiter<Client, DashMapStateStore<Client>, DefaultClock>,
     burst: u32,
     checks: AtomicU32,
+    /// What clients owe: it is taken before anything else.
+    debts: Cache<Client, Arc<AtomicU64>>,
 }
 
 impl Client {
@@ -86,12 +88,18 @@ impl Rates {
         self.reads.as_ref().map_or(Ok(()), |buckets| buckets.take(client, points))
     }
 
-    /// Takes points that a read turned out to cost besides, as far as there are any.
+    /// Takes points that a read turned out to cost besides. What the client does not have, it owes.
     pub fn read_more(&self, client: &Client, points: u64) {
-        let Some(buckets) = &self.reads else { return };
-        let mut points = points;
-        while points > 0 && buckets.take(client, points).is_err() {
-            points /= 2;
+        if let Some(buckets) = &self.reads {
+            buckets.owe(client, points);
+        }
+    }
+
+    /// Takes changes that a write turned out to make besides. What the client does not have, it
+    /// owes.
+    pub fn write_more(&self, client: &Client, changes: u64) {
+        if let Some(buckets) = &self.writes {
+            buckets.owe(client, changes);
         }
     }
 
@@ -103,23 +111,17 @@ impl Rates {
         self.writes.as_ref().map_or(Ok(()), |buckets| buckets.take(client, changes.into()))
     }
 
-    /// Checks that an address has not sent too many failing tokens within a minute.
-    ///
-    /// # Errors
-    /// When to try again.
-    pub fn token(&self, address: IpAddr) -> Result<(), RetryAfter> {
+    /// True if an address has sent too many failing tokens within a minute.
+    pub fn has_failed_tokens(&self, address: IpAddr) -> bool {
         let failed = self.failed_tokens.get(&network(address));
-        let failed = failed.map_or(0, |failed| failed.load(Ordering::Relaxed));
-        match self.failed_tokens_max > 0 && failed >= self.failed_tokens_max {
-            true => Err(RetryAfter(Duration::from_secs(60))),
-            false => Ok(()),
-        }
+        let failed = failed.map_or(0, |failed| failed.load(Ordering::SeqCst));
+        self.failed_tokens_max > 0 && failed >= self.failed_tokens_max
     }
 
     /// Notes that a token of an address failed.
     pub fn token_failed(&self, address: IpAddr) {
         let failed = self.failed_tokens.get_with(network(address), Default::default);
-        failed.fetch_add(1, Ordering::Relaxed);
+        failed.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -128,10 +130,41 @@ impl Buckets {
     fn new(rate: u32, burst: u32) -> Option<Self> {
         let quota = Quota::per_second(NonZeroU32::new(rate)?);
         let quota = quota.allow_burst(NonZeroU32::new(burst)?);
-        Some(Self { limiter: RateLimiter::dashmap(quota), burst, checks: AtomicU32::new(0) })
+        Some(Self {
+            limiter: RateLimiter::dashmap(quota),
+            burst,
+            checks: AtomicU32::new(0),
+            debts: Cache::new(CLIENTS_MAX as u64),
+        })
     }
 
     fn take(&self, client: &Client, count: u64) -> Result<(), RetryAfter> {
+        if let Some(debt) = self.debts.get(client) {
+            // Two requests at once may both pay: the second pays nothing.
+            let owed = debt.swap(0, Ordering::SeqCst);
+            let part = owed.min(self.burst.into());
+            if let Err(wait) = self.take_now(client, part) {
+                debt.fetch_add(owed, Ordering::SeqCst);
+                return Err(wait);
+            }
+            match owed - part {
+                0 => self.debts.invalidate(client),
+                left => {
+                    debt.fetch_add(left, Ordering::SeqCst);
+                }
+            }
+        }
+        self.take_now(client, count)
+    }
+
+    fn owe(&self, client: &Client, count: u64) {
+        if count > 0 && self.take(client, count).is_err() {
+            let debt = self.debts.get_with_by_ref(client, Default::default);
+            debt.fetch_add(count, Ordering::SeqCst);
+        }
+    }
+
+    fn take_now(&self, client: &Client, count: u64) -> Result<(), RetryAfter> {
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.burst);
         let Some(count) = NonZeroU32::new(count) else { return Ok(()) };
         self.forget();
@@ -145,7 +178,7 @@ impl Buckets {
 
     /// Forgets clients whose buckets are full, now and then.
     fn forget(&self) {
-        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
+        let checks = self.checks.fetch_add(1, Ordering::SeqCst);
         if checks.is_multiple_of(CLIENTS_MAX as u32) && self.limiter.len() > CLIENTS_MAX {
             self.limiter.retain_recent();
             self.limiter.shrink_to_fit();
@@ -178,9 +211,11 @@ mod tests {
         rates.read(&client(1), 1000).unwrap();
         let RetryAfter(wait) = rates.read(&client(1), 10).unwrap_err();
         assert!(wait > Duration::from_secs(8) && wait <= Duration::from_secs(10), "{wait:?}");
+        // It pays its debts first.
         rates.read(&client(2), 600).unwrap();
-        rates.read_more(&client(2), 10_000);
-        assert!(rates.read(&client(2), 200).is_err());
+        rates.read_more(&client(2), 2000);
+        assert!(rates.read(&client(2), 1).is_err());
+        rates.read(&client(4), 1).unwrap();
         rates.write(&client(1), 1000).unwrap();
         assert!(rates.write(&client(1), 1).is_err());
         // Beyond a burst, a request takes all of it.
@@ -201,10 +236,10 @@ mod tests {
         let rates = rates(1);
         let address = IpAddr::from([192, 0, 2, 1]);
         rates.token_failed(address);
-        rates.token(address).unwrap();
+        assert!(!rates.has_failed_tokens(address));
         rates.token_failed(address);
-        assert!(rates.token(address).is_err());
-        rates.token(IpAddr::from([192, 0, 2, 2])).unwrap();
+        assert!(rates.has_failed_tokens(address));
+        assert!(!rates.has_failed_tokens(IpAddr::from([192, 0, 2, 2])));
     }
 
     #[test]

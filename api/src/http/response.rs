@@ -2,12 +2,14 @@
 //! to it.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use async_graphql::{Response, ServerError, Value};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use sha2::{Digest, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::preference::Preference;
 use super::tag;
@@ -23,6 +25,12 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 /// The longest message of an error of async-graphql, in bytes. Such a message may repeat a value of
 /// any length.
 const FOREIGN_MESSAGE_BYTES_MAX: usize = 256;
+
+/// The longest answer that does not count against the memory for answers, in bytes.
+const FREE_BYTES: usize = 64 << 10;
+
+/// The message for an answer that finds no memory.
+const ANSWERS_BUSY: &str = "too many long answers are being sent; try again in a few seconds";
 
 /// The headers that an answer depends on, besides its URL.
 const VARY: &str = "accept, authorization";
@@ -123,7 +131,9 @@ struct ForAll {
 
 impl Answer {
     /// Serializes a response of at most so many bytes; a longer one becomes an error.
-    pub fn new(mut response: Response, bytes_max: usize) -> Self {
+    ///
+    /// A long one holds its part of `memory`, in KiB, until it is sent and forgotten.
+    pub fn new(mut response: Response, bytes_max: usize, memory: &Arc<Semaphore>) -> Self {
         let began = response.data != Value::Null
             || response.is_ok()
             || response.errors.iter().any(|error| !error.path.is_empty());
@@ -139,12 +149,15 @@ impl Answer {
             let error = server_error(Error::new(ErrorCode::LimitExceeded, message));
             return Self { body: without_data(vec![error]).into(), began: false, for_all: None };
         }
-        let body = body.bytes;
+        let Some(body) = remembered(body.bytes, memory) else {
+            let error = server_error(Error::new(ErrorCode::Unavailable, ANSWERS_BUSY));
+            return Self { body: without_data(vec![error]).into(), began: false, for_all: None };
+        };
         let hints = response.cache_control;
         let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
         let for_all =
             is_for_all.then(|| ForAll { max_age_s: hints.max_age, hash: half_of_hash(&body) });
-        Self { body: body.into(), began, for_all }
+        Self { body, began, for_all }
     }
 
     /// True if every client without a token that sends the same request may get it: it has no
@@ -201,6 +214,28 @@ pub fn server_error(error: Error) -> ServerError {
 fn without_data(mut errors: Vec<ServerError>) -> String {
     finish(&mut errors);
     serde_json::json!({ "errors": errors }).to_string()
+}
+
+/// An answer with its part of the memory; `None` if there is not as much left.
+fn remembered(bytes: Vec<u8>, memory: &Arc<Semaphore>) -> Option<Bytes> {
+    if bytes.len() <= FREE_BYTES {
+        return Some(bytes.into());
+    }
+    let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX);
+    let part = memory.clone().try_acquire_many_owned(kib).ok()?;
+    Some(Bytes::from_owner(LongAnswer { bytes, _memory: part }))
+}
+
+/// An answer that is counted.
+struct LongAnswer {
+    bytes: Vec<u8>,
+    _memory: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for LongAnswer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Bytes up to a number; writing more fails.

@@ -18,8 +18,8 @@ pub struct RequestLimits {
     /// The most fields that a query expands to, fragments followed and pages counted once.
     #[arg(long, env = "LAUREL_SELECTIONS_MAX", default_value_t = 5000, value_name = "FIELDS", value_parser = clap::value_parser!(u32).range(100..=100_000))]
     pub selections_max: u32,
-    /// The most objects and look-ups of a query: fields with a selection or an argument, for each
-    /// item of their list. One that waits takes some 3 KB.
+    /// The most objects and look-ups of a query: fields but the plain ones, for each item of their
+    /// list. One that waits takes some 3 KB.
     #[arg(long, env = "LAUREL_OBJECTS_MAX", default_value_t = 20_000, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
     pub objects_max: u32,
     /// The most aliases in one selection set.
@@ -43,6 +43,9 @@ pub struct RequestLimits {
     /// The longest answer, in bytes.
     #[arg(long, env = "LAUREL_ANSWER_BYTES_MAX", default_value_t = 16 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64 << 10..=256 << 20))]
     pub answer_bytes_max: u32,
+    /// The memory for answers of more than 64 KiB that are kept or sent, in bytes.
+    #[arg(long, env = "LAUREL_ANSWERS_BYTES", default_value_t = 256 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=64 << 30))]
+    pub answers_bytes: u64,
     /// The most that one request may cost, in points. A point is about a microsecond of CPU.
     #[arg(long, env = "LAUREL_COST_MAX", default_value_t = 1_000_000, value_name = "POINTS", value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
     pub cost_max: u32,
@@ -101,8 +104,8 @@ pub struct RateSettings {
     /// The changes that a client may save up; at least 1,000, as one request may have.
     #[arg(long, env = "LAUREL_WRITE_BURST", default_value = "500000", value_name = "EVENTS", value_parser = clap::value_parser!(u32).range(1000..))]
     pub write_burst: u32,
-    /// The requests with an unknown, revoked or expired token that an address may send in a minute;
-    /// 0 for no limit.
+    /// The requests with an unknown, revoked or expired token that an address may send in a minute
+    /// before its tokens are checked later; 0 for no limit.
     #[arg(long, env = "LAUREL_FAILED_TOKENS_RATE", default_value_t = 60, value_name = "REQUESTS")]
     pub failed_tokens_rate: u32,
 }

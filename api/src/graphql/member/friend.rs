@@ -116,6 +116,7 @@ pub(crate) async fn friends_page(
     };
     let look_up = LookUp::FriendRanking(&list.read.id, &member);
     let is_new = state(ctx).loaders.is_new(&look_up);
+    state(ctx).spend(if is_new { price::FRIENDS } else { 0 })?;
     let of = loader::Place { standings: list.read.clone(), key: member.clone() };
     let (all, good_until) = state(ctx).loaders.ranking(of).await?;
     state(ctx).good_until.limit(good_until);

@@ -7,6 +7,7 @@ use super::ScoreInput;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::request::RequestState;
 
 /// The number of standings that scores would write, accepted at `now_ms`, in Unix milliseconds.
 /// O(scores × windows), whatever the times of the scores are; no I/O.
@@ -21,14 +22,15 @@ pub(crate) fn standings_written(board: &CachedBoard, scores: &[ScoreInput], now_
 /// `LIMIT_EXCEEDED`; the message says how many such scores a request may have.
 pub(crate) fn check(
     app: &App,
+    state: &RequestState,
     board: &CachedBoard,
     scores: &[ScoreInput],
-    now_ms: i64,
 ) -> crate::error::Result<()> {
-    let (written, max) = (standings_written(board, scores, now_ms), app.standings_per_submission);
-    if written <= max {
+    let max = app.standings_per_submission;
+    let Err(written) = state.budget.write(standings_written(board, scores, state.now_ms), max)
+    else {
         return Ok(());
-    }
+    };
     let fitting = (scores.len() as u64 * max / written).max(1);
     Err(Error::new(
         ErrorCode::LimitExceeded,

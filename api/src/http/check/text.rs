@@ -68,13 +68,18 @@ fn is_word(byte: &u8) -> bool {
 
 /// The length of a string or block string with its quotes; to the end of the text if it has no end.
 fn string(text: &[u8]) -> usize {
-    let (quotes, from): (&[u8], usize) =
-        if text.starts_with(b"\"\"\"") { (b"\"\"\"", 3) } else { (b"\"", 1) };
-    let mut at = from;
+    const BLOCK: &[u8] = b"\"\"\"";
+    // The only escape of a block is that of its quotes; elsewhere a backslash escapes any sign.
+    let (quotes, escaped) = match text.starts_with(BLOCK) {
+        true => (BLOCK, BLOCK),
+        false => (&BLOCK[..1], &b""[..]),
+    };
+    let mut at = quotes.len();
     while at < text.len() {
-        if text[at] == b'\\' {
-            at += 2;
-        } else if text[at..].starts_with(quotes) {
+        let rest = &text[at..];
+        if rest[0] == b'\\' && rest[1..].starts_with(escaped) {
+            at += 1 + escaped.len().max(1);
+        } else if rest.starts_with(quotes) {
             return at + quotes.len();
         } else {
             at += 1;
@@ -104,6 +109,8 @@ mod tests {
         assert_eq!(tokens("{ a(b: \"x y\", c: -1.5) ...f @d }"), 18);
         assert_eq!(tokens(r#"{ a(b: """one "two" \""" three""") }"#), 8);
         assert_eq!(tokens(r#"{ a(b: "\"") }"#), 8);
+        assert_eq!(tokens(r#"{ a(b: """c\""") d }"#), 6);
+        assert_eq!(tokens(r#"{ a(b: """c\"" d\\e""") d }"#), 9);
         assert_eq!(tokens("\"no end"), 1);
         assert_eq!(tokens("\"no end\\"), 1);
         assert_eq!(tokens("ä"), 2);

@@ -28,8 +28,9 @@ impl ClientAddress {
         if !proxies.contain(peer) {
             return Self::of(client);
         }
-        let lines: Vec<&str> =
-            headers.get_all(FORWARDED_FOR).iter().filter_map(|line| line.to_str().ok()).collect();
+        // A line that cannot be read ends the walk, as a word that is no address does.
+        let lines = headers.get_all(FORWARDED_FOR).iter();
+        let lines: Vec<&str> = lines.map(|line| line.to_str().unwrap_or_default()).collect();
         for item in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
             let Some(address) = parse(item.trim()) else { break };
             client = address;

@@ -20,6 +20,9 @@ use crate::http::response::{MediaType, refuse};
 /// long bodies cannot keep the short ones out.
 const FREE_BYTES: u64 = 16 << 10;
 
+/// The length of a block of a body in several parts, in bytes.
+const BLOCK_BYTES: usize = 16 << 10;
+
 /// How long a client should wait when there is no memory for its body, in seconds.
 const RETRY_AFTER_S: u64 = 2;
 
@@ -176,9 +179,11 @@ async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes,
         return Ok(first);
     };
     let mut reserved = Reserved { memory: limits.memory.clone(), bytes: 0 };
-    // Bytes that grow would be there twice each time that they move.
-    let (mut gathered, mut length) = (vec![], first.len());
-    gathered.push(first);
+    // In blocks: bytes that grow would be there twice each time that they move, and a part keeps
+    // all that was read together with it.
+    let (mut blocks, mut length) = (vec![Vec::with_capacity(BLOCK_BYTES)], first.len());
+    push(&mut blocks, &first);
+    drop(first);
     loop {
         length += part.len();
         if length > limits.bytes_max {
@@ -187,14 +192,27 @@ async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes,
         if !reserved.grow_to((length as u64).saturating_sub(FREE_BYTES)) {
             return Err(Unread::no_memory());
         }
-        gathered.push(part);
+        push(&mut blocks, &part);
         part = match next(&mut parts, limits, began, length).await? {
             Some(part) => part,
             None => {
-                let bytes = gathered.concat();
+                let bytes = blocks.concat();
                 return Ok(Bytes::from_owner(Gathered { bytes, _reserved: reserved }));
             }
         };
+    }
+}
+
+/// Adds a part to the last block, and to new ones where that is full.
+fn push(blocks: &mut Vec<Vec<u8>>, mut part: &[u8]) {
+    while !part.is_empty() {
+        if blocks.last().is_none_or(|block| block.len() == BLOCK_BYTES) {
+            blocks.push(Vec::with_capacity(BLOCK_BYTES));
+        }
+        let Some(block) = blocks.last_mut() else { return };
+        let (fitting, rest) = part.split_at(part.len().min(BLOCK_BYTES - block.len()));
+        block.extend_from_slice(fitting);
+        part = rest;
     }
 }
 

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 
-use async_graphql::Variables;
-use async_graphql::parser::types::{Field, OperationDefinition, Selection};
+use async_graphql::parser::types::{
+    ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet,
+};
+use async_graphql::{Positioned, Variables};
 use async_graphql_value::{ConstValue, Name, Value};
 
 use crate::graphql::integrity::FINDINGS_DEFAULT;
@@ -52,6 +54,33 @@ const AROUND: [&str; 2] = ["above", "below"];
 
 /// Arguments whose length is the number of objects that a field answers with.
 const LENGTHS: [&str; 4] = ["members", "keys", "boards", "input"];
+
+/// Fields without a selection whose value the object has. All others may have to wait, which takes
+/// memory, and count as look-ups.
+const PLAIN: [&str; 22] = [
+    "__typename",
+    "accepted",
+    "code",
+    "cursor",
+    "duplicates",
+    "end",
+    "endCursor",
+    "hasNextPage",
+    "hasPreviousPage",
+    "id",
+    "key",
+    "kind",
+    "label",
+    "member",
+    "message",
+    "rank",
+    "rejected",
+    "score",
+    "slug",
+    "start",
+    "startCursor",
+    "status",
+];
 
 /// Fields that take more than a point whatever they find, each with its points besides. Resolvers
 /// pay for the rest, by what they find.
@@ -172,19 +201,25 @@ impl<'d> Values<'d> {
         }
     }
 
-    /// The changes that a mutation asks for: the length of each input that is a list, or one.
-    pub fn changes(&self, operation: &OperationDefinition, aliases_max: u32) -> u32 {
-        let mut changes: u64 = 0;
-        for selection in &operation.selection_set.node.items {
-            changes += match &selection.node {
-                Selection::Field(field) => match self.objects(&field.node) {
-                    Objects::Each(objects) | Objects::Page(objects) => objects,
-                },
-                // A fragment of the mutation type; its fields are few, as the aliases are.
-                _ => u64::from(aliases_max),
-            };
-        }
-        u32::try_from(changes).unwrap_or(u32::MAX)
+    /// The changes that a mutation asks for: the length of each input that is a list, or one. The
+    /// document spreads no more than its limit, and no fragment in a circle.
+    pub fn changes(&self, selections: &SelectionSet, document: &ExecutableDocument) -> u32 {
+        let of_selection = |selection: &Positioned<Selection>| match &selection.node {
+            Selection::Field(field) => match self.objects(&field.node) {
+                Objects::Each(objects) | Objects::Page(objects) => {
+                    u32::try_from(objects).unwrap_or(u32::MAX)
+                }
+            },
+            Selection::InlineFragment(fragment) => {
+                self.changes(&fragment.node.selection_set.node, document)
+            }
+            Selection::FragmentSpread(spread) => {
+                let fragment = document.fragments.get(&spread.node.fragment_name.node);
+                fragment
+                    .map_or(0, |fragment| self.changes(&fragment.node.selection_set.node, document))
+            }
+        };
+        selections.items.iter().map(of_selection).fold(0, u32::saturating_add)
     }
 }
 
@@ -204,6 +239,11 @@ impl Argument<'_> {
         };
         Some(number.as_u64().unwrap_or(0).min(PAGE_MAX as u64))
     }
+}
+
+/// True for a field whose value is there with its object.
+pub fn is_plain(name: &str) -> bool {
+    PLAIN.contains(&name)
 }
 
 /// The points of a field besides one, and those of each of its objects besides their fields.
@@ -235,7 +275,6 @@ fn const_bytes(value: &ConstValue) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use async_graphql::Positioned;
     use async_graphql::parser::types::{BaseType, FieldDefinition, TypeKind, TypeSystemDefinition};
 
     use super::*;
@@ -320,12 +359,18 @@ mod tests {
             let document = async_graphql::parser::parse_query(query).unwrap();
             let variables = Variables::from_json(variables);
             let (_, operation) = document.operations.iter().next().unwrap();
-            Values::new(&variables, &operation.node).changes(&operation.node, 100)
+            Values::new(&variables, &operation.node)
+                .changes(&operation.node.selection_set.node, &document)
         };
         let none = serde_json::json!({});
         assert_eq!(changes("mutation { deleteBoard(slug: \"x\") { slug } }", none.clone()), 1);
         let literal = "mutation { submitScores(input: { board: \"x\", scores: [{ member: \"a\", score: 1 }, { member: \"b\", score: 2 }] }) { accepted } }";
-        assert_eq!(changes(literal, none), 2);
+        assert_eq!(changes(literal, none.clone()), 2);
+        let spread = format!(
+            "mutation {{ ...f }} fragment f on Mutation {{ {} }}",
+            &literal["mutation {".len()..literal.len() - 1]
+        );
+        assert_eq!(changes(&spread, none.clone()), 2);
         let whole = "mutation($i: SubmitScoresInput!) { submitScores(input: $i) { accepted } }";
         let scores = serde_json::json!([{}, {}, {}]);
         assert_eq!(
