@@ -102,7 +102,7 @@ impl Admission {
         let enter = |under_way: u64| {
             (under_way == 0 || under_way + held <= max).then_some(under_way + held)
         };
-        self.under_way.try_update(Ordering::SeqCst, Ordering::SeqCst, enter).is_ok()
+        self.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enter).is_ok()
     }
 }
 
@@ -133,7 +133,7 @@ impl Budget {
     pub fn spend(&self, points: u64) -> Result<()> {
         let max = self.admission.budget_max;
         let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
-        if let Ok(before) = self.spent.try_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
+        if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
             let (held, holds) = (before.max(RESERVED_POINTS), before + points);
             self.admission.under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
             return Ok(());
@@ -150,7 +150,7 @@ impl Budget {
     /// The sum that is too large.
     pub fn write(&self, standings: u64, max: u64) -> Result<(), u64> {
         let fitting = |so_far: u64| so_far.checked_add(standings).filter(|sum| *sum <= max);
-        let written = self.standings.try_update(Ordering::SeqCst, Ordering::SeqCst, fitting);
+        let written = self.standings.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting);
         written.map(|_| ()).map_err(|so_far| so_far.saturating_add(standings))
     }
 
