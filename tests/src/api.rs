@@ -23,8 +23,10 @@ use crate::documents::{CREATE_BOARD, DELETE_BOARD, UPDATE_BOARD, UPSERT_MEMBERS}
 use crate::servers::program::signal;
 use crate::wait::{PATIENCE, until};
 
-/// The setting of the connections that an address may hold.
-const ADDRESS_CONNECTIONS_MAX: &str = "LAUREL_ADDRESS_CONNECTIONS_MAX";
+/// Settings that a test may give others: all clients of a test have one address, and the programs
+/// are not optimized.
+const USUAL: [(&str, &str); 2] =
+    [("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000"), ("LAUREL_QUERY_TIMEOUT_MS", "30000")];
 
 /// A running process; killed when dropped. Several may share a deployment.
 pub struct Api {
@@ -116,9 +118,10 @@ impl Api {
 
     async fn started(deployment: &Arc<Deployment>, mut command: Command, token: String) -> Self {
         let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
-        if command.get_envs().all(|(name, _)| name != ADDRESS_CONNECTIONS_MAX) {
-            // All clients of a test have one address.
-            command.env(ADDRESS_CONNECTIONS_MAX, "10000");
+        for (name, value) in USUAL {
+            if command.get_envs().all(|(given, _)| given != name) {
+                command.env(name, value);
+            }
         }
         let child = command
             .env("LAUREL_LISTEN", "127.0.0.1:0")

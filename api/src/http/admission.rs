@@ -12,9 +12,9 @@ use crate::error::{Error, ErrorCode, Result};
 /// way, so that light ones need not wait for them.
 const LIGHT_POINTS_MAX: u64 = 20_000;
 
-/// The points that a request holds at least, as it may spend more than its text costs: some 60
+/// The points that a request holds at least, as it may spend more than its text costs: some 200
 /// requests are executed at a time.
-const RESERVED_POINTS: u64 = 30_000;
+const RESERVED_POINTS: u64 = 10_000;
 
 /// The points under way, and the requests that wait for some.
 #[derive(Debug)]

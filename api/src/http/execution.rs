@@ -294,37 +294,37 @@ impl Asked {
             Ok(answer) => received.send(answer, is_anonymous),
             Err(error) => match error.code {
                 ErrorCode::Timeout => refuse(media_type, StatusCode::GATEWAY_TIMEOUT, &error),
-                ErrorCode::Internal => {
-                    refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &error)
-                }
-                _ => refuse_for(media_type, StatusCode::SERVICE_UNAVAILABLE, &error, 1),
+                _ => refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &error),
             },
         }
     }
 
-    /// Executes the request once it is admitted, or waits for the answer to the same one.
+    /// Finds the answer: that of the same request which is being executed, or of this one.
     async fn run(self, service: Service, checked: Checked) -> Result<Answer> {
-        let points = checked.cost.points;
-        let budget = match checked.kind {
-            // Reads must not slow writes, of which each client has its own rate.
-            OperationType::Mutation => service.admission.enter_at_once(points),
-            _ => service.admission.enter(points).await?,
-        };
-        let state = RequestState {
-            now_ms: service.app.deployment.clock.now_ms(),
-            principal: self.principal,
-            good_until: GoodUntil::new(Instant::now() + service.app.cache_age),
-            loaders: Loaders::new(&service.app),
-            budget: Arc::new(budget),
-        };
-        let (good_until, budget) = (state.good_until.clone(), state.budget.clone());
-        let rates = &service.rates;
-        let _charge = Charge { rates, client: &self.client, budget: &budget, cost: checked.cost };
-        let wants_cost = self.wants_cost;
-        let may_write = state.require(Scope::Submit).is_ok();
-        let request = self.request.data(state);
+        let good_until = GoodUntil::new(Instant::now() + service.app.cache_age);
+        let Self { request, question, principal, client, wants_cost, .. } = self;
         let execution = async {
-            let mut response = respond(&service, request, &checked, may_write).await;
+            let points = checked.cost.points;
+            let budget = match checked.kind {
+                // Reads must not slow writes, of which each client has its own rate.
+                OperationType::Mutation => service.admission.enter_at_once(points),
+                _ => match service.admission.enter(points).await {
+                    Ok(budget) => budget,
+                    Err(error) => return Answer::busy(&error),
+                },
+            };
+            let budget = Arc::new(budget);
+            let state = RequestState {
+                now_ms: service.app.deployment.clock.now_ms(),
+                principal,
+                good_until: good_until.clone(),
+                loaders: Loaders::new(&service.app),
+                budget: budget.clone(),
+            };
+            let rates = &service.rates;
+            let _charge = Charge { rates, client: &client, budget: &budget, cost: checked.cost };
+            let may_write = state.require(Scope::Submit).is_ok();
+            let mut response = respond(&service, request.data(state), &checked, may_write).await;
             if wants_cost {
                 let cost = indexmap! {
                     Name::new("points") => Value::from(budget.spent()),
@@ -333,10 +333,10 @@ impl Asked {
                 response.extensions.insert("cost".to_owned(), Value::Object(cost));
             }
             let answer = Answer::new(response, service.answer_bytes_max, &service.answers_memory);
-            service.rates.read_more(&self.client, answer.bytes() as u64 / BYTES_A_POINT);
+            rates.read_more(&client, answer.bytes() as u64 / BYTES_A_POINT);
             answer
         };
-        Ok(match self.question.filter(|_| checked.kind == OperationType::Query) {
+        Ok(match question.filter(|_| checked.kind == OperationType::Query) {
             Some(question) => {
                 METRICS.answers.misses.inc();
                 service.answers.find(&question, &good_until, execution).await

@@ -29,6 +29,9 @@ const FOREIGN_MESSAGE_BYTES_MAX: usize = 256;
 /// The longest answer that does not count against the memory for answers, in bytes.
 const FREE_BYTES: usize = 64 << 10;
 
+/// When a client may try again that found no room, in seconds.
+const BUSY_S: u64 = 1;
+
 /// The message for an answer that finds no memory.
 const ANSWERS_BUSY: &str = "too many long answers are being sent; try again in a few seconds";
 
@@ -116,6 +119,8 @@ pub struct Answer {
     body: Bytes,
     /// True if execution began.
     began: bool,
+    /// True if the server has no room for the request now.
+    is_busy: bool,
     /// Set if every client that sends the same request may get the answer.
     for_all: Option<ForAll>,
 }
@@ -138,7 +143,12 @@ impl Answer {
             || response.is_ok()
             || response.errors.iter().any(|error| !error.path.is_empty());
         if !began {
-            return Self { body: without_data(response.errors).into(), began, for_all: None };
+            return Self {
+                body: without_data(response.errors).into(),
+                began,
+                is_busy: false,
+                for_all: None,
+            };
         }
         finish(&mut response.errors);
         // A serde_json value in between would sort the fields by name again.
@@ -147,17 +157,27 @@ impl Answer {
             let message =
                 format!("the answer is longer than {bytes_max} bytes: ask for less at once");
             let error = server_error(Error::new(ErrorCode::LimitExceeded, message));
-            return Self { body: without_data(vec![error]).into(), began: false, for_all: None };
+            return Self {
+                body: without_data(vec![error]).into(),
+                began: false,
+                is_busy: false,
+                for_all: None,
+            };
         }
         let Some(body) = remembered(body.bytes, memory) else {
-            let error = server_error(Error::new(ErrorCode::Unavailable, ANSWERS_BUSY));
-            return Self { body: without_data(vec![error]).into(), began: false, for_all: None };
+            return Self::busy(&Error::new(ErrorCode::Unavailable, ANSWERS_BUSY));
         };
         let hints = response.cache_control;
         let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
         let for_all =
             is_for_all.then(|| ForAll { max_age_s: hints.max_age, hash: half_of_hash(&body) });
-        Self { body, began, for_all }
+        Self { body, began, is_busy: false, for_all }
+    }
+
+    /// The answer to a request that the server has no room for.
+    pub fn busy(error: &Error) -> Self {
+        let body = without_data(vec![server_error(error.clone())]);
+        Self { body: body.into(), began: false, is_busy: true, for_all: None }
     }
 
     /// True if every client without a token that sends the same request may get it: it has no
@@ -173,6 +193,11 @@ impl Answer {
 
     /// Sends the answer for this client alone.
     pub fn send(self, media_type: MediaType) -> HttpResponse {
+        if self.is_busy {
+            let mut answer = send(media_type, StatusCode::SERVICE_UNAVAILABLE, self.body);
+            answer.headers_mut().insert(header::RETRY_AFTER, BUSY_S.into());
+            return answer;
+        }
         let status = if self.began { StatusCode::OK } else { media_type.status_of_rejected() };
         send(media_type, status, self.body)
     }

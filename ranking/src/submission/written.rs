@@ -24,7 +24,7 @@ impl<'a> StandingsWritten<'a> {
     }
 
     /// The number of standings that a score writes, given the time of earning in Unix milliseconds;
-    /// `None` for the time of acceptance. None if the board refuses scores of that time. O(windows),
+    /// `None` for the time of acceptance; 0 if the board refuses scores of that time. O(windows),
     /// however late the score is.
     pub fn by_score(&mut self, at_ms: Option<i64>) -> u64 {
         if at_ms.is_some_and(|at_ms| self.board.admission.check(at_ms, self.now_ms).is_err()) {
