@@ -13,6 +13,7 @@ mod execution;
 pub(crate) mod field_order;
 pub(crate) mod graphiql;
 mod headers;
+mod held;
 mod parameters;
 mod persisted;
 pub(crate) mod rates;

@@ -11,8 +11,9 @@ mod variables;
 
 use std::sync::Arc;
 
-use async_graphql::parser::types::{ExecutableDocument, OperationType};
-use async_graphql::{Request, ServerError};
+use async_graphql::parser::parse_query;
+use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType};
+use async_graphql::{Name, Request, ServerError};
 use engine::settings::{Introspection, RequestLimits};
 use moka::sync::Cache;
 
@@ -61,7 +62,7 @@ impl Checks {
     /// `LIMIT_EXCEEDED` beyond a limit, `FORBIDDEN` if it asks for the schema and may not,
     /// `BAD_USER_INPUT` if it is malformed.
     pub fn check(&self, request: &mut Request, has_token: bool) -> Result<Checked, ServerError> {
-        let document = self.document(request)?;
+        let document = self.document(&request.query)?;
         let operation_name = request.operation_name.as_deref();
         variables::check(&document, operation_name, &mut request.variables, &self.limits)?;
         let cost = cost::of(&document, &request.variables, &self.limits).map_err(server_error)?;
@@ -73,12 +74,13 @@ impl Checks {
         Ok(Checked { document, kind, cost })
     }
 
-    fn document(&self, request: &mut Request) -> Result<Arc<ExecutableDocument>, ServerError> {
-        if let Some(document) = self.documents.get(&request.query) {
+    fn document(&self, query: &str) -> Result<Arc<ExecutableDocument>, ServerError> {
+        if let Some(document) = self.documents.get(query) {
             return Ok(document);
         }
-        text::check(&request.query, &self.limits).map_err(server_error)?;
-        let document = request.parsed_query().map_err(|error| {
+        text::check(query, &self.limits).map_err(server_error)?;
+        let document = parse_query(query).map_err(|error| {
+            let error = ServerError::from(error);
             if error.message.contains("recursion limit") {
                 return server_error(Error::limit_exceeded(
                     "the query is nested deeper than the parser follows: expected at most 50 levels",
@@ -86,9 +88,9 @@ impl Checks {
             }
             error
         })?;
-        let document = Arc::new(document.clone());
-        if request.query.len() <= DOCUMENT_KEPT_BYTES_MAX {
-            self.documents.insert(request.query.clone(), document.clone());
+        let document = Arc::new(document);
+        if query.len() <= DOCUMENT_KEPT_BYTES_MAX {
+            self.documents.insert(query.to_owned(), document.clone());
         }
         Ok(document)
     }
@@ -107,14 +109,25 @@ impl Checks {
 
 /// The type of the selected operation; if several match, a mutation if one of them is.
 fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> OperationType {
-    let mut meant = document.operations.iter().filter(|(name, _)| {
-        operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
-    });
-    if meant.any(|(_, operation)| operation.node.ty == OperationType::Mutation) {
+    let mut meant = meant(document, operation_name);
+    if meant.any(|operation| operation.ty == OperationType::Mutation) {
         OperationType::Mutation
     } else {
         OperationType::Query
     }
+}
+
+/// The operations that a request may mean: those of the name, or all if it names none.
+pub(crate) fn meant<'d>(
+    document: &'d ExecutableDocument,
+    operation_name: Option<&str>,
+) -> impl Iterator<Item = &'d OperationDefinition> {
+    let operations = document.operations.iter();
+    operations
+        .filter(move |(name, _)| {
+            operation_name.is_none() || name.map(Name::as_str) == operation_name
+        })
+        .map(|(_, operation)| &operation.node)
 }
 
 #[cfg(test)]

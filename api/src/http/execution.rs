@@ -13,7 +13,7 @@ use async_graphql::{Name, Request, Response, Value};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response as HttpResponse;
 use indexmap::indexmap;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -136,10 +136,6 @@ fn failed(error: &JoinError) -> Error {
     Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
 }
 
-async fn flatten(task: JoinHandle<Result<Answer>>) -> Result<Answer> {
-    task.await.unwrap_or_else(|error| Err(failed(&error)))
-}
-
 async fn within(time: Duration, execution: impl Future<Output = Result<Answer>>) -> Result<Answer> {
     timeout(time, execution).await.unwrap_or_else(|_| {
         let message = format!("the request took longer than {} ms", time.as_millis());
@@ -245,7 +241,7 @@ struct Charge<'a> {
     rates: &'a Rates,
     client: &'a Client,
     budget: &'a Budget,
-    /// What is taken already.
+    /// The part that the client has paid.
     cost: Cost,
 }
 
@@ -282,11 +278,13 @@ impl Asked {
             // ask for it again.
             OperationType::Mutation => {
                 let task = tokio::spawn(self.run(service, checked));
-                (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, flatten(task)).await)
+                let answer = async { task.await.map_err(|error| failed(&error)) };
+                (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
             }
             _ => {
                 let timeout = service.query_timeout;
-                (&METRICS.query_seconds, within(timeout, self.run(service, checked)).await)
+                let answer = async { Ok(self.run(service, checked).await) };
+                (&METRICS.query_seconds, within(timeout, answer).await)
             }
         };
         seconds.observe(began.elapsed().as_secs_f64());
@@ -300,7 +298,7 @@ impl Asked {
     }
 
     /// Finds the answer: that of the same request which is being executed, or of this one.
-    async fn run(self, service: Service, checked: Checked) -> Result<Answer> {
+    async fn run(self, service: Service, checked: Checked) -> Answer {
         let good_until = GoodUntil::new(Instant::now() + service.app.cache_age);
         let Self { request, question, principal, client, wants_cost, .. } = self;
         let execution = async {
@@ -336,12 +334,12 @@ impl Asked {
             rates.read_more(&client, answer.bytes() as u64 / BYTES_A_POINT);
             answer
         };
-        Ok(match question.filter(|_| checked.kind == OperationType::Query) {
+        match question.filter(|_| checked.kind == OperationType::Query) {
             Some(question) => {
                 METRICS.answers.misses.inc();
                 service.answers.find(&question, &good_until, execution).await
             }
             None => execution.await,
-        })
+        }
     }
 }

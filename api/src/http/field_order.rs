@@ -9,14 +9,13 @@ use async_graphql::parser::types::{ExecutableDocument, Selection, SelectionSet};
 use async_graphql_value::Name;
 use indexmap::IndexMap;
 
+use super::check::meant;
+
 /// Puts the data of an operation's answer into the order of its selections.
 pub fn restore(data: &mut Value, document: &ExecutableDocument, operation_name: Option<&str>) {
-    let mut operations = document.operations.iter();
-    let operation = operations
-        .find(|(name, _)| operation_name.is_none() || name.map(Name::as_str) == operation_name);
-    if let Some((_, operation)) = operation {
+    if let Some(operation) = meant(document, operation_name).next() {
         let mut asked = Asked::default();
-        asked.collect(&operation.node.selection_set.node, document);
+        asked.collect(&operation.selection_set.node, document);
         asked.order(data);
     }
 }

@@ -43,7 +43,7 @@ struct Buckets {
     limiter: RateLimiter<Client, DashMapStateStore<Client>, DefaultClock>,
     burst: u32,
     checks: AtomicU32,
-    /// What clients owe: it is taken before anything else.
+    /// The debts of clients: a client pays its own before anything else.
     debts: Cache<Client, Arc<AtomicU64>>,
 }
 

@@ -9,8 +9,9 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use sha2::{Digest, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
+use super::held::holding;
 use super::preference::Preference;
 use super::tag;
 use crate::error::{Error, ErrorCode};
@@ -248,19 +249,7 @@ fn remembered(bytes: Vec<u8>, memory: &Arc<Semaphore>) -> Option<Bytes> {
     }
     let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX);
     let part = memory.clone().try_acquire_many_owned(kib).ok()?;
-    Some(Bytes::from_owner(LongAnswer { bytes, _memory: part }))
-}
-
-/// An answer that is counted.
-struct LongAnswer {
-    bytes: Vec<u8>,
-    _memory: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for LongAnswer {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
+    Some(holding(bytes, part))
 }
 
 /// Bytes up to a number; writing more fails.

@@ -44,7 +44,7 @@ const ARGUMENT_BYTES_MAX: u64 = 8 << 20;
 /// The cost of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
-    /// What its text costs, in points.
+    /// The points of its text.
     pub points: u64,
     /// The changes that it asks for: scores, members, and so on.
     pub changes: u32,

@@ -11,6 +11,7 @@ use async_graphql::{ServerError, Value, Variables};
 use async_graphql_value::Name;
 use engine::settings::RequestLimits;
 
+use super::meant;
 use crate::error::Error;
 use crate::http::response::server_error;
 
@@ -40,15 +41,12 @@ pub fn check(
     variables: &mut Variables,
     limits: &RequestLimits,
 ) -> Result<(), ServerError> {
-    let mut meant = document.operations.iter().filter(|(name, _)| {
-        operation_name.is_none() || name.map(|name| name.as_str()) == operation_name
-    });
-    let (Some((_, operation)), None) = (meant.next(), meant.next()) else {
+    let mut meant = meant(document, operation_name);
+    let (Some(operation), None) = (meant.next(), meant.next()) else {
         // async-graphql reports it if no operation or several match.
         variables.clear();
         return Ok(());
     };
-    let operation = &operation.node;
     let declared = operation.variable_definitions.len();
     if declared > limits.variables_max as usize {
         return Err(server_error(Error::limit_exceeded(format!(

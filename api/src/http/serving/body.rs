@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::activity::{Activity, Phase};
 use crate::error::{Error, ErrorCode};
+use crate::http::held::holding;
 use crate::http::response::{MediaType, refuse};
 
 /// The part of a body that does not count against the memory of all bodies, in bytes: a crowd of
@@ -44,13 +45,6 @@ struct Memory(AtomicU64);
 struct Reserved {
     memory: Arc<Memory>,
     bytes: u64,
-}
-
-/// A body in several parts, with its memory.
-struct Gathered {
-    bytes: Vec<u8>,
-    /// Given back with the bytes.
-    _reserved: Reserved,
 }
 
 /// Why a body was not read.
@@ -96,12 +90,6 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.memory.0.fetch_add(self.bytes, Relaxed);
-    }
-}
-
-impl AsRef<[u8]> for Gathered {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 
@@ -195,10 +183,7 @@ async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes,
         push(&mut blocks, &part);
         part = match next(&mut parts, limits, began, length).await? {
             Some(part) => part,
-            None => {
-                let bytes = blocks.concat();
-                return Ok(Bytes::from_owner(Gathered { bytes, _reserved: reserved }));
-            }
+            None => return Ok(holding(blocks.concat(), reserved)),
         };
     }
 }

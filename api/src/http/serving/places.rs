@@ -59,7 +59,7 @@ impl Places {
     /// Takes a place for a connection from an address. A proxy may take any number of them.
     ///
     /// # Errors
-    /// What is full.
+    /// The limit that is reached.
     pub fn take(self: &Arc<Self>, address: ClientAddress, is_proxy: bool) -> Result<Place, Full> {
         let mut taken = self.lock();
         let of_address = taken.by_address.get(&address).copied().unwrap_or_default();
