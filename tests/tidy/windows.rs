@@ -32,7 +32,10 @@ fn names_window(file: &SourceFile, arm: &str) -> bool {
         "Self::Daily",
         "Self::Weekly",
         "Self::Monthly",
+        "Self::Quarterly",
+        "Self::Yearly",
         "Self::Rolling",
+        "Self::Decay",
     ];
     let is_variant = |(start, name): (usize, &str)| {
         let (before, after) = (&pattern[..start], &pattern[start + name.len()..]);

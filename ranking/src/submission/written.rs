@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_score_writes_a_standings_for_each_period_that_it_still_counts_in() {
+    fn a_late_score_writes_standings_for_each_period_that_it_still_counts_in() {
         let board = board(&["daily", "7d", "30d", "90d"], "UTC");
         let count =
             |segments, at_ms| StandingsWritten::new(&board, segments, NOW_MS).by_score(at_ms);
