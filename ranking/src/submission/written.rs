@@ -54,7 +54,6 @@ impl<'a> StandingsWritten<'a> {
 
 #[cfg(test)]
 mod tests {
-
     use proptest::prelude::*;
 
     use super::*;
