@@ -3,7 +3,7 @@
 //!
 //! | module | tables |
 //! |---|---|
-//! | [`deployment`] | the deployment itself, and its clock |
+//! | [`deployment`] | the deployment itself, its clocks, and the processes that have it open |
 //! | [`board`] | boards, their windows and their moves to another number of shards |
 //! | [`member`], [`access_token`] | members, their friendships, and what clients may do |
 //! | [`history`] | commits, events, dead letters, and each partition's cursor |
