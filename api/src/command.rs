@@ -13,7 +13,8 @@ use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
     CacheSettings, ConnectionSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed,
-    PoolSettings, RateSettings, RequestLimits, SqlSettings, StoreArguments, SubmissionSettings,
+    PoolSettings, RateSettings, RequestLimits, RetentionSettings, SqlSettings, StoreArguments,
+    SubmissionSettings,
 };
 use sea_orm::DatabaseConnection;
 
@@ -71,6 +72,8 @@ struct ServeArguments {
     #[command(flatten)]
     daily_diff: DailyDiffSettings,
     #[command(flatten)]
+    retention: RetentionSettings,
+    #[command(flatten)]
     stores: StoreArguments,
 }
 
@@ -78,6 +81,8 @@ struct ServeArguments {
 struct WorkerArguments {
     #[command(flatten)]
     daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    retention: RetentionSettings,
     #[command(flatten)]
     stores: StoreArguments,
 }

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use async_graphql::resolver_utils::EnumType;
 use engine::deployment::Deployment;
+use engine::deployment::health::{Check, Warning};
+use entity::sql::retention::Records;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -39,6 +41,8 @@ pub struct Metrics {
     registry: Registry,
     stores: Stores,
     schedule: Family<Label, Gauge>,
+    warnings: Family<Label, Gauge>,
+    rows_deleted: Family<Label, Counter>,
     /// Submitted scores, by outcome.
     pub submissions: Submissions,
     /// The number of scores in a commit of this process.
@@ -115,6 +119,19 @@ impl Metrics {
             "integrity_schedule",
             "State of the daily diff in this process: 1 for the present state",
         );
+        let warnings: Family<Label, Gauge> = registered(
+            &mut registry,
+            "warnings",
+            "What is wrong with the stores now though they answer, by check",
+        );
+        for check in Check::ALL {
+            warnings.get_or_create_owned(&[("check", check.name())]);
+        }
+        let rows_deleted: Family<Label, Counter> =
+            registered(&mut registry, "rows_deleted", "Old rows that retention deleted, by table");
+        for records in Records::ALL {
+            rows_deleted.get_or_create_owned(&[("table", records.table())]);
+        }
         let submissions: Family<Label, Counter> =
             registered(&mut registry, "submissions", "Submitted scores, by outcome");
         let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
@@ -154,6 +171,8 @@ impl Metrics {
         Self {
             stores,
             schedule,
+            warnings,
+            rows_deleted,
             submissions: Submissions {
                 accepted: outcome("accepted"),
                 duplicate: outcome("duplicate"),
@@ -186,6 +205,20 @@ impl Metrics {
         if let Some(counter) = self.errors.get(code) {
             counter.inc();
         }
+    }
+
+    /// Sets the numbers of warnings, by check.
+    pub fn set_warnings(&self, now: &[Warning]) {
+        for check in Check::ALL {
+            let count = now.iter().filter(|warning| warning.check == check).count();
+            let gauge = self.warnings.get_or_create_owned(&[("check", check.name())]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Counts old rows that were deleted.
+    pub fn count_deleted(&self, records: Records, rows: u64) {
+        self.rows_deleted.get_or_create_owned(&[("table", records.table())]).inc_by(rows);
     }
 
     /// Sets the state of the daily diff in this process.
