@@ -119,19 +119,6 @@ impl Metrics {
             "integrity_schedule",
             "State of the daily diff in this process: 1 for the present state",
         );
-        let warnings: Family<Label, Gauge> = registered(
-            &mut registry,
-            "warnings",
-            "What is wrong with the stores now though they answer, by check",
-        );
-        for check in Check::ALL {
-            warnings.get_or_create_owned(&[("check", check.name())]);
-        }
-        let rows_deleted: Family<Label, Counter> =
-            registered(&mut registry, "rows_deleted", "Old rows that retention deleted, by table");
-        for records in Records::ALL {
-            rows_deleted.get_or_create_owned(&[("table", records.table())]);
-        }
         let submissions: Family<Label, Counter> =
             registered(&mut registry, "submissions", "Submitted scores, by outcome");
         let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
@@ -171,8 +158,8 @@ impl Metrics {
         Self {
             stores,
             schedule,
-            warnings,
-            rows_deleted,
+            warnings: warnings(&mut registry),
+            rows_deleted: rows_deleted(&mut registry),
             submissions: Submissions {
                 accepted: outcome("accepted"),
                 duplicate: outcome("duplicate"),
@@ -250,6 +237,26 @@ fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, 
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
+}
+
+/// The warnings of the watch, none at first.
+fn warnings(registry: &mut Registry) -> Family<Label, Gauge> {
+    let help = "What is wrong with the stores now though they answer, by check";
+    let warnings: Family<Label, Gauge> = registered(registry, "warnings", help);
+    for check in Check::ALL {
+        warnings.get_or_create_owned(&[("check", check.name())]);
+    }
+    warnings
+}
+
+/// The rows that retention deleted, none at first.
+fn rows_deleted(registry: &mut Registry) -> Family<Label, Counter> {
+    let help = "Old rows that retention deleted, by table";
+    let deleted: Family<Label, Counter> = registered(registry, "rows_deleted", help);
+    for records in Records::ALL {
+        deleted.get_or_create_owned(&[("table", records.table())]);
+    }
+    deleted
 }
 
 /// A histogram from a quarter of a millisecond to eight seconds, in powers of two.
