@@ -5,3 +5,5 @@ mod earlier_layout;
 mod first_start;
 mod killed_processes;
 mod refusing_stores;
+mod two_hosts;
+mod watched_stores;
