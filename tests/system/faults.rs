@@ -3,5 +3,8 @@
 mod cluster;
 mod earlier_layout;
 mod first_start;
+mod full_disk;
 mod killed_processes;
 mod refusing_stores;
+mod slow_server;
+mod sql_away;
