@@ -3,6 +3,7 @@
 mod cluster;
 mod earlier_layout;
 mod first_start;
+#[cfg(target_os = "linux")]
 mod full_disk;
 mod killed_processes;
 mod refusing_stores;

@@ -79,7 +79,7 @@ impl Partition<'_> {
     ///
     /// # Errors
     /// `NotLevel` if the log does not lead on from the cursor in this run of Redis; `Unavailable`
-    /// if that takes longer than [`PERSIST_TIMEOUT`]: the connection to SQL is then closed.
+    /// if that takes too long, as on a silent connection, which is then closed.
     pub async fn persist(self) -> Result<Progress> {
         let persisted = timeout(PERSIST_TIMEOUT, Box::pin(self.persist_once())).await;
         persisted.unwrap_or_else(|_| {
