@@ -69,6 +69,18 @@ impl SqlHealth {
         }
     }
 
+    /// Makes a read, unless SQL is known to be away. Other reads may keep its connections busy, so
+    /// that it may take longer than a look-up, and does not tell that SQL is away.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if SQL is away; the errors of the read.
+    pub async fn read<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.is_away() {
+            return Err(unavailable());
+        }
+        read.await
+    }
+
     /// Notes that SQL gave no answer.
     pub(super) fn failed(&self, why: &str) {
         let mut away = self.lock();

@@ -135,7 +135,7 @@ impl Partition<'_> {
                 }
             };
             if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
-                match timeout_at(deadline, self.recover()).await {
+                match timeout_at(deadline, Box::pin(self.recover())).await {
                     Ok(Err(error)) if !error.is_transient() => {
                         return Err(if sent.is_empty() { error } else { Error::Unknown });
                     }
