@@ -21,7 +21,7 @@ use tests::wait::{PATIENCE, until};
 const EVENTS: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event";
 
 const RANK: &str = "
-    { board(slug: \"b\") { standings { rank(member: \"ann\") { score member { key } } } } }";
+    { board(slug: \"b\") { standings { rank(member: \"ann\") { score member { key name } } } } }";
 
 /// Longer than a checked access token is good without SQL.
 const AWAY: Duration = Duration::from_secs(8);
