@@ -99,7 +99,8 @@ impl From<Scope> for access_token::Scope {
 }
 
 impl Access {
-    /// Starts with no results. While SQL is away, a token that was checked goes on for `remembered`.
+    /// Starts with no results. While SQL is away, a token that was checked goes on for
+    /// `remembered`.
     pub fn new(health: &Arc<Health>, remembered: Duration) -> Self {
         let checked = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(remembered);
         Self { checked: checked.build(), health: health.clone() }

@@ -91,10 +91,10 @@ impl Health {
         if !self.sql.was_asked() {
             refused.push("the database was not asked yet".to_owned());
         }
-        if let Some((away_for, why)) = self.sql.away() {
+        if let Some(away_for) = self.sql.away_for() {
             let seconds = away_for.as_secs();
             degraded.push(format!(
-                "the database does not answer for {seconds} s ({why}): scores wait in Redis"
+                "the database does not answer for {seconds} s: scores wait in Redis"
             ));
         }
         let named = |what: &str, is_meant: &dyn Fn(&PartitionHealth) -> bool| {
@@ -119,11 +119,15 @@ impl Health {
         degraded.extend(named("SQL does not get the log", &|health: &PartitionHealth| {
             health.is_stuck(now)
         }));
-        let errors = partitions.iter().enumerate().filter(|(_, health)| health.is_stuck(now));
-        let errors = errors.filter_map(|(no, health)| Some((no, health, health.error.as_ref()?)));
-        degraded.extend(errors.take(NAMED_MAX).map(|(no, health, error)| {
+        // The errors themselves are for the log: anyone may ask.
+        let is_sql_away = self.sql.is_away();
+        let reasons = partitions
+            .iter()
+            .enumerate()
+            .filter_map(|(no, health)| Some((no, health, health.stuck_by(now, is_sql_away)?)));
+        degraded.extend(reasons.take(NAMED_MAX).map(|(no, health, reason)| {
             let (commits, seconds) = (health.commits_behind(), health.behind_for(now).as_secs());
-            format!("partition {no} is {commits} commits and {seconds} s behind: {error}")
+            format!("partition {no} is {commits} commits and {seconds} s behind: {reason}")
         }));
         let state = match (refused.is_empty(), degraded.is_empty()) {
             (true, true) => "ready",

@@ -15,8 +15,8 @@ pub struct SqlHealth {
     timeout: Duration,
     is_away: AtomicBool,
     was_asked: AtomicBool,
-    /// Since when it is away, and why.
-    away: Mutex<Option<(Instant, String)>>,
+    /// Since when it is away.
+    away: Mutex<Option<Instant>>,
 }
 
 impl SqlHealth {
@@ -34,9 +34,9 @@ impl SqlHealth {
         self.is_away.load(Ordering::Acquire)
     }
 
-    /// For how long SQL is away, and why; `None` while it answers.
-    pub fn away(&self) -> Option<(Duration, String)> {
-        self.lock().as_ref().map(|(since, why)| (since.elapsed(), why.clone()))
+    /// For how long SQL is away; `None` while it answers.
+    pub fn away_for(&self) -> Option<Duration> {
+        self.lock().map(|since| since.elapsed())
     }
 
     /// True once SQL has answered.
@@ -89,7 +89,7 @@ impl SqlHealth {
                 why,
                 "the database does not answer: scores wait in Redis, and what is remembered is used"
             );
-            *away = Some((Instant::now(), why.to_owned()));
+            *away = Some(Instant::now());
             self.is_away.store(true, Ordering::Release);
         }
     }
@@ -97,13 +97,13 @@ impl SqlHealth {
     /// Notes that SQL answered.
     pub(super) fn answered(&self) {
         self.was_asked.store(true, Ordering::Release);
-        if let Some((since, _)) = self.lock().take() {
+        if let Some(since) = self.lock().take() {
             self.is_away.store(false, Ordering::Release);
             tracing::info!(seconds = since.elapsed().as_secs(), "the database answers again");
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -138,6 +138,6 @@ mod tests {
         let sql = SqlHealth::new(TIMEOUT);
         let refused = sql.ask(async { Err::<(), _>(Error::bad_input("no")) }).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::BadUserInput);
-        assert!(!sql.is_away() && sql.away().is_none());
+        assert!(!sql.is_away() && sql.away_for().is_none());
     }
 }

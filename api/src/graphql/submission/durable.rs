@@ -66,8 +66,8 @@ pub(crate) async fn confirm(
 }
 
 /// Waits until SQL has the commit of a seq, and of an id if that is known. Returns the indices of
-/// the events that SQL refused. An error of SQL is no answer: the score is ranked, and the wait goes
-/// on.
+/// the events that SQL refused. An error of SQL is no answer: the score is ranked, and the wait
+/// goes on.
 ///
 /// # Errors
 /// `TIMEOUT`, and nothing else.
