@@ -30,8 +30,17 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let mut stop = StopSignals::catch()?;
     arguments.stores.log.start("info")?;
     let daily = Daily::new(&arguments.daily_diff, environment)?;
-    let db = connect(&arguments.stores, Missing::Refuse).await?;
-    let deployment = open(&arguments.stores, db).await?;
+    let opening = Box::pin(async {
+        let db = connect(&arguments.stores, Missing::Refuse).await?;
+        open(&arguments.stores, db).await
+    });
+    let deployment = tokio::select! {
+        opened = opening => opened?,
+        _ = stop.wait() => {
+            tracing::warn!("stopped before the stores answered");
+            return Ok(());
+        }
+    };
     let health = Health::start(&deployment, PROBE_TIMEOUT);
     let working = Working::start(&deployment, &health, &Arc::default(), daily);
     stop.wait().await;

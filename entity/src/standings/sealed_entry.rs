@@ -1,4 +1,5 @@
-//! The entries of sealed standings. What adds or deletes some keeps the sizes of the standings.
+//! The entries of sealed standings. Each function that adds or deletes some keeps the sizes of the
+//! standings.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -94,7 +94,7 @@ async fn wait(
     }
 }
 
-/// What SQL says of a commit.
+/// The answer of SQL about a commit.
 enum Look {
     /// It has the commit; it refused the events of these indices.
     Confirmed(BTreeSet<u32>),
@@ -111,12 +111,12 @@ async fn look(app: &App, partition: PartitionNo, seq: u64, id: Option<&str>) -> 
     }
     let db = &app.deployment.lookups;
     let look_up = async {
-        let row = commit::find(db, partition, seq).await?;
-        let Some(row) = row else {
-            return Ok(Look::NotYet);
-        };
-        if id.is_some_and(|id| id != row.id) {
-            return Ok(Look::Other);
+        if let Some(id) = id {
+            match commit::find(db, partition, seq).await? {
+                Some(row) if row.id == id => {}
+                Some(_) => return Ok(Look::Other),
+                None => return Ok(Look::NotYet),
+            }
         }
         let letters = dead_letter::of_commit(db, partition, seq).await?;
         Ok(Look::Confirmed(letters.iter().map(|row| row.event_index.unsigned_abs()).collect()))
