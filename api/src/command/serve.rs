@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use engine::deployment::{Deployment, files};
 use engine::process::StopSignals;
-use engine::settings::ConnectionSettings;
 use engine::settings::stores::Missing;
+use engine::settings::{ConnectionSettings, ServeSettings};
 use entity::access_token;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -75,17 +75,9 @@ struct Started {
 }
 
 async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<Started> {
-    let ServeArguments {
-        http: settings,
-        connections,
-        pools,
-        limits,
-        rates,
-        submissions,
-        caches,
-        daily_diff,
-        stores,
-    } = arguments;
+    let ServeArguments { http: settings, serve, stores } = arguments;
+    let ServeSettings { connections, pools, limits, rates, submissions, caches, daily_diff } =
+        serve;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     connections.connections_max()?;

@@ -19,7 +19,7 @@ use sea_orm::{
 };
 
 use super::{AffectedEntries, sealing_until_ms};
-use crate::partition::persist::HistoryTransaction;
+use crate::partition::HistoryTransaction;
 use entity::standings::{sealed_entry, sealed_period};
 
 /// Folds a member's events onto its sealed entries of periods with archived events. Returns the
