@@ -169,11 +169,11 @@ impl Health {
             let servers = timeout(ANSWER_TIMEOUT, store.partitions_by_server()).await;
             let servers = servers.ok().and_then(Result::ok).unwrap_or_default();
             let store = &store;
-            let asked = servers.iter().map(|partitions| async move {
+            let asked = join_all(servers.iter().map(|partitions| async move {
                 let heads = timeout(ANSWER_TIMEOUT, store.heads_of(partitions)).await;
                 (partitions, heads.ok().and_then(Result::ok))
-            });
-            let asked = join_all(asked).await;
+            }));
+            let asked = asked.await;
             let well = !asked.is_empty() && self.see_heads(&asked);
             if asked.is_empty() {
                 self.lock().iter_mut().for_each(|health| health.is_level = None);

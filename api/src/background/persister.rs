@@ -126,10 +126,10 @@ impl Persister {
     async fn follow_servers(&self, round: &watch::Receiver<u64>) {
         let mut servers = self.servers().await;
         loop {
-            let lanes = servers.iter().map(|partitions| {
+            let lanes = join_all(servers.iter().map(|partitions| {
                 let transactions = Arc::new(Semaphore::new(self.transactions(servers.len())));
                 self.follow(partitions, transactions, round.clone())
-            });
+            }));
             let moved = async {
                 loop {
                     sleep(SERVERS_INTERVAL).await;
@@ -140,7 +140,7 @@ impl Persister {
                 }
             };
             let now = tokio::select! {
-                _ = join_all(lanes) => self.servers().await,
+                _ = lanes => self.servers().await,
                 now = moved => now,
             };
             servers = now;
@@ -275,7 +275,7 @@ impl Persister {
         let Ok(servers) = self.deployment.store.partitions_by_server().await else {
             return;
         };
-        let drains = servers.iter().map(|partitions| async {
+        let drains = join_all(servers.iter().map(|partitions| async move {
             let heads = self.deployment.store.heads_of(partitions).await.unwrap_or_default();
             let transactions = Semaphore::new(1);
             for (no, head) in partitions.iter().zip(heads) {
@@ -284,8 +284,8 @@ impl Persister {
                     tracing::warn!(partition = %no, %error, "the log waits in Redis for the next start");
                 }
             }
-        });
-        join_all(drains).await;
+        }));
+        drains.await;
     }
 
     /// Says in the log, once a minute, which partitions' cursors do not move, and why.
