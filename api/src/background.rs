@@ -2,6 +2,7 @@
 //! watch of the stores.
 
 pub(crate) mod daily_diff;
+mod persister;
 pub(crate) mod retention;
 pub(crate) mod watch;
 pub(crate) mod worker;

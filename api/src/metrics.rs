@@ -24,6 +24,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::ErrorCode;
+use crate::health::Health;
 use connections::Connections;
 use stores::Stores;
 
@@ -227,8 +228,8 @@ impl Metrics {
 }
 
 /// All metrics, as text.
-pub async fn text(deployment: &Deployment) -> String {
-    let _asked = METRICS.stores.ask(deployment).await;
+pub async fn text(deployment: &Deployment, health: &Health) -> String {
+    let _asked = METRICS.stores.ask(deployment, health).await;
     last_text()
 }
 

@@ -163,7 +163,8 @@ CREATE TABLE "standing" (
 ){without_rowid};
 {standing_indexes};
 
--- Sealed standings have a number, which keeps their entries and the index of the entries small.
+-- Sealed standings have a number, which keeps their entries and the index of the entries small, and
+-- the number of their entries, as many readers ask for it.
 -- Entries are ordered as in Redis: by rank key, then by the member's bytes.
 CREATE TABLE "sealed_period" (
     "no" {serial},
@@ -174,6 +175,7 @@ CREATE TABLE "sealed_period" (
     "start_ms" BIGINT NOT NULL,
     "label" {text} NOT NULL,
     "sealed_at_ms" BIGINT NOT NULL,
+    "size" BIGINT NOT NULL,
     "corrections" BIGINT NOT NULL,
     "corrected_at_ms" BIGINT,
     UNIQUE ("board_no", "generation", "window", "segment", "start_ms")

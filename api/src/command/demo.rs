@@ -26,10 +26,11 @@ use ranking::window::Window;
 use sea_orm::DatabaseConnection;
 use serde::Deserialize;
 
-use super::worker::Working;
+use super::worker::{PROBE_TIMEOUT, Working};
 use super::{connect, open};
 use crate::background::daily_diff::Daily;
 use crate::background::worker::Signals;
+use crate::health::Health;
 use crate::submit::committer::Committers;
 
 const EVENTS: &[u8] = include_bytes!("../../demo/commits.csv.gz");
@@ -72,8 +73,9 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     let deployment = open(&arguments, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, BATCHES_BYTES);
-    let working =
-        Working::start(&deployment, &signals, Daily::default(), RetentionSettings::default());
+    let health = Health::start(&deployment, PROBE_TIMEOUT);
+    let (daily, retention) = (Daily::default(), RetentionSettings::default());
+    let working = Working::start(&deployment, &health, &signals, daily, retention);
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();
     let loaded = tokio::select! {
@@ -82,6 +84,7 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     };
     committers.drain().await;
     working.stop().await;
+    health.stop();
     deployment.close().await;
     let loaded = loaded?;
     println!(

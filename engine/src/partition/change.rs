@@ -7,13 +7,16 @@ use ranking::commit::{Commit, Head};
 use ranking::error::Error as RankingError;
 use ranking::store::log::Tail;
 use ranking::store::write::{Outcome, Writes};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::partition::Partition;
 use entity::error::{Error, Result};
 
 /// The time limit of a commit of a job.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long SQL may take to say whether it has a commit whose reply was lost.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A change folded onto a partition's present state.
 pub(crate) struct Proposal<T> {
@@ -132,8 +135,8 @@ impl Partition<'_> {
                 }
             };
             if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
-                match Box::pin(self.recover()).await {
-                    Err(error) if !error.is_transient() => {
+                match timeout_at(deadline, Box::pin(self.recover())).await {
+                    Ok(Err(error)) if !error.is_transient() => {
                         return Err(if sent.is_empty() { error } else { Error::Unknown });
                     }
                     _ => {}
@@ -207,7 +210,9 @@ impl Partition<'_> {
         if let Some(commit) = log.commits.first().filter(|commit| commit.seq == sent.seq) {
             return Ok(commit.id == sent.id);
         }
-        let row = self.commit(sent.seq as i64).await?.ok_or_else(|| {
+        let unavailable = |_| RankingError::Unavailable("SQL did not answer in time".into());
+        let row = timeout(LOOK_UP_TIMEOUT, self.commit(sent.seq as i64)).await;
+        let row = row.map_err(unavailable)??.ok_or_else(|| {
             RankingError::Unavailable(format!(
                 "commit {} of partition {self} has left the log and is not yet in SQL",
                 sent.seq

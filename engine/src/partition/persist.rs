@@ -6,6 +6,7 @@
 //! standings. A persister that loses the race for the cursor changes nothing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
@@ -16,6 +17,7 @@ use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
     IntoActiveModel, QueryFilter,
 };
+use tokio::time::timeout;
 
 use crate::partition::all_time_rows;
 use crate::partition::{HistoryTransaction, Partition};
@@ -34,6 +36,10 @@ const COMMITS_AT_FIRST: usize = 8;
 
 /// The most events in one transaction, unless a single commit has more.
 const EVENTS_MAX: usize = 5000;
+
+/// The longest time of one transaction, with all that it reads: a connection that is silent must
+/// not be waited for. It is longer than SQLite waits for a lock.
+const PERSIST_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +67,20 @@ impl Partition<'_> {
     /// Writes one transaction's worth of the partition's log after the cursor, then trims the log.
     ///
     /// # Errors
-    /// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
+    /// `NotLevel` if the log does not lead on from the cursor in this run of Redis; `Unavailable`
+    /// if that takes too long, as on a silent connection, which is then closed.
     pub async fn persist(self) -> Result<Progress> {
+        let persisted = timeout(PERSIST_TIMEOUT, Box::pin(self.persist_once())).await;
+        persisted.unwrap_or_else(|_| {
+            let seconds = PERSIST_TIMEOUT.as_secs();
+            Err(ranking::Error::Unavailable(format!(
+                "partition {self} was not persisted in {seconds} s"
+            ))
+            .into())
+        })
+    }
+
+    async fn persist_once(self) -> Result<Progress> {
         let not_level = || Error::Ranking(ranking::Error::NotLevel(self.no.0));
         let cursor = self.cursor().await?.ok_or_else(not_level)?;
         let log = self.read_log(cursor.seq as u64).await?;

@@ -1,5 +1,6 @@
 //! Cursors: how far SQL has each partition's log, and of which run of Redis.
 
+use ranking::id::PartitionNo;
 use sea_orm::entity::prelude::*;
 
 /// A row of `log_cursor`.
@@ -20,6 +21,11 @@ pub struct Model {
 }
 
 no_relations!();
+
+/// The cursor of a partition; `None` if SQL has never accepted a run of Redis.
+pub async fn of(db: &impl ConnectionTrait, partition: PartitionNo) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(i32::from(partition)).one(db).await
+}
 
 /// The cursors of all partitions.
 pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<Model>, DbErr> {

@@ -120,7 +120,20 @@ impl Store {
         Ok(by_partition(groups, asked)?.into_iter().map(Result::flatten).collect())
     }
 
-    async fn heads_of(&self, partitions: &[PartitionNo]) -> Result<Vec<Result<Head>>> {
+    /// The partitions, by the servers that have them.
+    ///
+    /// # Errors
+    /// `Unavailable` if no server answers.
+    pub async fn partitions_by_server(&self) -> Result<Vec<Vec<PartitionNo>>> {
+        Ok(self.inner.cluster.map().await?.by_server())
+    }
+
+    /// The heads of the partitions of one server, in their order; an error for one that is not
+    /// level. One round trip: a `GET` for each.
+    ///
+    /// # Errors
+    /// `Unavailable` if the server does not answer.
+    pub async fn heads_of(&self, partitions: &[PartitionNo]) -> Result<Vec<Result<Head>>> {
         let mut pipe = redis::pipe();
         for &partition in partitions {
             pipe.cmd("GET").arg(self.keys().head(partition));

@@ -7,17 +7,15 @@ use entity::history::{commit, dead_letter};
 use ranking::id::PartitionNo;
 use ranking::submission::Verdict;
 use ranking::submission::event_ids::ELSEWHERE;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::app::App;
+use crate::cache::cursors::INTERVAL;
 use crate::error::{Error, ErrorCode, Result};
 use crate::submit::committer::Submitted;
 
 /// How long a request waits for SQL.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How often a waiting request asks SQL.
-const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until SQL has the commits of submissions, and returns their outcomes. One that SQL does
 /// not confirm in time has a `TIMEOUT`; one that SQL refused for its content is refused. A
@@ -68,7 +66,11 @@ pub(crate) async fn confirm(
 }
 
 /// Waits until SQL has the commit of a seq, and of an id if that is known. Returns the indices of
-/// the events that SQL refused.
+/// the events that SQL refused. An error of SQL is no answer: the score is ranked, and the wait
+/// goes on.
+///
+/// # Errors
+/// `TIMEOUT`, and nothing else.
 async fn wait(
     app: &App,
     partition: PartitionNo,
@@ -76,27 +78,55 @@ async fn wait(
     id: Option<&str>,
     deadline: Instant,
 ) -> Result<BTreeSet<u32>> {
-    let timeout = || {
-        Error::new(
-            ErrorCode::Timeout,
-            "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
-        )
-    };
-    let db = &app.deployment.db;
     loop {
-        match commit::find(db, partition, seq).await {
-            Ok(Some(row)) if id.is_none_or(|id| id == row.id) => break,
-            // Another commit has this seq: Redis lost the awaited one before SQL had it.
-            Ok(Some(_)) => return Err(timeout()),
-            Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "waiting for the database"),
+        match timeout_at(deadline, look(app, partition, seq, id)).await {
+            Ok(Ok(Look::Confirmed(refused))) => return Ok(refused),
+            Ok(Ok(Look::Other)) => return Err(unknown()),
+            Ok(Ok(Look::NotYet)) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "waiting for the database"),
+            Err(_) => return Err(unknown()),
         }
-        if Instant::now() >= deadline {
-            return Err(timeout());
+        if Instant::now() + INTERVAL >= deadline {
+            return Err(unknown());
         }
         app.committers.hurry_persister();
         sleep(INTERVAL).await;
     }
-    let letters = dead_letter::of_commit(db, partition, seq).await?;
-    Ok(letters.into_iter().map(|row| row.event_index.unsigned_abs()).collect())
+}
+
+/// The answer of SQL about a commit.
+enum Look {
+    /// It has the commit; it refused the events of these indices.
+    Confirmed(BTreeSet<u32>),
+    /// It has another commit of this seq: Redis lost the awaited one before SQL had it.
+    Other,
+    /// It has not got so far.
+    NotYet,
+}
+
+/// Looks for a commit, by connections that write nothing: what they read is committed.
+async fn look(app: &App, partition: PartitionNo, seq: u64, id: Option<&str>) -> Result<Look> {
+    if app.cursors.seq(&app.deployment, &app.health, partition).await? < seq {
+        return Ok(Look::NotYet);
+    }
+    let db = &app.deployment.lookups;
+    let look_up = async {
+        if let Some(id) = id {
+            match commit::find(db, partition, seq).await? {
+                Some(row) if row.id == id => {}
+                Some(_) => return Ok(Look::Other),
+                None => return Ok(Look::NotYet),
+            }
+        }
+        let letters = dead_letter::of_commit(db, partition, seq).await?;
+        Ok(Look::Confirmed(letters.iter().map(|row| row.event_index.unsigned_abs()).collect()))
+    };
+    app.health.sql.ask(look_up).await
+}
+
+fn unknown() -> Error {
+    Error::new(
+        ErrorCode::Timeout,
+        "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
+    )
 }

@@ -1,6 +1,6 @@
 //! Repair of rows in SQL, in a transaction that compares again first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, PartitionNo};
@@ -170,6 +170,8 @@ impl Rows {
         for (segment, member) in self.no_standings {
             standing::Entity::delete_by_id((no.0, segment, member)).exec(transaction).await?;
         }
+        let mut sealed: BTreeSet<i64> = self.sealed.iter().map(|row| row.standings_no).collect();
+        sealed.extend(self.no_sealed.iter().map(|(no, _)| *no));
         for (standings_no, member) in self.no_sealed {
             sealed_entry::Entity::delete_by_id((standings_no, member)).exec(transaction).await?;
         }
@@ -192,13 +194,9 @@ impl Rows {
             Some(standing::replace()),
         )
         .await?;
-        let sealed = self.sealed.into_iter().map(IntoActiveModel::into_active_model);
-        insert_chunked::<sealed_entry::Entity, _>(
-            transaction,
-            sealed.collect(),
-            Some(sealed_entry::replace()),
-        )
-        .await?;
+        sealed_entry::insert(transaction, self.sealed, sealed_entry::replace()).await?;
+        // The rows were spoiled, and perhaps the sizes with them.
+        sealed_period::recount(transaction, sealed).await?;
         let archived = self.archived.into_iter().map(IntoActiveModel::into_active_model);
         insert_chunked::<archived_entry::Entity, _>(
             transaction,
