@@ -1,6 +1,8 @@
 //! An open deployment: SQL, Redis and the clock.
 
+pub mod adoption;
 pub mod files;
+mod identity;
 pub mod private_redis;
 
 use std::path::PathBuf;
@@ -13,11 +15,14 @@ use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
+use self::identity::InSight;
 use self::private_redis::PrivateRedis;
 
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Deployment {
+    /// Its random id, which SQL and Redis have.
+    pub identity: Arc<str>,
     /// SQL, for writes, the persister and jobs.
     pub db: DatabaseConnection,
     /// SQL, for reads that answer requests: no write waits for them. In a server, connections of
@@ -39,6 +44,7 @@ pub struct Deployment {
     /// The directory for a second copy of each archived file.
     pub archive_copy_dir: Option<PathBuf>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
+    pub(crate) in_sight: Option<Arc<InSight>>,
 }
 
 impl Deployment {
@@ -67,7 +73,10 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let Self { db, reads, lookups, store, private_redis, .. } = self;
+        let Self { db, reads, lookups, store, private_redis, in_sight, .. } = self;
+        if let Some(in_sight) = in_sight {
+            in_sight.end();
+        }
         drop(store);
         // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.
         let stopped = async {

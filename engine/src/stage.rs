@@ -154,6 +154,7 @@ impl<'a> Staged<'a> {
         Head {
             seq: self.cursor.seq.unsigned_abs(),
             commit: self.cursor.commit_id.clone(),
+            epoch: self.cursor.epoch.unsigned_abs(),
             run_id: self.run_id.clone(),
         }
     }

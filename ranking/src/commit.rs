@@ -10,18 +10,21 @@ pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
 
 /// The version of the key layout, part of every head. It changes with the layout: a program ignores
 /// a head with another version, and recovery loads the partition from SQL.
-const KEY_LAYOUT: &str = "3";
+const KEY_LAYOUT: &str = "4";
 
 /// The most events in one commit.
 pub const COMMIT_EVENTS_MAX: usize = 1000;
 
-/// A partition's last commit, and the Redis run id under which it was accepted.
+/// A partition's last commit, and the recovery and the Redis run under which it was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The seq: dense from 1; 0 before the first commit.
     pub seq: u64,
     /// The commit's id.
     pub commit: String,
+    /// The epoch of the recovery that opened the partition: SQL's cursor has it, too. Of two heads
+    /// of one seq, the epoch says which one a recovery has left behind.
+    pub epoch: u64,
     /// The run id of the Redis server that accepted it.
     pub run_id: String,
 }
@@ -91,7 +94,7 @@ pub enum EventKind {
 }
 
 impl Head {
-    /// Reads `<seq> <commit id> <layout> <run id>`.
+    /// Reads `<seq> <commit id> <layout> <epoch> <run id>`.
     ///
     /// # Errors
     /// `Corrupt` for any other form, or another version of the key layout.
@@ -102,11 +105,11 @@ impl Head {
             Some(Self {
                 seq,
                 commit: parts.next()?.to_owned(),
-                run_id: parts
+                epoch: parts
                     .next()
                     .filter(|&layout| layout == KEY_LAYOUT)
-                    .and_then(|_| parts.next())?
-                    .to_owned(),
+                    .and_then(|_| parts.next()?.parse().ok())?,
+                run_id: parts.next()?.to_owned(),
             })
         })();
         head.filter(|_| parts.next().is_none())
@@ -118,9 +121,15 @@ impl Head {
         Commit { seq: self.seq + 1, id, parent: self.commit.clone(), accepted_at_ms, events }
     }
 
+    /// The head once a commit that follows it is accepted.
+    pub fn moved_to(&self, commit: &Commit) -> Self {
+        Self { seq: commit.seq, commit: commit.id.clone(), ..self.clone() }
+    }
+
     /// The text that [`Self::parse`] reads.
     pub fn to_text(&self) -> String {
-        format!("{} {} {KEY_LAYOUT} {}", self.seq, self.commit, self.run_id)
+        let Self { seq, commit, epoch, run_id } = self;
+        format!("{seq} {commit} {KEY_LAYOUT} {epoch} {run_id}")
     }
 }
 
@@ -312,10 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_four_words() {
-        let head = Head { seq: 7, commit: "c".into(), run_id: "r".into() };
+    fn a_head_is_five_words() {
+        let head = Head { seq: 7, commit: "c".into(), epoch: 2, run_id: "r".into() };
         assert_eq!(Head::parse(&head.to_text()), Ok(head));
-        for bad in ["", "7", "7 c 2", "7 c r", "7 c 1 r", "7 c 2 r", "7 c 3 r x", "x c 3 r"] {
+        for bad in ["", "7", "7 c 4", "7 c r", "7 c 3 r", "7 c 4 r", "7 c 3 1 r", "7 c 4 x r", "7 c 4 1 r x"] {
             assert!(Head::parse(bad).is_err(), "{bad}");
         }
     }

@@ -94,7 +94,7 @@ impl Stores {
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
             partitions: Some(partitions),
-            dedup_hours: 24,
+            dedup_hours: None,
             log_commits_max: 100_000,
             redis_timeout_ms: 60_000,
             archive_dir: None,

@@ -98,7 +98,7 @@ impl Deployment {
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
             partitions: None,
-            dedup_hours: 24,
+            dedup_hours: None,
             log_commits_max: 100_000,
             redis_timeout_ms: 5000,
             archive_dir: None,

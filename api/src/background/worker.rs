@@ -9,6 +9,7 @@ use engine::job::{self, Begun};
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use ranking::commit::Head;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -70,10 +71,10 @@ pub async fn work(
 }
 
 async fn persist(deployment: &Deployment, signals: &Signals, mut stop: watch::Receiver<bool>) {
-    let mut seqs = vec![None; usize::from(deployment.store.partitions().count())];
+    let mut settled = vec![None; usize::from(deployment.store.partitions().count())];
     let mut well = true;
     while !*stop.borrow() {
-        match round(deployment, &mut seqs).await {
+        match round(deployment, &mut settled).await {
             Ok(()) => {
                 if !std::mem::replace(&mut well, true) {
                     tracing::info!("the stores answer again");
@@ -103,7 +104,7 @@ async fn persist(deployment: &Deployment, signals: &Signals, mut stop: watch::Re
     }
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     while Instant::now() < deadline && well {
-        match timeout(DRAIN_TIMEOUT, round(deployment, &mut seqs)).await {
+        match timeout(DRAIN_TIMEOUT, round(deployment, &mut settled)).await {
             Ok(Ok(())) => return,
             _ => sleep(Duration::from_millis(50)).await,
         }
@@ -193,16 +194,17 @@ async fn seal(deployment: &Deployment) -> Result<()> {
 
 /// Persists every partition whose head has moved since its last round, and recovers those that are
 /// not level.
-async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
+async fn round(deployment: &Deployment, settled: &mut [Option<Head>]) -> Result<()> {
     let heads = deployment.store.heads().await?;
     let mut failed = None;
     for (partition, head) in deployment.partitions().zip(heads) {
-        let seq = &mut seqs[usize::from(partition.no.0)];
-        if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
+        let (settled, head) = (&mut settled[usize::from(partition.no.0)], head.ok());
+        // The whole head: after a failover, another commit may have the same seq.
+        if head.is_some() && head == *settled {
             continue;
         }
         match partition.settle().await {
-            Ok(settled) => *seq = Some(settled),
+            Ok(_) => *settled = head,
             // A partition that fails must not stop the others.
             Err(error) => failed = Some(error),
         }

@@ -43,7 +43,7 @@ impl Partition<'_> {
         // A persister that has started may still end. The next epoch waits for it or makes it fail.
         self.begin_epoch(recovery.run_id()).await?;
         let cursor = loop {
-            let cursor = self.accept_run(recovery.run_id()).await?;
+            let cursor = self.accept_run(recovery.run_id(), 0).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             if found.descendants.is_empty() {
                 break cursor;
@@ -90,7 +90,8 @@ impl Partition<'_> {
         for board in moved {
             self.load_seen_of(recovery, board).await?;
         }
-        Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?)
+        let epoch = cursor.epoch.unsigned_abs();
+        Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id, epoch).await?)
     }
 
     /// Loads standings beside their keys, and swaps them in while the lease of the recovery is

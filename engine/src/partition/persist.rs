@@ -35,6 +35,12 @@ const COMMITS_AT_FIRST: usize = 8;
 /// The most events in one transaction, unless a single commit has more.
 const EVENTS_MAX: usize = 5000;
 
+/// The most commits that stay in a log although SQL has them; the part of a full log that they are
+/// at most; and the most events in them, about.
+const TAIL_COMMITS_MAX: u64 = 1000;
+const TAIL_PART: u64 = 10;
+const TAIL_EVENTS_MAX: usize = 20_000;
+
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
@@ -69,7 +75,8 @@ pub(crate) struct HistoryTransaction<'a> {
 type Refused = BTreeMap<(u64, usize), String>;
 
 impl Partition<'_> {
-    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log.
+    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log up
+    /// to a tail behind the cursor.
     ///
     /// # Errors
     /// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
@@ -77,7 +84,7 @@ impl Partition<'_> {
         let not_level = || Error::Ranking(ranking::Error::NotLevel(self.no.0));
         let cursor = self.cursor().await?.ok_or_else(not_level)?;
         let log = self.read_log(cursor.seq as u64).await?;
-        if log.head.run_id != cursor.run_id {
+        if !cursor.accepts(&log.head) {
             return Err(not_level());
         }
         if log.commits.is_empty() {
@@ -95,7 +102,8 @@ impl Partition<'_> {
         let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
             return Ok(Progress::Beaten);
         };
-        self.store.trim(self.no, &cursor.run_id, seq).await?;
+        let kept = tail_of(&commits, self.log_commits_max);
+        self.store.trim(self.no, &cursor.run_id, seq.saturating_sub(kept)).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
     }
 
@@ -135,7 +143,7 @@ impl Partition<'_> {
     ) -> Result<Option<u64>> {
         let mut refused = Refused::new();
         let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
-        let boards = board::some(&self.db, numbers.collect()).await?;
+        let boards = board::some_given_out(&self.db, numbers.collect()).await?;
         let mut part = commits;
         loop {
             match self.write(cursor, part, &boards, &refused).await {
@@ -205,6 +213,14 @@ impl Partition<'_> {
     ) -> HistoryTransaction<'a> {
         HistoryTransaction { db, partition: self.no, boards, now_ms: self.clock.now_ms() }
     }
+}
+
+/// The number of commits that stay in the log although SQL has them, where commits are as large as
+/// these: an SQL that loses its last commits gets them again from there.
+fn tail_of(commits: &[Commit], log_commits_max: u64) -> u64 {
+    let each = events_of(commits) / commits.len().max(1);
+    let kept = (TAIL_EVENTS_MAX / each.max(1)) as u64;
+    kept.min(TAIL_COMMITS_MAX).min(log_commits_max / TAIL_PART)
 }
 
 fn events_of(commits: &[Commit]) -> usize {

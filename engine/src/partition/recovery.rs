@@ -4,11 +4,16 @@
 //! Nothing that SQL has is lost. Commits that only Redis had are lost with it. Those that are still
 //! in a log that leads on from SQL's cursor are written to SQL first. The head is set last: until
 //! then writes are refused, and reads report that the partition waits.
+//!
+//! A partition of another deployment, one of a Redis that was replaced, and one that knows of more
+//! in SQL than SQL has are left as they are: an operator decides by `laurel adopt`.
 
 use std::time::Duration;
 
+use ranking::commit::Head;
+use ranking::store::owner::Owner;
 use ranking::store::recovery::{Found, Recovery};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::partition::Partition;
 use entity::error::Result;
@@ -16,6 +21,18 @@ use entity::history::log_cursor;
 
 /// The interval at which the lease of a recovery is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
+
+/// The time after which adopting a partition gives up waiting for another process' recovery.
+const ADOPTION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What to do if Redis and SQL are of different pasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conflict {
+    /// Leave both as they are, and say so.
+    Refuse,
+    /// Let SQL win.
+    Adopt,
+}
 
 impl Partition<'_> {
     /// Makes the partition level with SQL; does nothing if it is level. If another process is
@@ -41,28 +58,145 @@ impl Partition<'_> {
     }
 
     async fn make_level(self, recovery: &Recovery) -> Result<()> {
+        self.take(recovery).await?;
+        self.level(recovery, Conflict::Refuse).await
+    }
+
+    /// Makes the partition level with SQL, and this deployment's, whatever it holds: what does not
+    /// lead on from SQL's cursor is lost.
+    pub(crate) async fn adopt(self, owner: &Owner) -> Result<()> {
+        let token = entity::random_id();
+        let deadline = Instant::now() + ADOPTION_TIMEOUT;
+        let recovery = loop {
+            match self.store.begin_recovery(self.no, &token).await? {
+                Some(recovery) => break recovery,
+                None if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
+                None => {
+                    return Err(ranking::Error::Unavailable(format!(
+                        "another process recovers partition {self}: stop all other processes of Laurel"
+                    ))
+                    .into());
+                }
+            }
+        };
+        let adopted = async {
+            let former = recovery.owner().await?;
+            if former.is_none_or(|former| former.deployment != owner.deployment) {
+                // Its log is of other boards, whatever their numbers.
+                recovery.close().await?;
+                recovery.clear().await?;
+            }
+            recovery.set_owner(owner).await?;
+            self.level(&recovery, Conflict::Adopt).await
+        };
+        let adopted = tokio::select! {
+            adopted = adopted => adopted,
+            lost = keep(&recovery) => lost,
+        };
+        if adopted.is_err() {
+            let _ = recovery.abandon().await;
+        }
+        adopted
+    }
+
+    async fn level(self, recovery: &Recovery, conflict: Conflict) -> Result<()> {
         loop {
-            let cursor = self.accept_run(recovery.run_id()).await?;
+            let epoch = self.check(recovery, conflict).await?;
+            let cursor = self.accept_run(recovery.run_id(), epoch).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-            let (seq, tip) = tip(&cursor, &found);
+            let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
             match &found.head {
-                Some(head)
-                    if (head.seq, &head.commit) == (seq, &tip)
-                        && head.run_id == recovery.run_id() =>
-                {
+                Some(head) if leads_on && cursor.accepts(head) => {
                     return Ok(recovery.abandon().await?);
                 }
                 // No writer can have moved a head of an earlier run.
-                Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
-                    tracing::debug!(partition = %self, seq, "Redis restarted with all it had");
-                    return Ok(recovery.finish(seq, &tip).await?);
+                Some(head) if leads_on && head.run_id != recovery.run_id() => {
+                    tracing::debug!(partition = %self, seq = head.seq, "Redis restarted with all it had");
+                    let epoch = cursor.epoch.unsigned_abs();
+                    return Ok(recovery.finish(head.seq, &head.commit, epoch).await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
-                _ if self.accept_run(recovery.run_id()).await? != cursor => {}
+                _ if self.accept_run(recovery.run_id(), epoch).await? != cursor => {}
                 _ => return self.load(recovery).await,
             }
         }
     }
+
+    /// Checks that the partition is this deployment's, in the Redis that SQL names, and takes an
+    /// empty one for it.
+    async fn take(self, recovery: &Recovery) -> Result<()> {
+        let owner = recovery.owner().await?;
+        match &owner {
+            Some(owner) => self.check_owner(owner)?,
+            None => {
+                if let Some(key) = self.store.key_with_data(self.no).await? {
+                    return Err(self.unaccepted(&key).into());
+                }
+            }
+        }
+        let redis = self.own_redis().await?;
+        let own = Owner { deployment: self.identity.to_string(), redis };
+        if owner.as_ref() != Some(&own) {
+            recovery.set_owner(&own).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that neither Redis nor SQL is a past state that the other one has left behind.
+    /// Returns the epoch of the head, and 0 without one.
+    async fn check(self, recovery: &Recovery, on_conflict: Conflict) -> Result<u64> {
+        let mut cursor = self.cursor_or_root().await?;
+        loop {
+            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+            let Some(head) = &found.head else { return Ok(0) };
+            if on_conflict == Conflict::Adopt
+                || found.leads_on(cursor.seq as u64, &cursor.commit_id)
+            {
+                return Ok(head.epoch);
+            }
+            let Some(why) = conflict(&cursor, &found, head, recovery.run_id()) else {
+                return Ok(head.epoch);
+            };
+            // A persister may have moved the cursor on and trimmed the log since the first read.
+            let now = self.cursor_or_root().await?;
+            if now == cursor {
+                let why = format!("partition {self}: {why}");
+                return Err(ranking::Error::Unavailable(why).into());
+            }
+            cursor = now;
+        }
+    }
+
+    /// SQL's cursor, or the one from which a partition begins.
+    pub(crate) async fn cursor_or_root(self) -> Result<log_cursor::Model> {
+        Ok(self.cursor().await?.unwrap_or_else(|| log_cursor::Model::root(self.no)))
+    }
+}
+
+/// The reason why a partition whose log does not lead from SQL's cursor to its head is not to be
+/// loaded from SQL; `None` if it may be.
+fn conflict(
+    cursor: &log_cursor::Model,
+    found: &Found,
+    head: &Head,
+    run_id: &str,
+) -> Option<String> {
+    let (seq, epoch) = (cursor.seq as u64, cursor.epoch.unsigned_abs());
+    // The log loses only what SQL has.
+    let is_trimmed = head.seq > seq && found.first_seq != Some(seq + 1);
+    if head.epoch > epoch || is_trimmed {
+        return Some(format!(
+            "the database has gone back: it has commits to {seq} of epoch {epoch}, and Redis is at {} of epoch {}, whose commits between are in neither; restore a later database, or let `laurel adopt` go on from this one, which shows first what would be lost",
+            head.seq, head.epoch
+        ));
+    }
+    if head.epoch < epoch && cursor.is_retired(run_id) {
+        return Some(format!(
+            "this Redis was replaced: it is at epoch {}, and the database goes on with another one at epoch {epoch}; correct LAUREL_REDIS_URL, or let `laurel adopt` move to this Redis, which shows first what would be lost",
+            head.epoch
+        ));
+    }
+    None
 }
 
 /// Renews the lease of a recovery while it runs.
@@ -71,11 +205,4 @@ async fn keep(recovery: &Recovery) -> Result<()> {
         sleep(RENEWAL).await;
         recovery.renew().await?;
     }
-}
-
-fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
-    found.descendants.last().map_or_else(
-        || (cursor.seq as u64, cursor.commit_id.clone()),
-        |commit| (commit.seq, commit.id.clone()),
-    )
 }

@@ -38,7 +38,7 @@ impl Server {
                 .await
                 .unwrap()
                 .unwrap()
-                .finish(0, ROOT_COMMIT)
+                .finish(0, ROOT_COMMIT, 1)
                 .await
                 .unwrap();
         }

@@ -1,8 +1,12 @@
 //! Every Redis key of Laurel is made here and nowhere else.
 //!
 //! ```text
-//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <run id>"
-//! laurel:{3}:log            stream of commits on their way to SQL; entry ids <seq>-0
+//! laurel:{3}:owner          "<deployment> <Redis>": the ids of the deployment that has these keys,
+//!                           and of the Redis that it knows
+//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <epoch>
+//!                           <run id>"
+//! laurel:{3}:log            stream of commits on their way to SQL, and the last ones that SQL has;
+//!                           entry ids <seq>-0
 //! laurel:{3}:seen:<bucket>  hash of one day's event ids → their records
 //! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
 //!                           or "held 7" during a move to generation 7, or "deleted";
@@ -53,12 +57,31 @@ impl KeySpace {
         ))
     }
 
-    /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
+    /// String: `<deployment> <Redis>`, the ids of the deployment that has the partition's keys and
+    /// of its Redis; see [`Owner`](super::owner::Owner).
+    pub fn owner(&self, partition: PartitionNo) -> String {
+        self.of(partition, "owner")
+    }
+
+    /// The pattern of all keys of a partition.
+    pub fn pattern(&self, partition: PartitionNo) -> String {
+        self.of(partition, "*")
+    }
+
+    /// True for a key that may be in a partition that no deployment has: the owner itself, the
+    /// token of a recovery, and what is staged.
+    pub fn is_of_no_history(&self, partition: PartitionNo, key: &str) -> bool {
+        key == self.owner(partition)
+            || key == self.recovery(partition)
+            || key.starts_with(&self.of(partition, "stage:"))
+    }
+
+    /// String: `<seq> <commit id> <layout> <epoch> <run id>` of the partition's last commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }
 
-    /// Stream: commits that SQL does not have yet.
+    /// Stream: commits that SQL does not have yet, after the last ones that it has.
     pub fn log(&self, partition: PartitionNo) -> String {
         self.of(partition, "log")
     }

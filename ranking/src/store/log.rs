@@ -56,7 +56,7 @@ fn ask_log(pipe: &mut Pipeline, log: &str, seq: u64, count: usize) {
 ///
 /// # Errors
 /// The first server's, if none answered.
-fn by_partition<P: Ord + Copy, T>(
+pub(super) fn by_partition<P: Ord + Copy, T>(
     groups: Vec<Vec<P>>,
     asked: Vec<Result<Vec<T>>>,
 ) -> Result<Vec<Result<T>>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::Pipeline;
 
 use super::Store;
+use super::owner::Owner;
 use super::write::Writes;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
@@ -27,6 +28,19 @@ pub struct Found {
     pub head: Option<Head>,
     /// The commits after the cursor that descend from it, parent by parent, oldest first.
     pub descendants: Vec<Commit>,
+    /// The seq of the first commit in the log after the cursor, whether it descends from it or not.
+    pub first_seq: Option<u64>,
+}
+
+impl Found {
+    /// True if the log leads from the cursor to the head.
+    pub fn leads_on(&self, cursor_seq: u64, cursor_commit: &str) -> bool {
+        let tip = self
+            .descendants
+            .last()
+            .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
+        self.head.as_ref().is_some_and(|head| (head.seq, head.commit.as_str()) == tip)
+    }
 }
 
 /// The right to recover one partition on one run of Redis; lost when it expires or the server
@@ -62,6 +76,83 @@ impl Store {
             self.read(&pipe).await?;
         let recovery = Recovery { store: self.clone(), partition, token: token.to_owned(), run_id };
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
+    }
+
+    /// The data of a partition, level or not, relative to SQL's cursor. One round trip for each
+    /// 1,000 commits in the log.
+    ///
+    /// # Errors
+    /// `NotLevel` if the server restarts meanwhile; `Unavailable`.
+    pub async fn find(
+        &self,
+        partition: PartitionNo,
+        cursor_seq: u64,
+        cursor_commit: &str,
+    ) -> Result<Found> {
+        let mut began_on: Option<Arc<str>> = None;
+        let mut descendants: Vec<Commit> = vec![];
+        let (mut head, mut first_seq) = (None, None);
+        loop {
+            let (last_seq, last_id) = descendants
+                .last()
+                .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
+            let (text, log, run_id) = match self.head_and_log(partition, last_seq, 1000).await {
+                Err(Error::Corrupt(_)) => {
+                    let run_id = match &began_on {
+                        Some(run_id) => Arc::clone(run_id),
+                        None => self.run_id(partition).await?,
+                    };
+                    (None, vec![], run_id)
+                }
+                found => found?,
+            };
+            if *began_on.get_or_insert_with(|| run_id.clone()) != run_id {
+                return Err(Error::NotLevel(partition.0));
+            }
+            head = text.and_then(|text| Head::parse(&text).ok()).or(head);
+            first_seq = first_seq.or(log.first().map(|(seq, _)| *seq));
+            let (mut parent, mut seq) = (last_id.to_owned(), last_seq);
+            let before = descendants.len();
+            for (entry_seq, text) in log {
+                let commit = Commit::from_log(entry_seq, &text)
+                    .ok()
+                    .filter(|commit| commit.parent == parent && entry_seq == seq + 1);
+                let Some(commit) = commit else {
+                    return Ok(Found { run_id, head, descendants, first_seq });
+                };
+                (parent, seq) = (commit.id.clone(), commit.seq);
+                descendants.push(commit);
+            }
+            if descendants.len() == before {
+                return Ok(Found { run_id, head, descendants, first_seq });
+            }
+        }
+    }
+
+    /// The commits of a partition's log, level or not, up to the first entry that another program
+    /// wrote. One round trip for each 1,000 commits.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn whole_log(&self, partition: PartitionNo) -> Result<Vec<Commit>> {
+        let mut commits: Vec<Commit> = vec![];
+        loop {
+            let last = commits.last().map_or(0, |commit| commit.seq);
+            let log = match self.head_and_log(partition, last, 1000).await {
+                Err(Error::Corrupt(_)) => return Ok(commits),
+                found => found?.1,
+            };
+            let before = commits.len();
+            for (seq, text) in log {
+                let Ok(commit) = Commit::from_log(seq, &text) else {
+                    return Ok(commits);
+                };
+                commits.push(commit);
+            }
+            if commits.len() == before {
+                return Ok(commits);
+            }
+        }
     }
 
     /// The keys of a partition's standings, of all boards or one, including foreign keys with the
@@ -117,39 +208,12 @@ impl Recovery {
         &self.run_id
     }
 
-    /// The partition's data in Redis, relative to SQL's cursor. One round trip for each 1,000
-    /// commits in the log.
+    /// The partition's data in Redis, relative to SQL's cursor, as [`Store::find`].
     pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
-        let mut descendants: Vec<Commit> = vec![];
-        let mut head = None;
-        loop {
-            let (last_seq, last_id) = descendants
-                .last()
-                .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
-            let (text, log, run_id) =
-                match self.store.head_and_log(self.partition, last_seq, 1000).await {
-                    Err(Error::Corrupt(_)) => (None, vec![], self.run_id.clone()),
-                    found => found?,
-                };
-            if run_id != self.run_id {
-                return Err(Error::NotLevel(self.partition.0));
-            }
-            head = text.and_then(|text| Head::parse(&text).ok()).or(head);
-            let (mut parent, mut seq) = (last_id.to_owned(), last_seq);
-            let before = descendants.len();
-            for (entry_seq, text) in log {
-                let commit = Commit::from_log(entry_seq, &text)
-                    .ok()
-                    .filter(|commit| commit.parent == parent && entry_seq == seq + 1);
-                let Some(commit) = commit else {
-                    return Ok(Found { run_id, head, descendants });
-                };
-                (parent, seq) = (commit.id.clone(), commit.seq);
-                descendants.push(commit);
-            }
-            if descendants.len() == before {
-                return Ok(Found { run_id, head, descendants });
-            }
+        let found = self.store.find(self.partition, cursor_seq, cursor_commit).await?;
+        match found.run_id == self.run_id {
+            true => Ok(found),
+            false => Err(Error::NotLevel(self.partition.0)),
         }
     }
 
@@ -161,7 +225,8 @@ impl Recovery {
         self.apply(&writes).await
     }
 
-    /// Deletes the partition's log, standings, lists of periods, marks and event ids. `SCAN` and
+    /// Deletes the partition's log, standings, lists of periods, marks and event ids, but not its
+    /// owner. `SCAN` and
     /// `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
@@ -185,9 +250,26 @@ impl Recovery {
         Ok(())
     }
 
-    /// Sets the head, which reopens the partition, and gives up the right to recover it.
-    pub async fn finish(&self, seq: u64, commit: &str) -> Result<()> {
-        let head = Head { seq, commit: commit.to_owned(), run_id: self.run_id.to_string() };
+    /// The owner of the partition's keys; `None` if it has none. One round trip.
+    pub async fn owner(&self) -> Result<Option<Owner>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(self.store.keys().owner(self.partition));
+        let ((text,), _): ((Option<String>,), _) = self.store.read(&pipe).await?;
+        text.as_deref().map(Owner::parse).transpose()
+    }
+
+    /// Sets the owner of the partition's keys. One round trip.
+    pub async fn set_owner(&self, owner: &Owner) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.push("SET", &self.store.keys().owner(self.partition), vec![owner.to_text()]);
+        self.apply(&writes).await
+    }
+
+    /// Sets the head, which reopens the partition in an epoch, and gives up the right to recover
+    /// it.
+    pub async fn finish(&self, seq: u64, commit: &str, epoch: u64) -> Result<()> {
+        let (commit, run_id) = (commit.to_owned(), self.run_id.to_string());
+        let head = Head { seq, commit, epoch, run_id };
         let mut writes = Writes::default();
         writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
         writes.drop_key(&self.store.keys().recovery(self.partition));

@@ -279,11 +279,10 @@ impl Store {
         commit: &Commit,
         writes: &Writes,
     ) -> Result<Outcome> {
-        let new_head =
-            Head { seq: commit.seq, commit: commit.id.clone(), run_id: onto.run_id.clone() };
         let mut keys = vec![self.keys().head(partition), self.keys().log(partition)];
         let entry_id = format!("{}-0", commit.seq);
-        let said = [onto.to_text(), new_head.to_text(), entry_id, commit.to_log()];
+        let new_head = onto.moved_to(commit).to_text();
+        let said = [onto.to_text(), new_head, entry_id, commit.to_log()];
         let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();
         argv.extend(writes.encode(&mut keys));
         let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use entity::history::{commit, dead_letter};
 use ranking::id::PartitionNo;
-use ranking::submission::Verdict;
 use ranking::submission::event_ids::ELSEWHERE;
+use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
+use super::duplicates;
 use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
 use crate::submit::committer::Submitted;
@@ -25,6 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) async fn confirm(
     app: &App,
     partition: PartitionNo,
+    submissions: &[Submission],
     placed: Submitted,
 ) -> Vec<Result<Verdict>> {
     let own = placed.commit;
@@ -45,8 +47,13 @@ pub(crate) async fn confirm(
         let id = own.as_ref().filter(|(own, _)| *own == seq).map(|(_, id)| id.as_str());
         confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
     }
+    let lost = duplicates::lost(app, partition, submissions, &placed.verdicts, last).await;
     let last = last.and_then(|last| confirmed.get(&last).cloned());
-    let confirm = |verdict: Verdict| {
+    let confirm = |(index, verdict): (usize, Verdict)| {
+        let is_duplicate = matches!(verdict, Verdict::Duplicate { .. });
+        if is_duplicate && lost.as_ref().ok().is_none_or(|lost| lost.contains(&index)) {
+            return Err(unconfirmed());
+        }
         if let (Verdict::Accepted { .. }, Some(Err(error))) = (&verdict, &last) {
             return Err(error.clone());
         }
@@ -64,7 +71,7 @@ pub(crate) async fn confirm(
             _ => Ok(verdict),
         }
     };
-    placed.verdicts.into_iter().map(confirm).collect()
+    placed.verdicts.into_iter().enumerate().map(confirm).collect()
 }
 
 /// Waits until SQL has the commit of a seq, and of an id if that is known. Returns the indices of
@@ -76,27 +83,28 @@ async fn wait(
     id: Option<&str>,
     deadline: Instant,
 ) -> Result<BTreeSet<u32>> {
-    let timeout = || {
-        Error::new(
-            ErrorCode::Timeout,
-            "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
-        )
-    };
     let db = &app.deployment.db;
     loop {
         match commit::find(db, partition, seq).await {
             Ok(Some(row)) if id.is_none_or(|id| id == row.id) => break,
             // Another commit has this seq: Redis lost the awaited one before SQL had it.
-            Ok(Some(_)) => return Err(timeout()),
+            Ok(Some(_)) => return Err(unconfirmed()),
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "waiting for the database"),
         }
         if Instant::now() >= deadline {
-            return Err(timeout());
+            return Err(unconfirmed());
         }
         app.committers.hurry_persister();
         sleep(INTERVAL).await;
     }
     let letters = dead_letter::of_commit(db, partition, seq).await?;
     Ok(letters.into_iter().map(|row| row.event_index.unsigned_abs()).collect())
+}
+
+fn unconfirmed() -> Error {
+    Error::new(
+        ErrorCode::Timeout,
+        "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
+    )
 }
