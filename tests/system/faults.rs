@@ -1,7 +1,10 @@
-//! Processes and stores that die, refuse or start at once.
+//! Processes and stores that die, refuse, start at once, or do not belong together.
 
+mod clocks;
 mod cluster;
 mod earlier_layout;
 mod first_start;
 mod killed_processes;
+mod pasts;
 mod refusing_stores;
+mod strangers;
