@@ -81,8 +81,8 @@ impl fmt::Display for Difference {
 }
 
 impl Deployment {
-    /// What joining this database and this Redis would lose, partition by partition. Changes
-    /// nothing.
+    /// The differences of this database and this Redis, partition by partition, and the loss that
+    /// joining the two would cost. Changes nothing.
     ///
     /// # Errors
     /// If a store fails.

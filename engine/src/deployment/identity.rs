@@ -22,10 +22,10 @@ use super::Deployment;
 const FIRST: PartitionNo = PartitionNo(0);
 
 /// The interval at which SQL learns that the Redis is reached.
-const SEEN_INTERVAL: Duration = Duration::from_secs(3);
+const SEEN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time after which a Redis that no process reaches counts as gone, in milliseconds.
-const GONE_AFTER_MS: i64 = 8000;
+const GONE_AFTER_MS: i64 = 5000;
 
 /// The pause between two looks whether a process reaches the Redis.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);

@@ -25,7 +25,7 @@ const RENEWAL: Duration = Duration::from_secs(2);
 /// The time after which adopting a partition gives up waiting for another process' recovery.
 const ADOPTION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What to do if Redis and SQL are of different pasts.
+/// The answer to a Redis and an SQL of different pasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Conflict {
     /// Leave both as they are, and say so.
