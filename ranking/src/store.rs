@@ -257,6 +257,15 @@ fn classify(error: &RedisError) -> Error {
     Error::corrupt(format!("Redis refused a command: {error}"))
 }
 
+/// The error of one of Laurel's keys that has a type which Laurel does not give it.
+fn foreign_key(key: &str) -> Error {
+    // A prefix has no braces.
+    let partition = key.split_once('}').map_or(key, |(partition, _)| partition);
+    Error::corrupt(format!(
+        "another program has written the Redis key {key}: expected a value of Laurel's or none; delete {key} and {partition}}}:head, and the partition is loaded from SQL"
+    ))
+}
+
 /// Converts a value of an answer.
 fn decode<T: FromRedisValue>(value: Option<redis::Value>) -> Result<T> {
     let value = value.ok_or_else(|| Error::corrupt("Redis sent too few answers"))?;

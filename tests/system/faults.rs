@@ -3,5 +3,6 @@
 mod cluster;
 mod earlier_layout;
 mod first_start;
+mod foreign_keys;
 mod killed_processes;
 mod refusing_stores;

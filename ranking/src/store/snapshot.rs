@@ -1,6 +1,6 @@
 //! The state of a partition at one moment, as a fold reads it.
 
-use super::{Store, decode};
+use super::{Store, decode, foreign_key};
 use crate::board::mark::BoardMark;
 use crate::error::Result;
 use crate::id::PartitionNo;
@@ -20,13 +20,19 @@ fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> R
     decode(answer.next())
 }
 
-/// This many values of a key; all `None` if the key does not exist.
+/// This many values of a key; all `None` if the key has none of them.
+///
+/// # Errors
+/// `Corrupt` if the key has another type.
 fn next_of<T: FromRedisValue + Clone>(
-    answer: &mut impl Iterator<Item = redis::Value>,
+    answer: &mut impl Iterator<Item = (redis::Value, String)>,
     count: usize,
 ) -> Result<Vec<Option<T>>> {
-    let found: Option<Vec<Option<T>>> = next(answer)?;
-    Ok(found.unwrap_or_else(|| vec![None; count]))
+    match answer.next() {
+        Some((redis::Value::Nil, _)) => Ok(vec![None; count]),
+        Some((redis::Value::BulkString(_), key)) => Err(foreign_key(&key)),
+        answered => decode(answered.map(|(value, _)| value)),
+    }
 }
 
 impl Store {
@@ -36,7 +42,8 @@ impl Store {
     /// standings; O(event ids + members).
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` if a key has a foreign type or score.
+    /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
+    /// value. Standings with a foreign type or score are in the snapshot as errors.
     pub async fn snapshot(
         &self,
         partition: PartitionNo,
@@ -47,14 +54,16 @@ impl Store {
         let buckets = dedup.buckets(now_ms).map(|bucket| self.keys().seen(partition, bucket));
         let buckets: Vec<String> = buckets.collect();
         let seen_in: &[String] = if wanted.seen.is_empty() { &[] } else { &buckets };
+        let read_keys = self.snapshot_keys(partition, wanted, seen_in);
         let mut pipe = redis::pipe();
-        pipe.add_command(self.snapshot_command(partition, wanted, seen_in));
+        pipe.add_command(self.snapshot_command(partition, wanted, &read_keys, seen_in.len()));
         let ((answer,), _): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
         let mut answer = answer.into_iter();
         let run_id: String = next(&mut answer)?;
         let head: Option<String> = next(&mut answer)?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
+        let mut answer = answer.zip(read_keys);
         let marks: Vec<Option<String>> =
             next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
         let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
@@ -70,16 +79,33 @@ impl Store {
             seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
         for _ in seen_in {
-            let found: Option<Vec<Option<String>>> = next(&mut answer)?;
-            for (seen, found) in seen.iter_mut().zip(found.unwrap_or_default()) {
+            let found: Vec<Option<String>> = next_of(&mut answer, wanted.seen.len())?;
+            for (seen, found) in seen.iter_mut().zip(found) {
                 *seen = seen.take().or(found);
             }
         }
-        let members = wanted.standings.iter().map(|(_, members)| members.len());
-        let keys = members
-            .map(|count| Ok(keys_of(next_of(&mut answer, count)?)))
-            .collect::<Result<_>>()?;
+        // A foreign key in the place of standings refuses only what touches those.
+        let keys =
+            wanted.standings.iter().map(|(_, members)| match next_of(&mut answer, members.len()) {
+                Ok(scores) => keys_of(scores),
+                Err(error) => vec![Err(error); members.len()],
+            });
+        let keys = keys.collect();
         Ok(Snapshot { head, log_len, boards, rolls, seals, seen, keys })
+    }
+
+    /// The keys that the script looks into, in the order of their look-ups.
+    fn snapshot_keys(
+        &self,
+        partition: PartitionNo,
+        wanted: &Wanted,
+        seen_in: &[String],
+    ) -> Vec<String> {
+        let keys = self.keys();
+        let rolls = wanted.rolls.iter().map(|(no, _)| keys.rolls(partition, *no));
+        let standings = wanted.standings.iter().map(|(id, _)| keys.standings(partition, id));
+        let marks = std::iter::once(keys.board_marks(partition));
+        marks.chain(rolls).chain(seen_in.iter().cloned()).chain(standings).collect()
     }
 
     /// The call of the script, with the keys and then the look-ups in them.
@@ -87,31 +113,24 @@ impl Store {
         &self,
         partition: PartitionNo,
         wanted: &Wanted,
-        seen_in: &[String],
+        read_keys: &[String],
+        seen_in: usize,
     ) -> redis::Cmd {
         let keys = self.keys();
-        let looked_up = 1 + wanted.rolls.len() + seen_in.len() + wanted.standings.len();
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(2 + looked_up)
+            .arg(2 + read_keys.len())
             .arg(keys.head(partition))
             .arg(keys.log(partition))
-            .arg(keys.board_marks(partition));
-        for (no, _) in &wanted.rolls {
-            command.arg(keys.rolls(partition, *no));
-        }
-        command.arg(seen_in);
-        for (id, _) in &wanted.standings {
-            command.arg(keys.standings(partition, id));
-        }
+            .arg(read_keys);
         let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
         marks.extend(wanted.seals.iter().map(|seal| seal.field()));
         command.arg("HMGET").arg(marks.len()).arg(marks);
         for (_, series) in &wanted.rolls {
             command.arg("HMGET").arg(series.len()).arg(series);
         }
-        for _ in seen_in {
+        for _ in 0..seen_in {
             command.arg("HMGET").arg(wanted.seen.len()).arg(&wanted.seen);
         }
         for (_, members) in &wanted.standings {

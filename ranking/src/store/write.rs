@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Failed, Store};
+use super::{Failed, Store, foreign_key};
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
@@ -295,9 +295,10 @@ impl Store {
                 "DONE" => Ok(Outcome::Done),
                 "STALE" => Ok(Outcome::Stale),
                 "RESTARTED" => Ok(Outcome::Restarted),
-                other => {
-                    Ok(Outcome::Refused(Error::corrupt(format!("a commit was refused: {other}"))))
-                }
+                other => Ok(Outcome::Refused(match other.strip_prefix("TYPE ") {
+                    Some(key) => foreign_key(key),
+                    None => Error::corrupt(format!("a commit was refused: {other}")),
+                })),
             },
             Err(Failed::Refused(error)) => Ok(Outcome::Refused(error)),
             Err(Failed::Lost(error)) => Err(error),
