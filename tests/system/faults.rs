@@ -4,5 +4,6 @@ mod cluster;
 mod earlier_layout;
 mod first_start;
 mod foreign_keys;
+mod foreign_log;
 mod killed_processes;
 mod refusing_stores;

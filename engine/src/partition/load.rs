@@ -11,6 +11,7 @@ use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
+use ranking::commit::Head;
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
@@ -36,8 +37,9 @@ const STEP_STANDINGS: usize = 500;
 type Buckets = BTreeMap<i64, Vec<(String, String)>>;
 
 impl Partition<'_> {
-    /// Loads the whole partition from SQL.
-    pub(super) async fn load(self, recovery: &Recovery) -> Result<()> {
+    /// Loads the whole partition from SQL; only begins a new log if all else in Redis is as of the
+    /// head that `at_tip` names and SQL then has all up to it.
+    pub(super) async fn load(self, recovery: &Recovery, at_tip: Option<Head>) -> Result<()> {
         // The head goes first: from here on no commit is accepted and no persister starts.
         recovery.close().await?;
         // A persister that has started may still end. The next epoch waits for it or makes it fail.
@@ -50,6 +52,12 @@ impl Partition<'_> {
             }
             self.persist_commits(&cursor, &one_transaction(found.descendants)).await?;
         };
+        let is_at = |head: Head| head.seq == cursor.seq as u64 && head.commit == cursor.commit_id;
+        if at_tip.is_some_and(is_at) {
+            tracing::warn!(partition = %self, seq = cursor.seq, "another program has written to the log in Redis: the partition begins a new one");
+            recovery.drop_log().await?;
+            return Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?);
+        }
         if cursor.seq > 0 {
             tracing::warn!(partition = %self, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
         }

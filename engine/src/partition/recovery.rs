@@ -4,6 +4,9 @@
 //! Nothing that SQL has is lost. Commits that only Redis had are lost with it. Those that are still
 //! in a log that leads on from SQL's cursor are written to SQL first. The head is set last: until
 //! then writes are refused, and reads report that the partition waits.
+//!
+//! Entries of other programs in the log are passed over. If the log leads to the head without
+//! them, all else in Redis is right, and the partition only begins a new log.
 
 use std::time::Duration;
 
@@ -13,6 +16,9 @@ use tokio::time::sleep;
 use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::log_cursor;
+
+/// The run id in a head whose log took no commit, as another program has written to it.
+const NO_RUN: &str = "-";
 
 /// The interval at which the lease of a recovery is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
@@ -45,21 +51,20 @@ impl Partition<'_> {
             let cursor = self.accept_run(recovery.run_id()).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             let (seq, tip) = tip(&cursor, &found);
-            match &found.head {
-                Some(head)
-                    if (head.seq, &head.commit) == (seq, &tip)
-                        && head.run_id == recovery.run_id() =>
-                {
+            let at_tip = found.head.filter(|head| (head.seq, &head.commit) == (seq, &tip));
+            match at_tip {
+                Some(head) if !found.has_others && head.run_id == recovery.run_id() => {
                     return Ok(recovery.abandon().await?);
                 }
-                // No writer can have moved a head of an earlier run.
-                Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
+                // No writer can have moved a head of an earlier run. One of no run has a log that
+                // took no commit.
+                Some(head) if !found.has_others && head.run_id != NO_RUN => {
                     tracing::debug!(partition = %self, seq, "Redis restarted with all it had");
                     return Ok(recovery.finish(seq, &tip).await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
                 _ if self.accept_run(recovery.run_id()).await? != cursor => {}
-                _ => return self.load(recovery).await,
+                at_tip => return self.load(recovery, at_tip).await,
             }
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::Pipeline;
 
 use super::Store;
+use super::log::{first_after, own_entry};
 use super::write::Writes;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
@@ -27,6 +28,9 @@ pub struct Found {
     pub head: Option<Head>,
     /// The commits after the cursor that descend from it, parent by parent, oldest first.
     pub descendants: Vec<Commit>,
+    /// True if the log also has entries that do not descend from the cursor, such as those of
+    /// another program.
+    pub has_others: bool,
 }
 
 /// The right to recover one partition on one run of Redis; lost when it expires or the server
@@ -117,38 +121,37 @@ impl Recovery {
         &self.run_id
     }
 
-    /// The partition's data in Redis, relative to SQL's cursor. One round trip for each 1,000
-    /// commits in the log.
+    /// The partition's data in Redis, relative to SQL's cursor. Passes over entries that do not
+    /// descend from it. One round trip for each 1,000 entries of the log.
     pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
-        let mut descendants: Vec<Commit> = vec![];
-        let mut head = None;
+        let run_id = self.run_id.clone();
+        let mut found = Found { run_id, head: None, descendants: vec![], has_others: false };
+        let (mut seq, mut parent) = (cursor_seq, cursor_commit.to_owned());
+        let mut from = first_after(cursor_seq);
         loop {
-            let (last_seq, last_id) = descendants
-                .last()
-                .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
             let (text, log, run_id) =
-                match self.store.head_and_log(self.partition, last_seq, 1000).await {
+                match self.store.head_and_log(self.partition, &from, 1000).await {
                     Err(Error::Corrupt(_)) => (None, vec![], self.run_id.clone()),
-                    found => found?,
+                    read => read?,
                 };
             if run_id != self.run_id {
                 return Err(Error::NotLevel(self.partition.0));
             }
-            head = text.and_then(|text| Head::parse(&text).ok()).or(head);
-            let (mut parent, mut seq) = (last_id.to_owned(), last_seq);
-            let before = descendants.len();
-            for (entry_seq, text) in log {
-                let commit = Commit::from_log(entry_seq, &text)
-                    .ok()
-                    .filter(|commit| commit.parent == parent && entry_seq == seq + 1);
+            found.head = text.and_then(|text| Head::parse(&text).ok()).or(found.head);
+            let Some((last, _)) = log.last() else {
+                return Ok(found);
+            };
+            from = format!("({last}");
+            for entry in log {
+                let commit = own_entry(entry)
+                    .and_then(|(seq, text)| Commit::from_log(seq, &text).ok())
+                    .filter(|commit| commit.parent == parent && commit.seq == seq + 1);
                 let Some(commit) = commit else {
-                    return Ok(Found { run_id, head, descendants });
+                    found.has_others = true;
+                    continue;
                 };
-                (parent, seq) = (commit.id.clone(), commit.seq);
-                descendants.push(commit);
-            }
-            if descendants.len() == before {
-                return Ok(Found { run_id, head, descendants });
+                (seq, parent) = (commit.seq, commit.id.clone());
+                found.descendants.push(commit);
             }
         }
     }
@@ -158,6 +161,13 @@ impl Recovery {
     pub async fn close(&self) -> Result<()> {
         let mut writes = Writes::default();
         writes.drop_key(&self.store.keys().head(self.partition));
+        self.apply(&writes).await
+    }
+
+    /// Deletes the log: the next commit begins a new one. One round trip.
+    pub async fn drop_log(&self) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.drop_key(&self.store.keys().log(self.partition));
         self.apply(&writes).await
     }
 

@@ -28,11 +28,13 @@ local function look_up(command, key, first, last)
   return found and all
 end
 
-local answer = {
-  string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'),
-  redis.call('GET', KEYS[1]),
-  redis.call('XLEN', KEYS[2]),
-}
+local answer = { string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'), redis.call('GET', KEYS[1]) }
+local log_length = redis.pcall('XLEN', KEYS[2])
+if type(log_length) == 'table' then
+  -- The log has another type: without a head the partition is recovered.
+  return { answer[1], false }
+end
+answer[3] = log_length
 local i = 1
 for k = 3, #KEYS do
   local count = tonumber(ARGV[i + 1])
