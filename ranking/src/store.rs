@@ -64,6 +64,7 @@ struct Scripts {
     count_before: Script,
     page: Script,
     around: Script,
+    rank: Script,
 }
 
 impl Scripts {
@@ -80,6 +81,7 @@ impl Scripts {
             count_before: with_order(include_str!("store/script/count_before.lua")),
             page: with_order(include_str!("store/script/page.lua")),
             around: with_order(include_str!("store/script/around.lua")),
+            rank: Script::new(include_str!("store/script/rank.lua")),
         }
     }
 
@@ -93,6 +95,7 @@ impl Scripts {
             &self.count_before,
             &self.page,
             &self.around,
+            &self.rank,
         ] {
             pipe.load_script(script).ignore();
         }
