@@ -65,6 +65,7 @@ struct Scripts {
     page: Script,
     around: Script,
     rank: Script,
+    renew: Script,
 }
 
 impl Scripts {
@@ -82,6 +83,7 @@ impl Scripts {
             page: with_order(include_str!("store/script/page.lua")),
             around: with_order(include_str!("store/script/around.lua")),
             rank: Script::new(include_str!("store/script/rank.lua")),
+            renew: Script::new(include_str!("store/script/renew.lua")),
         }
     }
 
@@ -96,6 +98,7 @@ impl Scripts {
             &self.page,
             &self.around,
             &self.rank,
+            &self.renew,
         ] {
             pipe.load_script(script).ignore();
         }
@@ -244,7 +247,6 @@ fn classify(error: &RedisError) -> Error {
     let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
     let for_now = [
         "LOADING",
-        "OOM",
         "MISCONF",
         "READONLY",
         "BUSY",
@@ -254,6 +256,11 @@ fn classify(error: &RedisError) -> Error {
         "CLUSTERDOWN",
         "TRYAGAIN",
     ];
+    if has_code(error, &["OOM"]) {
+        return Error::Unavailable(
+            "Redis is out of memory: expected more maxmemory, or fewer entries; until then it takes no writes".into(),
+        );
+    }
     if away || has_code(error, &for_now) {
         return Error::Unavailable(format!("Redis is unavailable for now: {error}"));
     }

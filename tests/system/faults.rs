@@ -6,4 +6,5 @@ mod first_start;
 mod foreign_keys;
 mod foreign_log;
 mod killed_processes;
+mod out_of_memory;
 mod refusing_stores;

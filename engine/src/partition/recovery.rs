@@ -31,9 +31,17 @@ impl Partition<'_> {
     /// If a store fails. The partition then stays closed, and the next caller tries again.
     pub async fn recover(self) -> Result<()> {
         let token = entity::random_id();
-        let Some(recovery) = self.store.begin_recovery(self.no, &token).await? else {
-            sleep(Duration::from_millis(20)).await;
-            return Ok(());
+        let recovery = match self.store.begin_recovery(self.no, &token).await {
+            Ok(Some(recovery)) => recovery,
+            Ok(None) => {
+                sleep(Duration::from_millis(20)).await;
+                return Ok(());
+            }
+            // Out of memory, Redis takes no token; a partition that has all it had needs none.
+            Err(error @ ranking::Error::Unavailable(_)) => {
+                return if self.renew_head().await? { Ok(()) } else { Err(error.into()) };
+            }
+            Err(error) => return Err(error.into()),
         };
         let recovered = tokio::select! {
             recovered = self.make_level(&recovery) => recovered,
@@ -44,6 +52,26 @@ impl Partition<'_> {
             let _ = recovery.abandon().await;
         }
         recovered
+    }
+
+    /// Makes the partition level if its log leads from SQL's cursor to the head; nothing but the head
+    /// is written. Returns false if it does not.
+    async fn renew_head(self) -> Result<bool> {
+        let run_id = self.store.run_id(self.no).await?;
+        let cursor = self.accept_run(&run_id).await?;
+        let found = self.store.find_log(self.no, cursor.seq as u64, &cursor.commit_id).await?;
+        let tip = tip(&cursor, &found);
+        match found.head {
+            Some(head)
+                if (head.seq, &head.commit) == (tip.0, &tip.1)
+                    && head.run_id != NO_RUN
+                    && !found.has_others =>
+            {
+                tracing::debug!(partition = %self, seq = head.seq, "Redis is out of memory and has all it had");
+                Ok(self.store.renew_head(self.no, &head, &run_id).await?)
+            }
+            _ => Ok(false),
+        }
     }
 
     async fn make_level(self, recovery: &Recovery) -> Result<()> {

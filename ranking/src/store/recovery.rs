@@ -68,6 +68,72 @@ impl Store {
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
     }
 
+    /// A partition's data in Redis, relative to SQL's cursor. Passes over entries of the log that do
+    /// not descend from it. One round trip for each 1,000 entries.
+    ///
+    /// # Errors
+    /// `Unavailable`; `NotLevel` if Redis restarts meanwhile.
+    pub async fn find_log(
+        &self,
+        partition: PartitionNo,
+        cursor_seq: u64,
+        cursor_commit: &str,
+    ) -> Result<Found> {
+        let run_id = self.run_id(partition).await?;
+        let mut found = Found { run_id, head: None, descendants: vec![], has_others: false };
+        let (mut seq, mut parent) = (cursor_seq, cursor_commit.to_owned());
+        let mut from = first_after(cursor_seq);
+        loop {
+            let (text, log, run_id) = match self.head_and_log(partition, &from, 1000).await {
+                Err(Error::Corrupt(_)) => (None, vec![], found.run_id.clone()),
+                read => read?,
+            };
+            if run_id != found.run_id {
+                return Err(Error::NotLevel(partition.0));
+            }
+            found.head = text.and_then(|text| Head::parse(&text).ok()).or(found.head);
+            let Some((last, _)) = log.last() else {
+                return Ok(found);
+            };
+            from = format!("({last}");
+            for entry in log {
+                let commit = own_entry(entry)
+                    .and_then(|(seq, text)| Commit::from_log(seq, &text).ok())
+                    .filter(|commit| commit.parent == parent && commit.seq == seq + 1);
+                let Some(commit) = commit else {
+                    found.has_others = true;
+                    continue;
+                };
+                (seq, parent) = (commit.seq, commit.id.clone());
+                found.descendants.push(commit);
+            }
+        }
+    }
+
+    /// Makes a partition level that has all it had: sets the head, as it was found, with the run id
+    /// that answered. Needs no right to recover and no memory. Returns false if the head has
+    /// changed since. One round trip: `GET`, `INFO`, `SET` in a script.
+    ///
+    /// # Errors
+    /// `NotLevel` if Redis restarted since; `Unavailable`.
+    pub async fn renew_head(
+        &self,
+        partition: PartitionNo,
+        head: &Head,
+        run_id: &str,
+    ) -> Result<bool> {
+        let renewed = Head { run_id: run_id.to_owned(), ..head.clone() };
+        let (old, new) = (head.to_text(), renewed.to_text());
+        let args = [old.as_bytes(), new.as_bytes(), run_id.as_bytes()];
+        let script = &self.inner.scripts.renew;
+        let answer: String = self.write(script, &[self.keys().head(partition)], &args).await?;
+        match answer.as_str() {
+            "DONE" => Ok(true),
+            "STALE" => Ok(false),
+            _ => Err(Error::NotLevel(partition.0)),
+        }
+    }
+
     /// The keys of a partition's standings, of all boards or one, including foreign keys with the
     /// same pattern. `SCAN`: several round trips, O(keys of the server).
     pub async fn standings_keys(
@@ -121,38 +187,12 @@ impl Recovery {
         &self.run_id
     }
 
-    /// The partition's data in Redis, relative to SQL's cursor. Passes over entries that do not
-    /// descend from it. One round trip for each 1,000 entries of the log.
+    /// As [`Store::find_log`], in the run under recovery.
     pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
-        let run_id = self.run_id.clone();
-        let mut found = Found { run_id, head: None, descendants: vec![], has_others: false };
-        let (mut seq, mut parent) = (cursor_seq, cursor_commit.to_owned());
-        let mut from = first_after(cursor_seq);
-        loop {
-            let (text, log, run_id) =
-                match self.store.head_and_log(self.partition, &from, 1000).await {
-                    Err(Error::Corrupt(_)) => (None, vec![], self.run_id.clone()),
-                    read => read?,
-                };
-            if run_id != self.run_id {
-                return Err(Error::NotLevel(self.partition.0));
-            }
-            found.head = text.and_then(|text| Head::parse(&text).ok()).or(found.head);
-            let Some((last, _)) = log.last() else {
-                return Ok(found);
-            };
-            from = format!("({last}");
-            for entry in log {
-                let commit = own_entry(entry)
-                    .and_then(|(seq, text)| Commit::from_log(seq, &text).ok())
-                    .filter(|commit| commit.parent == parent && commit.seq == seq + 1);
-                let Some(commit) = commit else {
-                    found.has_others = true;
-                    continue;
-                };
-                (seq, parent) = (commit.seq, commit.id.clone());
-                found.descendants.push(commit);
-            }
+        let found = self.store.find_log(self.partition, cursor_seq, cursor_commit).await?;
+        match found.run_id == self.run_id {
+            true => Ok(found),
+            false => Err(Error::NotLevel(self.partition.0)),
         }
     }
 
