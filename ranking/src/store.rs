@@ -30,6 +30,7 @@ use redis::{FromRedisValue, Pipeline, RedisError, Script};
 use self::server::address::Address;
 use self::server::cluster::Cluster;
 use self::server::node::{Greeting, Lane};
+use self::snapshot::SupposedClock;
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -53,6 +54,7 @@ struct Inner {
     scripts: Scripts,
     own_writes: AtomicU64,
     loading: Loading,
+    clock: SupposedClock,
 }
 
 #[derive(Debug)]
@@ -129,6 +131,7 @@ impl Store {
             scripts,
             own_writes: AtomicU64::new(0),
             loading: Loading::new(address),
+            clock: SupposedClock::new(),
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
     }

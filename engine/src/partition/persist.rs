@@ -243,6 +243,7 @@ async fn write_into(
                 id: commit.id.clone(),
                 parent: commit.parent.clone(),
                 accepted_at_ms: commit.accepted_at_ms,
+                clock_ms: commit.clock_ms,
                 events: commit.events.len() as i32,
             }
             .into_active_model()

@@ -88,7 +88,7 @@ impl Partition<'_> {
                 // took no commit.
                 Some(head) if !found.has_others && head.run_id != NO_RUN => {
                     tracing::debug!(partition = %self, seq, "Redis restarted with all it had");
-                    return Ok(recovery.finish(seq, &tip).await?);
+                    return Ok(recovery.finish(seq, &tip, head.clock_ms).await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
                 _ if self.accept_run(recovery.run_id()).await? != cursor => {}

@@ -43,7 +43,7 @@ impl Prepared {
 
     /// Reads the snapshot. If the read fails, the fold reads again.
     async fn read(&mut self, partition: Partition<'_>) {
-        let snapshot = partition.snapshot(self.batch.wanted(), self.batch.now_ms()).await;
+        let snapshot = partition.snapshot(self.batch.wanted()).await;
         self.snapshot = snapshot.ok();
     }
 }
@@ -145,10 +145,10 @@ impl Change for Submitting<'_> {
         let (snapshot, folded) = loop {
             let snapshot = match snapshot.take() {
                 Some(snapshot) => snapshot,
-                None => partition.snapshot(batch.wanted(), now_ms).await?,
+                None => partition.snapshot(batch.wanted()).await?,
             };
             let id = entity::random_id();
-            match batch.fold(&snapshot, dedup.window_ms, &id)? {
+            match batch.fold(&snapshot, &id)? {
                 FoldOutcome::FoldedBatch(folded) => break (snapshot, folded),
                 FoldOutcome::Again(again) => *batch = again,
                 FoldOutcome::Roll(boards) => {

@@ -33,7 +33,7 @@ async fn a_snapshot_reads_more_marks_than_one_command_of_lua_takes() {
     let written = store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await;
     assert_eq!(written, Ok(Outcome::Done));
 
-    let snapshot = store.snapshot(ALL, &wanted, DEDUP, 0).await.unwrap();
+    let snapshot = store.snapshot(ALL, &wanted, DEDUP).await.unwrap();
     assert_eq!(snapshot.boards.len(), wanted.boards.len());
     assert_eq!(snapshot.boards[0], BoardMark::Generation(1));
     assert_eq!(snapshot.boards.last(), Some(&BoardMark::Deleted));
@@ -62,7 +62,7 @@ async fn a_foreign_key_in_the_place_of_standings_hides_no_other_standings() {
         standings: ids.map(|id| (id, members.clone())).into(),
         ..Wanted::default()
     };
-    let snapshot = store.snapshot(ALL, &wanted, DEDUP, 0).await.unwrap();
+    let snapshot = store.snapshot(ALL, &wanted, DEDUP).await.unwrap();
     assert_eq!(snapshot.keys[0], [Ok(Some(key(5))), Ok(None)]);
     for refused in &snapshot.keys[1] {
         let Err(Error::Corrupt(reason)) = refused else {

@@ -1,9 +1,10 @@
 //! Every Redis key of Laurel is made here and nowhere else.
 //!
 //! ```text
-//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <run id>"
+//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <clock>
+//!                           <run id>"
 //! laurel:{3}:log            stream of commits on their way to SQL; entry ids <seq>-0
-//! laurel:{3}:seen:<bucket>  hash of one day's event ids → their records
+//! laurel:{3}:seen:<bucket>  hash of the event ids of four hours → their records
 //! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
 //!                           or "held 7" during a move to generation 7, or "deleted";
 //!                           12.1:daily → progress of sealing in a window;
@@ -53,7 +54,7 @@ impl KeySpace {
         ))
     }
 
-    /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
+    /// String: `<seq> <commit id> <layout> <clock> <run id>` of the partition's last commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }
@@ -63,7 +64,7 @@ impl KeySpace {
         self.of(partition, "log")
     }
 
-    /// Hash: the event ids accepted in one bucket, a day.
+    /// Hash: the event ids accepted in one bucket; see [`Dedup`](crate::store::write::Dedup).
     pub fn seen(&self, partition: PartitionNo, bucket: i64) -> String {
         self.of(partition, format_args!("seen:{bucket}"))
     }

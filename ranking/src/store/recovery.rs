@@ -236,8 +236,9 @@ impl Recovery {
     }
 
     /// Sets the head, which reopens the partition, and gives up the right to recover it.
-    pub async fn finish(&self, seq: u64, commit: &str) -> Result<()> {
-        let head = Head { seq, commit: commit.to_owned(), run_id: self.run_id.to_string() };
+    pub async fn finish(&self, seq: u64, commit: &str, clock_ms: i64) -> Result<()> {
+        let (commit, run_id) = (commit.to_owned(), self.run_id.to_string());
+        let head = Head { seq, commit, clock_ms, run_id };
         let mut writes = Writes::default();
         writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
         writes.drop_key(&self.store.keys().recovery(self.partition));

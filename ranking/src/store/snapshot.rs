@@ -2,7 +2,7 @@
 
 use super::{Store, decode, foreign_key};
 use crate::board::mark::BoardMark;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::PartitionNo;
 use crate::rank_key::RankKey;
 use crate::roll::RollMark;
@@ -10,6 +10,34 @@ use crate::seal::SealMark;
 use crate::store::write::Dedup;
 use crate::submission::{Snapshot, Wanted};
 use redis::FromRedisValue;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
+
+/// The most looks for the buckets of event ids that count by the clock of Redis.
+const LOOKS_MAX: usize = 4;
+
+/// The deployment's clock, as the last snapshot told it.
+#[derive(Debug)]
+pub(crate) struct SupposedClock {
+    began: Instant,
+    /// What the clock showed when `began` was taken.
+    from_ms: AtomicI64,
+}
+
+impl SupposedClock {
+    pub(crate) fn new() -> Self {
+        Self { began: Instant::now(), from_ms: AtomicI64::new(0) }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.from_ms.load(Ordering::Relaxed) + self.began.elapsed().as_millis() as i64
+    }
+
+    fn set(&self, clock_ms: i64) {
+        let from_ms = clock_ms - self.began.elapsed().as_millis() as i64;
+        self.from_ms.store(from_ms, Ordering::Relaxed);
+    }
+}
 
 /// The keys of doubles, each with an error of its own: a foreign entry must not hide its neighbors.
 pub(crate) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
@@ -38,8 +66,9 @@ fn next_of<T: FromRedisValue + Clone>(
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards and seals, one for each board's
-    /// rolling windows, one for each day of the dedup window, and a `ZMSCORE` for each of the
-    /// standings; O(event ids + members).
+    /// rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for each of the
+    /// standings; O(event ids · buckets + members). One more if the clock of Redis is not where
+    /// this process supposed it, such as for the first snapshot.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
@@ -49,12 +78,29 @@ impl Store {
         partition: PartitionNo,
         wanted: &Wanted,
         dedup: Dedup,
-        now_ms: i64,
     ) -> Result<Snapshot> {
-        let buckets = dedup.buckets(now_ms).map(|bucket| self.keys().seen(partition, bucket));
-        let buckets: Vec<String> = buckets.collect();
-        let seen_in: &[String] = if wanted.seen.is_empty() { &[] } else { &buckets };
-        let read_keys = self.snapshot_keys(partition, wanted, seen_in);
+        let clock = &self.inner.clock;
+        for _ in 0..LOOKS_MAX {
+            let buckets: Vec<i64> = dedup.buckets(clock.now_ms()).collect();
+            let snapshot = self.snapshot_with(partition, wanted, &buckets).await?;
+            clock.set(snapshot.clock_ms);
+            if wanted.seen.is_empty() || dedup.buckets(snapshot.clock_ms).eq(buckets) {
+                return Ok(snapshot);
+            }
+        }
+        Err(Error::Unavailable("the clock of Redis jumps; try again".into()))
+    }
+
+    /// The state of a partition, with the event ids of some buckets.
+    async fn snapshot_with(
+        &self,
+        partition: PartitionNo,
+        wanted: &Wanted,
+        buckets: &[i64],
+    ) -> Result<Snapshot> {
+        let buckets = buckets.iter().map(|bucket| self.keys().seen(partition, *bucket));
+        let seen_in: Vec<String> = if wanted.seen.is_empty() { vec![] } else { buckets.collect() };
+        let read_keys = self.snapshot_keys(partition, wanted, &seen_in);
         let mut pipe = redis::pipe();
         pipe.add_command(self.snapshot_command(partition, wanted, &read_keys, seen_in.len()));
         let ((answer,), _): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
@@ -63,6 +109,7 @@ impl Store {
         let head: Option<String> = next(&mut answer)?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
+        let clock_ms = head.clock_ms.max(next(&mut answer)?);
         let mut answer = answer.zip(read_keys);
         let marks: Vec<Option<String>> =
             next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
@@ -78,7 +125,7 @@ impl Store {
         let seals =
             seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
-        for _ in seen_in {
+        for _ in &seen_in {
             let found: Vec<Option<String>> = next_of(&mut answer, wanted.seen.len())?;
             for (seen, found) in seen.iter_mut().zip(found) {
                 *seen = seen.take().or(found);
@@ -91,7 +138,7 @@ impl Store {
                 Err(error) => vec![Err(error); members.len()],
             });
         let keys = keys.collect();
-        Ok(Snapshot { head, log_len, boards, rolls, seals, seen, keys })
+        Ok(Snapshot { head, log_len, clock_ms, boards, rolls, seals, seen, keys })
     }
 
     /// The keys that the script looks into, in the order of their look-ups.
@@ -130,8 +177,12 @@ impl Store {
         for (_, series) in &wanted.rolls {
             command.arg("HMGET").arg(series.len()).arg(series);
         }
-        for _ in 0..seen_in {
-            command.arg("HMGET").arg(wanted.seen.len()).arg(&wanted.seen);
+        for bucket in 0..seen_in {
+            command.arg("HMGET");
+            match bucket {
+                0 => command.arg(wanted.seen.len()).arg(&wanted.seen),
+                _ => command.arg(0),
+            };
         }
         for (_, members) in &wanted.standings {
             command.arg("ZMSCORE").arg(members.len());

@@ -1,8 +1,9 @@
 -- The state of a partition at this moment, for a fold.
 -- KEYS  head, log, then the keys to read
 -- ARGV  for each key after the log: HMGET or ZMSCORE, a count, that many fields or members
--- returns run id, head, length of the log, then for each further key an array, nil if the key does
--- not exist or has none of them, or the name of its type if that is another one
+--       0 instead of a count and fields: those of the key before
+-- returns run id, head, length of the log, time in ms, then for each further key an array, nil if
+-- the key does not exist or has none of them, or the name of its type if that is another one
 local TYPE_OF = { HMGET = 'hash', ZMSCORE = 'zset' }
 
 -- The most fields of one command: Lua's unpack fails at about 8,000.
@@ -35,10 +36,15 @@ if type(log_length) == 'table' then
   return { answer[1], false }
 end
 answer[3] = log_length
-local i = 1
+local time = redis.call('TIME')
+answer[4] = time[1] * 1000 + math.floor(time[2] / 1000)
+local i, first, last = 1, 0, 0
 for k = 3, #KEYS do
   local count = tonumber(ARGV[i + 1])
-  answer[k + 1] = look_up(ARGV[i], KEYS[k], i + 2, i + 1 + count)
+  if count > 0 then
+    first, last = i + 2, i + 1 + count
+  end
+  answer[k + 2] = look_up(ARGV[i], KEYS[k], first, last)
   i = i + 2 + count
 end
 return answer
