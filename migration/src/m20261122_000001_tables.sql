@@ -100,11 +100,13 @@ CREATE TABLE "commit" (
     "id" {text} NOT NULL UNIQUE,
     "parent" {text} NOT NULL,
     "accepted_at_ms" BIGINT NOT NULL,
+    -- The deployment's clock: that of Redis, but never before the previous commit's.
+    "clock_ms" BIGINT NOT NULL,
     "events" INTEGER NOT NULL,
     PRIMARY KEY ("partition", "seq"),
     UNIQUE ("partition", "parent")
 );
-CREATE INDEX "commit_accepted" ON "commit" ("partition", "accepted_at_ms");
+CREATE INDEX "commit_clock" ON "commit" ("partition", "clock_ms");
 
 -- An event of kind VOID names the event that it voids.
 CREATE TABLE "score_event" (

@@ -31,6 +31,7 @@ use redis::{FromRedisValue, Pipeline, RedisError, Script};
 use self::server::address::Address;
 use self::server::cluster::Cluster;
 use self::server::node::{Greeting, Lane};
+use self::snapshot::SupposedClock;
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -54,6 +55,7 @@ struct Inner {
     scripts: Scripts,
     own_writes: AtomicU64,
     loading: Loading,
+    clock: SupposedClock,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,8 @@ struct Scripts {
     count_before: Script,
     page: Script,
     around: Script,
+    rank: Script,
+    renew: Script,
 }
 
 impl Scripts {
@@ -81,6 +85,8 @@ impl Scripts {
             count_before: with_order(include_str!("store/script/count_before.lua")),
             page: with_order(include_str!("store/script/page.lua")),
             around: with_order(include_str!("store/script/around.lua")),
+            rank: Script::new(include_str!("store/script/rank.lua")),
+            renew: Script::new(include_str!("store/script/renew.lua")),
         }
     }
 
@@ -94,6 +100,8 @@ impl Scripts {
             &self.count_before,
             &self.page,
             &self.around,
+            &self.rank,
+            &self.renew,
         ] {
             pipe.load_script(script).ignore();
         }
@@ -124,6 +132,7 @@ impl Store {
             scripts,
             own_writes: AtomicU64::new(0),
             loading: Loading::new(address),
+            clock: SupposedClock::new(),
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
     }
@@ -242,7 +251,6 @@ fn classify(error: &RedisError) -> Error {
     let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
     let for_now = [
         "LOADING",
-        "OOM",
         "MISCONF",
         "READONLY",
         "BUSY",
@@ -252,10 +260,24 @@ fn classify(error: &RedisError) -> Error {
         "CLUSTERDOWN",
         "TRYAGAIN",
     ];
+    if has_code(error, &["OOM"]) {
+        return Error::Unavailable(
+            "Redis is out of memory: expected more maxmemory, or fewer entries; until then it takes no writes".into(),
+        );
+    }
     if away || has_code(error, &for_now) {
         return Error::Unavailable(format!("Redis is unavailable for now: {error}"));
     }
     Error::corrupt(format!("Redis refused a command: {error}"))
+}
+
+/// The error of one of Laurel's keys that has a type which Laurel does not give it.
+fn foreign_key(key: &str) -> Error {
+    // A prefix has no braces.
+    let partition = key.split_once('}').map_or(key, |(partition, _)| partition);
+    Error::corrupt(format!(
+        "another program has written the Redis key {key}: expected a value of Laurel's or none; delete {key} and {partition}}}:head, and the partition is loaded from SQL"
+    ))
 }
 
 /// Converts a value of an answer.

@@ -4,3 +4,4 @@ mod durability;
 mod event_ids;
 mod random_games;
 mod refusals;
+mod skewed_clocks;

@@ -7,6 +7,7 @@ use std::fmt;
 use entity::deployment as row;
 use entity::error::Result;
 use entity::history::commit;
+use ranking::commit::Commit;
 use ranking::id::PartitionNo;
 use ranking::store::owner::Owner;
 
@@ -131,18 +132,16 @@ impl Partition<'_> {
         let cursor = self.cursor_or_root().await?;
         let (seq, owner) = (cursor.seq as u64, owner.map(|owner| owner.deployment));
         let is_own = owner.as_deref() == Some(&*self.identity);
-        let found = self.store.find(self.no, seq, &cursor.commit_id).await?;
+        let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
         let leads_on = is_own && found.leads_on(seq, &cursor.commit_id);
         let head = found.head.as_ref();
-        let only_in_redis = match leads_on {
-            true => (0, 0),
-            false => self.only_in_redis().await?,
+        let log = match leads_on {
+            true => vec![],
+            false => self.store.whole_log(self.no).await?,
         };
-        let in_neither = match (head, found.first_seq) {
-            (Some(_), Some(first)) if is_own => first.saturating_sub(seq + 1),
-            (Some(head), None) if is_own => head.seq.saturating_sub(seq),
-            _ => 0,
-        };
+        let first = log.iter().map(|commit| commit.seq).find(|first| *first > seq);
+        let kept_from = first.unwrap_or(u64::MAX).min(found.settled + 1);
+        let in_neither = if is_own { kept_from.saturating_sub(seq + 1) } else { 0 };
         Ok(Difference {
             partition: self.no,
             owner,
@@ -151,14 +150,13 @@ impl Partition<'_> {
             redis: head.map(|head| (head.epoch, head.seq)),
             sql: (cursor.epoch.unsigned_abs(), seq),
             leads_on,
-            only_in_redis,
+            only_in_redis: self.only_in_redis(&log).await?,
             in_neither: if leads_on { 0 } else { in_neither },
         })
     }
 
-    /// The commits of the log that SQL does not have, and their events.
-    async fn only_in_redis(self) -> Result<(u64, u64)> {
-        let log = self.store.whole_log(self.no).await?;
+    /// The commits of a log that SQL does not have, and their events.
+    async fn only_in_redis(self, log: &[Commit]) -> Result<(u64, u64)> {
         let (mut commits, mut events) = (0, 0);
         for chunk in log.chunks(COMMITS_AT_ONCE) {
             let seqs = chunk.iter().map(|commit| commit.seq as i64).collect();

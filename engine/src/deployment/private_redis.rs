@@ -161,7 +161,8 @@ impl PrivateRedis {
         command.args(["--port", "0", "--unixsocketperm", "700", "--save", ""]);
         command.args(["--appendonly", "yes", "--appendfsync", "everysec"]);
         command.args(["--maxmemory-policy", "noeviction", "--lazyfree-lazy-server-del", "yes"]);
-        command.args(["--daemonize", "no"]);
+        // A bucket of event ids that expires is freed in the background.
+        command.args(["--lazyfree-lazy-expire", "yes", "--daemonize", "no"]);
         command.arg("--unixsocket").arg(&self.socket).arg("--dir").arg(&self.dir);
         command.arg("--logfile").arg(self.dir.join("redis.log"));
         // Its own process group: a Ctrl-C in the terminal reaches its users only, and the last one

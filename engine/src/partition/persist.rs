@@ -103,7 +103,7 @@ impl Partition<'_> {
             return Ok(Progress::Beaten);
         };
         let kept = tail_of(&commits, self.log_commits_max);
-        self.store.trim(self.no, &cursor.run_id, seq.saturating_sub(kept)).await?;
+        self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
     }
 
@@ -259,6 +259,7 @@ async fn write_into(
                 id: commit.id.clone(),
                 parent: commit.parent.clone(),
                 accepted_at_ms: commit.accepted_at_ms,
+                clock_ms: commit.clock_ms,
                 events: commit.events.len() as i32,
             }
             .into_active_model()

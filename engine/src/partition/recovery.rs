@@ -5,6 +5,9 @@
 //! in a log that leads on from SQL's cursor are written to SQL first. The head is set last: until
 //! then writes are refused, and reads report that the partition waits.
 //!
+//! Entries of other programs in the log are passed over. If the log leads to the head without
+//! them, all else in Redis is right, and the partition only begins a new log.
+//!
 //! A partition of another deployment, one of a Redis that was replaced, and one that knows of more
 //! in SQL than SQL has are left as they are: an operator decides by `laurel adopt`.
 
@@ -18,6 +21,9 @@ use tokio::time::{Instant, sleep};
 use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::log_cursor;
+
+/// The run id in a head whose log took no commit, as another program has written to it.
+const NO_RUN: &str = "-";
 
 /// The interval at which the lease of a recovery is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
@@ -42,9 +48,17 @@ impl Partition<'_> {
     /// If a store fails. The partition then stays closed, and the next caller tries again.
     pub async fn recover(self) -> Result<()> {
         let token = entity::random_id();
-        let Some(recovery) = self.store.begin_recovery(self.no, &token).await? else {
-            sleep(Duration::from_millis(20)).await;
-            return Ok(());
+        let recovery = match self.store.begin_recovery(self.no, &token).await {
+            Ok(Some(recovery)) => recovery,
+            Ok(None) => {
+                sleep(Duration::from_millis(20)).await;
+                return Ok(());
+            }
+            // Out of memory, Redis takes no token; a partition that has all it had needs none.
+            Err(error @ ranking::Error::Unavailable(_)) => {
+                return if self.renew_head().await? { Ok(()) } else { Err(error.into()) };
+            }
+            Err(error) => return Err(error.into()),
         };
         let recovered = tokio::select! {
             recovered = self.make_level(&recovery) => recovered,
@@ -55,6 +69,39 @@ impl Partition<'_> {
             let _ = recovery.abandon().await;
         }
         recovered
+    }
+
+    /// Makes the partition level if it is this deployment's and its log leads from SQL's cursor to
+    /// the head; nothing but the head is written. Returns false if it does not.
+    async fn renew_head(self) -> Result<bool> {
+        let redis = self.own_redis().await?;
+        let mut owners = self.store.owners().await?.into_iter();
+        let owner = owners.nth(usize::from(self.no.0)).and_then(std::result::Result::ok).flatten();
+        if owner.is_none_or(|owner| owner.redis != redis) {
+            return Ok(false);
+        }
+        let run_id = self.store.run_id(self.no).await?;
+        let cursor = self.cursor_or_root().await?;
+        let Some(head) = self.whole_head(&cursor).await? else {
+            return Ok(false);
+        };
+        let cursor = self.accept_run(&run_id, head.epoch).await?;
+        // No persister of an earlier run writes from here on.
+        let Some(head) = self.whole_head(&cursor).await? else {
+            return Ok(false);
+        };
+        tracing::debug!(partition = %self, seq = head.seq, "Redis is out of memory and has all it had");
+        let epoch = cursor.epoch.unsigned_abs();
+        let renewed = Head { epoch, run_id: run_id.to_string(), ..head.clone() };
+        Ok(self.store.renew_head(self.no, &head, &renewed).await?)
+    }
+
+    /// The head, if a log of no other entries leads to it from a cursor.
+    async fn whole_head(self, cursor: &log_cursor::Model) -> Result<Option<Head>> {
+        let seq = cursor.seq as u64;
+        let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
+        let is_whole = found.leads_on(seq, &cursor.commit_id) && !found.has_others;
+        Ok(found.head.filter(|head| is_whole && head.run_id != NO_RUN))
     }
 
     async fn make_level(self, recovery: &Recovery) -> Result<()> {
@@ -105,19 +152,25 @@ impl Partition<'_> {
             let cursor = self.accept_run(recovery.run_id(), epoch).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
-            match &found.head {
-                Some(head) if leads_on && cursor.accepts(head) => {
+            let at_tip = found.head.filter(|_| leads_on);
+            match at_tip {
+                Some(head) if !found.has_others && cursor.accepts(&head) => {
                     return Ok(recovery.abandon().await?);
                 }
-                // No writer can have moved a head of an earlier run.
-                Some(head) if leads_on && head.run_id != recovery.run_id() => {
+                // No writer can have moved a head of an earlier run. One of no run has a log that
+                // took no commit.
+                Some(head)
+                    if !found.has_others
+                        && head.run_id != NO_RUN
+                        && head.run_id != recovery.run_id() =>
+                {
                     tracing::debug!(partition = %self, seq = head.seq, "Redis restarted with all it had");
-                    let epoch = cursor.epoch.unsigned_abs();
-                    return Ok(recovery.finish(head.seq, &head.commit, epoch).await?);
+                    let (epoch, clock_ms) = (cursor.epoch.unsigned_abs(), head.clock_ms);
+                    return Ok(recovery.finish(head.seq, &head.commit, epoch, clock_ms).await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
                 _ if self.accept_run(recovery.run_id(), epoch).await? != cursor => {}
-                _ => return self.load(recovery).await,
+                at_tip => return self.load(recovery, at_tip).await,
             }
         }
     }
@@ -182,12 +235,10 @@ fn conflict(
     run_id: &str,
 ) -> Option<String> {
     let (seq, epoch) = (cursor.seq as u64, cursor.epoch.unsigned_abs());
-    // The log loses only what SQL has.
-    let is_trimmed = head.seq > seq && found.first_seq != Some(seq + 1);
-    if head.epoch > epoch || is_trimmed {
+    if head.epoch > epoch || found.settled > seq {
         return Some(format!(
-            "the database has gone back: it has commits to {seq} of epoch {epoch}, and Redis is at {} of epoch {}, whose commits between are in neither; restore a later database, or let `laurel adopt` go on from this one, which shows first what would be lost",
-            head.seq, head.epoch
+            "the database has gone back: it has commits to {seq} of epoch {epoch}, and it had those to {} of epoch {}, which the log no longer has; restore a later database, or let `laurel adopt` go on from this one, which shows first what would be lost",
+            found.settled, head.epoch
         ));
     }
     if head.epoch < epoch && cursor.is_retired(run_id) {

@@ -3,11 +3,12 @@
 //! ```text
 //! laurel:{3}:owner          "<deployment> <Redis>": the ids of the deployment that has these keys,
 //!                           and of the Redis that it knows
-//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <epoch>
-//!                           <run id>"
+//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <clock>
+//!                           <epoch> <run id>"
 //! laurel:{3}:log            stream of commits on their way to SQL, and the last ones that SQL has;
 //!                           entry ids <seq>-0
-//! laurel:{3}:seen:<bucket>  hash of one day's event ids → their records
+//! laurel:{3}:settled        the seq up to which SQL had the commits when the log was last trimmed
+//! laurel:{3}:seen:<bucket>  hash of the event ids of four hours → their records
 //! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
 //!                           or "held 7" during a move to generation 7, or "deleted";
 //!                           12.1:daily → progress of sealing in a window;
@@ -76,9 +77,14 @@ impl KeySpace {
             || key.starts_with(&self.of(partition, "stage:"))
     }
 
-    /// String: `<seq> <commit id> <layout> <epoch> <run id>` of the partition's last commit.
+    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the partition's last commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
+    }
+
+    /// String: the seq up to which SQL had the commits when the log was last trimmed.
+    pub fn settled(&self, partition: PartitionNo) -> String {
+        self.of(partition, "settled")
     }
 
     /// Stream: commits that SQL does not have yet, after the last ones that it has.
@@ -86,7 +92,7 @@ impl KeySpace {
         self.of(partition, "log")
     }
 
-    /// Hash: the event ids accepted in one bucket, a day.
+    /// Hash: the event ids accepted in one bucket; see [`Dedup`](crate::store::write::Dedup).
     pub fn seen(&self, partition: PartitionNo, bucket: i64) -> String {
         self.of(partition, format_args!("seen:{bucket}"))
     }

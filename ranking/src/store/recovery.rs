@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::Pipeline;
 
 use super::Store;
+use super::log::{first_after, own_entry};
 use super::owner::Owner;
 use super::write::Writes;
 use crate::commit::{Commit, Head};
@@ -28,8 +29,11 @@ pub struct Found {
     pub head: Option<Head>,
     /// The commits after the cursor that descend from it, parent by parent, oldest first.
     pub descendants: Vec<Commit>,
-    /// The seq of the first commit in the log after the cursor, whether it descends from it or not.
-    pub first_seq: Option<u64>,
+    /// True if the log also has entries that do not descend from the cursor, such as those of
+    /// another program.
+    pub has_others: bool,
+    /// The seq up to which SQL had the commits when the log was last trimmed.
+    pub settled: u64,
 }
 
 impl Found {
@@ -78,80 +82,99 @@ impl Store {
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
     }
 
-    /// The data of a partition, level or not, relative to SQL's cursor. One round trip for each
-    /// 1,000 commits in the log.
+    /// A partition's data in Redis, relative to SQL's cursor. Passes over entries of the log that do
+    /// not descend from it. One round trip for each 1,000 entries.
     ///
     /// # Errors
-    /// `NotLevel` if the server restarts meanwhile; `Unavailable`.
-    pub async fn find(
+    /// `Unavailable`; `NotLevel` if Redis restarts meanwhile.
+    pub async fn find_log(
         &self,
         partition: PartitionNo,
         cursor_seq: u64,
         cursor_commit: &str,
     ) -> Result<Found> {
-        let mut began_on: Option<Arc<str>> = None;
-        let mut descendants: Vec<Commit> = vec![];
-        let (mut head, mut first_seq) = (None, None);
+        let run_id = self.run_id(partition).await?;
+        let settled = self.settled(partition).await?;
+        let mut found =
+            Found { run_id, head: None, descendants: vec![], has_others: false, settled };
+        let (mut seq, mut parent) = (cursor_seq, cursor_commit.to_owned());
+        let mut from = first_after(cursor_seq);
         loop {
-            let (last_seq, last_id) = descendants
-                .last()
-                .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
-            let (text, log, run_id) = match self.head_and_log(partition, last_seq, 1000).await {
-                Err(Error::Corrupt(_)) => {
-                    let run_id = match &began_on {
-                        Some(run_id) => Arc::clone(run_id),
-                        None => self.run_id(partition).await?,
-                    };
-                    (None, vec![], run_id)
-                }
-                found => found?,
+            let (text, log, run_id) = match self.head_and_log(partition, &from, 1000).await {
+                Err(Error::Corrupt(_)) => (None, vec![], found.run_id.clone()),
+                read => read?,
             };
-            if *began_on.get_or_insert_with(|| run_id.clone()) != run_id {
+            if run_id != found.run_id {
                 return Err(Error::NotLevel(partition.0));
             }
-            head = text.and_then(|text| Head::parse(&text).ok()).or(head);
-            first_seq = first_seq.or(log.first().map(|(seq, _)| *seq));
-            let (mut parent, mut seq) = (last_id.to_owned(), last_seq);
-            let before = descendants.len();
-            for (entry_seq, text) in log {
-                let commit = Commit::from_log(entry_seq, &text)
-                    .ok()
-                    .filter(|commit| commit.parent == parent && entry_seq == seq + 1);
+            found.head = text.and_then(|text| Head::parse(&text).ok()).or(found.head);
+            let Some((last, _)) = log.last() else {
+                return Ok(found);
+            };
+            from = format!("({last}");
+            for entry in log {
+                let commit = own_entry(entry)
+                    .and_then(|(seq, text)| Commit::from_log(seq, &text).ok())
+                    .filter(|commit| commit.parent == parent && commit.seq == seq + 1);
                 let Some(commit) = commit else {
-                    return Ok(Found { run_id, head, descendants, first_seq });
+                    found.has_others = true;
+                    continue;
                 };
-                (parent, seq) = (commit.id.clone(), commit.seq);
-                descendants.push(commit);
-            }
-            if descendants.len() == before {
-                return Ok(Found { run_id, head, descendants, first_seq });
+                (seq, parent) = (commit.seq, commit.id.clone());
+                found.descendants.push(commit);
             }
         }
     }
 
-    /// The commits of a partition's log, level or not, up to the first entry that another program
-    /// wrote. One round trip for each 1,000 commits.
+    /// The commits of a partition's log, level or not, without entries of other programs. One round
+    /// trip for each 1,000 entries.
     ///
     /// # Errors
     /// `Unavailable`.
     pub async fn whole_log(&self, partition: PartitionNo) -> Result<Vec<Commit>> {
         let mut commits: Vec<Commit> = vec![];
+        let mut from = first_after(0);
         loop {
-            let last = commits.last().map_or(0, |commit| commit.seq);
-            let log = match self.head_and_log(partition, last, 1000).await {
+            let log = match self.head_and_log(partition, &from, 1000).await {
                 Err(Error::Corrupt(_)) => return Ok(commits),
-                found => found?.1,
+                read => read?.1,
             };
-            let before = commits.len();
-            for (seq, text) in log {
-                let Ok(commit) = Commit::from_log(seq, &text) else {
-                    return Ok(commits);
-                };
-                commits.push(commit);
-            }
-            if commits.len() == before {
+            let Some((last, _)) = log.last() else {
                 return Ok(commits);
-            }
+            };
+            from = format!("({last}");
+            let own = log.into_iter().filter_map(own_entry);
+            commits.extend(own.filter_map(|(seq, text)| Commit::from_log(seq, &text).ok()));
+        }
+    }
+
+    async fn settled(&self, partition: PartitionNo) -> Result<u64> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(self.keys().settled(partition));
+        let ((text,), _): ((Option<String>,), _) = self.read(&pipe).await?;
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// Makes a partition level that has all it had: replaces the head, as it was found, by one
+    /// with the run id that answered. Needs no right to recover and no memory. Returns false if the head has
+    /// changed since. One round trip: `GET`, `INFO`, `SET` in a script.
+    ///
+    /// # Errors
+    /// `NotLevel` if Redis restarted since; `Unavailable`.
+    pub async fn renew_head(
+        &self,
+        partition: PartitionNo,
+        head: &Head,
+        renewed: &Head,
+    ) -> Result<bool> {
+        let (old, new) = (head.to_text(), renewed.to_text());
+        let args = [old.as_bytes(), new.as_bytes(), renewed.run_id.as_bytes()];
+        let script = &self.inner.scripts.renew;
+        let answer: String = self.write(script, &[self.keys().head(partition)], &args).await?;
+        match answer.as_str() {
+            "DONE" => Ok(true),
+            "STALE" => Ok(false),
+            _ => Err(Error::NotLevel(partition.0)),
         }
     }
 
@@ -208,9 +231,9 @@ impl Recovery {
         &self.run_id
     }
 
-    /// The partition's data in Redis, relative to SQL's cursor, as [`Store::find`].
+    /// As [`Store::find_log`], in the run under recovery.
     pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
-        let found = self.store.find(self.partition, cursor_seq, cursor_commit).await?;
+        let found = self.store.find_log(self.partition, cursor_seq, cursor_commit).await?;
         match found.run_id == self.run_id {
             true => Ok(found),
             false => Err(Error::NotLevel(self.partition.0)),
@@ -225,12 +248,19 @@ impl Recovery {
         self.apply(&writes).await
     }
 
+    /// Deletes the log: the next commit begins a new one. One round trip.
+    pub async fn drop_log(&self) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.drop_key(&self.store.keys().log(self.partition));
+        self.apply(&writes).await
+    }
+
     /// Deletes the partition's log, standings, lists of periods, marks and event ids, but not its
     /// owner. `SCAN` and
     /// `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
-        let mut found = vec![keys.log(self.partition)];
+        let mut found = vec![keys.log(self.partition), keys.settled(self.partition)];
         found.extend(self.store.standings_keys(self.partition, None).await?);
         found.push(keys.board_marks(self.partition));
         for pattern in [
@@ -267,9 +297,9 @@ impl Recovery {
 
     /// Sets the head, which reopens the partition in an epoch, and gives up the right to recover
     /// it.
-    pub async fn finish(&self, seq: u64, commit: &str, epoch: u64) -> Result<()> {
+    pub async fn finish(&self, seq: u64, commit: &str, epoch: u64, clock_ms: i64) -> Result<()> {
         let (commit, run_id) = (commit.to_owned(), self.run_id.to_string());
-        let head = Head { seq, commit, epoch, run_id };
+        let head = Head { seq, commit, clock_ms, epoch, run_id };
         let mut writes = Writes::default();
         writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
         writes.drop_key(&self.store.keys().recovery(self.partition));
