@@ -76,6 +76,21 @@ pub struct Submissions {
     pub unknown: Counter,
 }
 
+impl Submissions {
+    fn new(registry: &mut Registry) -> Self {
+        let submissions: Family<Label, Counter> =
+            registered(registry, "submissions", "Submitted scores, by outcome");
+        let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
+        Self {
+            accepted: outcome("accepted"),
+            duplicate: outcome("duplicate"),
+            rejected: outcome("rejected"),
+            unavailable: outcome("unavailable"),
+            unknown: outcome("unknown"),
+        }
+    }
+}
+
 /// Look-ups in a cache.
 pub struct Lookups {
     /// Values that the cache had.
@@ -115,9 +130,7 @@ impl Metrics {
             "integrity_schedule",
             "State of the daily diff in this process: 1 for the present state",
         );
-        let submissions: Family<Label, Counter> =
-            registered(&mut registry, "submissions", "Submitted scores, by outcome");
-        let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
+        let submissions = Submissions::new(&mut registry);
         let lookups: Family<[(&'static str, &'static str); 2], Counter> = registered(
             &mut registry,
             "cache_lookups",
@@ -154,13 +167,7 @@ impl Metrics {
         Self {
             stores,
             schedule,
-            submissions: Submissions {
-                accepted: outcome("accepted"),
-                duplicate: outcome("duplicate"),
-                rejected: outcome("rejected"),
-                unavailable: outcome("unavailable"),
-                unknown: outcome("unknown"),
-            },
+            submissions,
             commit_scores,
             commit_seconds,
             query_seconds: executions.get_or_create_owned(&[("operation", "query")]),

@@ -38,6 +38,26 @@ pub struct StoreArguments {
     pub log: LogSettings,
 }
 
+/// The settings of the server alone, and of its background work.
+#[derive(Debug, Args)]
+#[allow(missing_docs, reason = "a doc comment of a field would replace the help of the command")]
+pub struct ServeSettings {
+    #[command(flatten)]
+    pub connections: ConnectionSettings,
+    #[command(flatten)]
+    pub pools: PoolSettings,
+    #[command(flatten)]
+    pub limits: RequestLimits,
+    #[command(flatten)]
+    pub rates: RateSettings,
+    #[command(flatten)]
+    pub submissions: SubmissionSettings,
+    #[command(flatten)]
+    pub caches: CacheSettings,
+    #[command(flatten)]
+    pub daily_diff: DailyDiffSettings,
+}
+
 /// Every setting of every command. The ones without a help heading come first: clap would give them
 /// the heading of those before them.
 #[derive(Debug, Args)]
@@ -47,19 +67,7 @@ struct All {
     #[command(flatten)]
     stores: Settings,
     #[command(flatten)]
-    connections: ConnectionSettings,
-    #[command(flatten)]
-    pools: PoolSettings,
-    #[command(flatten)]
-    limits: RequestLimits,
-    #[command(flatten)]
-    rates: RateSettings,
-    #[command(flatten)]
-    submissions: SubmissionSettings,
-    #[command(flatten)]
-    caches: CacheSettings,
-    #[command(flatten)]
-    daily_diff: DailyDiffSettings,
+    serve: ServeSettings,
     #[command(flatten)]
     log: LogSettings,
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use engine::deployment::{Deployment, files};
 use engine::process::StopSignals;
-use engine::settings::ConnectionSettings;
 use engine::settings::stores::Missing;
+use engine::settings::{ConnectionSettings, ServeSettings};
 use entity::access_token;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -47,17 +47,9 @@ const TOKEN_FILE: &str = "admin-token";
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments {
-        http: settings,
-        connections,
-        pools,
-        limits,
-        rates,
-        submissions,
-        caches,
-        daily_diff,
-        stores,
-    } = arguments;
+    let ServeArguments { http: settings, serve, stores } = arguments;
+    let ServeSettings { connections, pools, limits, rates, submissions, caches, daily_diff } =
+        serve;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     connections.connections_max()?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
-use ranking::id::{BoardNo, PartitionNo};
+use ranking::id::BoardNo;
 use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
@@ -17,8 +17,8 @@ use sea_orm::{
     IntoActiveModel, QueryFilter,
 };
 
-use crate::partition::Partition;
 use crate::partition::all_time_rows;
+use crate::partition::{HistoryTransaction, Partition};
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result, is_refused_content};
@@ -58,17 +58,6 @@ pub enum Progress {
     },
     /// Another persister moved the cursor first.
     Beaten,
-}
-
-/// A transaction that writes events of a partition; it locks the partition's cursor.
-#[derive(Clone, Copy)]
-pub(crate) struct HistoryTransaction<'a> {
-    pub db: &'a DatabaseTransaction,
-    pub partition: PartitionNo,
-    /// The boards of the events, except deleted ones.
-    pub boards: &'a HashMap<BoardNo, Board>,
-    /// The time of the transaction, in Unix milliseconds.
-    pub now_ms: i64,
 }
 
 /// Events that SQL refuses, by (seq, index), with the reason.
