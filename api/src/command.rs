@@ -13,8 +13,8 @@ use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
-    DailyDiffSettings, HttpSettings, LogSettings, Parsed, ServeSettings, SqlSettings,
-    StoreArguments,
+    DailyDiffSettings, HttpSettings, LogSettings, Parsed, RetentionSettings, ServeSettings,
+    SqlSettings, StoreArguments,
 };
 use sea_orm::DatabaseConnection;
 
@@ -70,6 +70,8 @@ struct ServeArguments {
 struct WorkerArguments {
     #[command(flatten)]
     daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    retention: RetentionSettings,
     #[command(flatten)]
     stores: StoreArguments,
 }

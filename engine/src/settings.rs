@@ -8,6 +8,7 @@ pub mod connections;
 pub mod limits;
 pub mod log;
 mod redacted;
+pub mod retention;
 pub mod server;
 pub mod sql;
 pub mod stores;
@@ -23,6 +24,7 @@ use clap::{Arg, ArgMatches, Args, Command, Parser};
 pub use connections::ConnectionSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
+pub use retention::RetentionSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use sql::{PoolSettings, SqlSettings};
 pub use stores::Settings;
@@ -56,6 +58,8 @@ pub struct ServeSettings {
     pub caches: CacheSettings,
     #[command(flatten)]
     pub daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    pub retention: RetentionSettings,
 }
 
 /// Every setting of every command. The ones without a help heading come first: clap would give them

@@ -71,9 +71,6 @@ pub async fn note_redis(db: &impl ConnectionTrait, redis: &str) -> Result<(), Db
 
 /// Takes another version of the time zone database for the deployment's.
 pub async fn accept_tzdb(db: &impl ConnectionTrait, version: &str) -> Result<(), DbErr> {
-    Entity::update_many()
-        .col_expr(Column::Tzdb, Expr::value(version.to_owned()))
-        .exec(db)
-        .await?;
+    Entity::update_many().col_expr(Column::Tzdb, Expr::value(version.to_owned())).exec(db).await?;
     Ok(())
 }

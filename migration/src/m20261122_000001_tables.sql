@@ -18,13 +18,15 @@ CREATE TABLE "deployment" (
     "created_at_ms" BIGINT NOT NULL
 );
 
--- The processes that have the deployment open. redis is the identity of a private Redis, and null
--- where a URL names the Redis. Times are by SQL's clock.
+-- The processes that have the deployment open. database is the file of SQLite, and empty for a
+-- server. redis is the identity of a private Redis, and null where a URL names the Redis. Times are
+-- by SQL's clock.
 CREATE TABLE "process" (
     "id" {text} PRIMARY KEY,
     "holder" {text} NOT NULL,
     "host" {text} NOT NULL,
     "pid" INTEGER NOT NULL,
+    "database" {text} NOT NULL,
     "redis" {text},
     "place" {text} NOT NULL,
     "started_at_ms" BIGINT NOT NULL,

@@ -93,6 +93,7 @@ impl Stores {
             redis_url: Some(redis_url.clone()),
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
+            redis_allow_volatile: false,
             partitions: Some(partitions),
             dedup_hours: None,
             log_commits_max: 100_000,

@@ -11,3 +11,5 @@ mod out_of_memory;
 mod pasts;
 mod refusing_stores;
 mod strangers;
+mod two_hosts;
+mod watched_stores;

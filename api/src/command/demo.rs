@@ -11,8 +11,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
 use engine::process::StopSignals;
-use engine::settings::StoreArguments;
 use engine::settings::stores::Missing;
+use engine::settings::{RetentionSettings, StoreArguments};
 use entity::board;
 use entity::history::score_event;
 use flate2::read::GzDecoder;
@@ -72,7 +72,8 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     let deployment = open(&arguments, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, BATCHES_BYTES);
-    let working = Working::start(&deployment, &signals, Daily::default());
+    let working =
+        Working::start(&deployment, &signals, Daily::default(), RetentionSettings::default());
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();
     let loaded = tokio::select! {

@@ -79,6 +79,7 @@ impl Partition<'_> {
         if log.commits.is_empty() {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
             return if level {
+                self.health.note_persisted(self.no, None);
                 Ok(Progress::Level { seq: log.head.seq })
             } else {
                 Err(not_level())
@@ -91,6 +92,7 @@ impl Partition<'_> {
         let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
             return Ok(Progress::Beaten);
         };
+        self.health.note_persisted(self.no, None);
         let kept = tail_of(&commits, self.log_commits_max);
         self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
@@ -124,7 +126,8 @@ impl Partition<'_> {
     /// another persister moved the cursor first.
     ///
     /// # Errors
-    /// Any error of SQL except refused content.
+    /// Any error of SQL except refused content; that, too, if SQL refuses a commit and none of its
+    /// events. The watch then tells of it.
     pub(crate) async fn persist_commits(
         self,
         cursor: &log_cursor::Model,
@@ -144,6 +147,11 @@ impl Partition<'_> {
                     let before = refused.len();
                     self.find_refused(cursor, &part[0], &boards, &mut refused).await?;
                     if refused.len() == before {
+                        let text = format!(
+                            "SQL refuses commit {} of partition {self} though it takes each of its events alone ({error}): expected it to take both; remove the cause, or the partition's log grows to its limit",
+                            part[0].seq
+                        );
+                        self.health.note_persisted(self.no, Some(text));
                         return Err(error.into());
                     }
                 }

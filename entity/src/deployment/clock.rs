@@ -34,7 +34,7 @@ fn machine_ms() -> i64 {
 pub fn sql_now(backend: DbBackend) -> &'static str {
     match backend {
         DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-        _ => "CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER)",
+        _ => "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)",
     }
 }
 

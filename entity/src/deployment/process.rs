@@ -25,6 +25,9 @@ pub struct Model {
     pub host: String,
     /// Its process id there.
     pub pid: i32,
+    /// The file of its database; empty for a server, which all processes reach as one. A copy of
+    /// that file has this row, too.
+    pub database: String,
     /// The identity of its private Redis; none if a URL names its Redis.
     pub redis: Option<String>,
     /// The directory of its private Redis, or the address of its Redis without the login.
@@ -42,15 +45,16 @@ pub async fn beat(db: &DatabaseConnection, process: &Model) -> Result<(), DbErr>
     let backend = db.get_database_backend();
     let now = sql_now(backend);
     let sql = format!(
-        r#"INSERT INTO "process" ("id", "holder", "host", "pid", "redis", "place", "started_at_ms", "heartbeat_at_ms")
-        VALUES ($1, $2, $3, $4, $5, $6, {now}, {now})
+        r#"INSERT INTO "process" ("id", "holder", "host", "pid", "database", "redis", "place", "started_at_ms", "heartbeat_at_ms")
+        VALUES ($1, $2, $3, $4, $5, $6, $7, {now}, {now})
         ON CONFLICT ("id") DO UPDATE SET "heartbeat_at_ms" = {now}"#
     );
-    let values: [Value; 6] = [
+    let values: [Value; 7] = [
         process.id.clone().into(),
         process.holder.clone().into(),
         process.host.clone().into(),
         process.pid.into(),
+        process.database.clone().into(),
         process.redis.clone().into(),
         process.place.clone().into(),
     ];
