@@ -164,6 +164,7 @@ impl Change for Submitting<'_> {
         Ok(Proposal {
             head: snapshot.head,
             log_len: snapshot.log_len,
+            log_bytes: snapshot.log_bytes,
             commit: folded.commit.zip(Some(writes)),
             outcome: folded.verdicts,
         })

@@ -4,6 +4,7 @@
 //! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <clock>
 //!                           <run id>"
 //! laurel:{3}:log            stream of commits on their way to SQL; entry ids <seq>-0
+//! laurel:{3}:sizes          list: for each commit in the log, the bytes of the log up to its end
 //! laurel:{3}:seen:<bucket>  hash of the event ids of four hours → their records
 //! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
 //!                           or "held 7" during a move to generation 7, or "deleted";
@@ -62,6 +63,11 @@ impl KeySpace {
     /// Stream: commits that SQL does not have yet.
     pub fn log(&self, partition: PartitionNo) -> String {
         self.of(partition, "log")
+    }
+
+    /// List: for each commit in the log, the bytes of the log up to its end.
+    pub fn sizes(&self, partition: PartitionNo) -> String {
+        self.of(partition, "sizes")
     }
 
     /// Hash: the event ids accepted in one bucket; see [`Dedup`](crate::store::write::Dedup).

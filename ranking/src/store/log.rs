@@ -144,7 +144,8 @@ impl Store {
     /// Drops the commits that SQL has from the log: everything up to `seq`, if the run with that id
     /// accepted it. One round trip: `XTRIM` in a script.
     pub async fn trim(&self, partition: PartitionNo, run_id: &str, seq: u64) -> Result<u64> {
-        let keys = [self.keys().head(partition), self.keys().log(partition)];
+        let keys = self.keys();
+        let keys = [keys.head(partition), keys.log(partition), keys.sizes(partition)];
         let keep = first_after(seq);
         Ok(self
             .write(&self.inner.scripts.trim, &keys, &[run_id.as_bytes(), keep.as_bytes()])

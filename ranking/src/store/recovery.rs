@@ -208,6 +208,7 @@ impl Recovery {
     pub async fn drop_log(&self) -> Result<()> {
         let mut writes = Writes::default();
         writes.drop_key(&self.store.keys().log(self.partition));
+        writes.drop_key(&self.store.keys().sizes(self.partition));
         self.apply(&writes).await
     }
 
@@ -215,7 +216,7 @@ impl Recovery {
     /// `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
-        let mut found = vec![keys.log(self.partition)];
+        let mut found = vec![keys.log(self.partition), keys.sizes(self.partition)];
         found.extend(self.store.standings_keys(self.partition, None).await?);
         found.push(keys.board_marks(self.partition));
         for pattern in [

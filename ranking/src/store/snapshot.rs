@@ -110,6 +110,7 @@ impl Store {
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
         let clock_ms = head.clock_ms.max(next(&mut answer)?);
+        let log_bytes = next(&mut answer)?;
         let mut answer = answer.zip(read_keys);
         let marks: Vec<Option<String>> =
             next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
@@ -138,7 +139,7 @@ impl Store {
                 Err(error) => vec![Err(error); members.len()],
             });
         let keys = keys.collect();
-        Ok(Snapshot { head, log_len, clock_ms, boards, rolls, seals, seen, keys })
+        Ok(Snapshot { head, log_len, log_bytes, clock_ms, boards, rolls, seals, seen, keys })
     }
 
     /// The keys that the script looks into, in the order of their look-ups.
@@ -167,9 +168,10 @@ impl Store {
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(2 + read_keys.len())
+            .arg(3 + read_keys.len())
             .arg(keys.head(partition))
             .arg(keys.log(partition))
+            .arg(keys.sizes(partition))
             .arg(read_keys);
         let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
         marks.extend(wanted.seals.iter().map(|seal| seal.field()));

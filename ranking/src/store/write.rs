@@ -301,7 +301,8 @@ impl Store {
             clock_ms: commit.clock_ms.max(onto.clock_ms),
             run_id: onto.run_id.clone(),
         };
-        let mut keys = vec![self.keys().head(partition), self.keys().log(partition)];
+        let keys = self.keys();
+        let mut keys = vec![keys.head(partition), keys.log(partition), keys.sizes(partition)];
         let entry_id = format!("{}-0", commit.seq);
         let said = [onto.to_text(), new_head.to_text(), entry_id, commit.to_log()];
         let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();

@@ -1,5 +1,5 @@
 -- A fast-forward of one partition: writes everything below, or nothing.
--- KEYS  head, log, then the keys of the writes
+-- KEYS  head, log, sizes, then the keys of the writes
 -- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua)
 -- returns DONE, STALE (another head), RESTARTED (the head is not of this server's run, or the log
 -- does not take the entry) or TYPE <key>
@@ -14,6 +14,9 @@ local foreign = foreign_key(5)
 if foreign then
   return 'TYPE ' .. foreign
 end
+if redis.call('TYPE', KEYS[3]).ok ~= 'list' then
+  redis.call('UNLINK', KEYS[3])
+end
 local added = redis.pcall('XADD', KEYS[2], ARGV[3], 'c', ARGV[4])
 if type(added) == 'table' then
   if not string.find(added.err, '^ERR') and not string.find(added.err, '^WRONGTYPE') then
@@ -24,6 +27,8 @@ if type(added) == 'table' then
   redis.call('SET', KEYS[1], (string.gsub(head, '%S+$', '-')))
   return 'RESTARTED'
 end
+local bytes = tonumber(redis.call('LINDEX', KEYS[3], -1) or 0) or 0
+redis.call('RPUSH', KEYS[3], bytes + #ARGV[4])
 apply_writes(5)
 redis.call('SET', KEYS[1], ARGV[2])
 return 'DONE'
