@@ -22,7 +22,7 @@ pub mod stage;
 pub mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
@@ -30,7 +30,6 @@ use redis::{FromRedisValue, Pipeline, RedisError, Script};
 use self::server::address::Address;
 use self::server::cluster::Cluster;
 use self::server::node::{Greeting, Lane};
-use self::snapshot::SupposedClock;
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -54,7 +53,8 @@ struct Inner {
     scripts: Scripts,
     own_writes: AtomicU64,
     loading: Loading,
-    clock: SupposedClock,
+    /// The deployment's clock, as the last snapshot told it.
+    clock_ms: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Store {
             scripts,
             own_writes: AtomicU64::new(0),
             loading: Loading::new(address),
-            clock: SupposedClock::new(),
+            clock_ms: AtomicI64::new(0),
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
     }

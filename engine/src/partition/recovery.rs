@@ -54,8 +54,8 @@ impl Partition<'_> {
         recovered
     }
 
-    /// Makes the partition level if its log leads from SQL's cursor to the head; nothing but the head
-    /// is written. Returns false if it does not.
+    /// Makes the partition level if its log leads from SQL's cursor to the head; writes nothing but
+    /// the head. Returns false if the log does not lead there.
     async fn renew_head(self) -> Result<bool> {
         let run_id = self.store.run_id(self.no).await?;
         let cursor = self.accept_run(&run_id).await?;

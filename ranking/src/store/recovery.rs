@@ -68,8 +68,8 @@ impl Store {
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
     }
 
-    /// A partition's data in Redis, relative to SQL's cursor. Passes over entries of the log that do
-    /// not descend from it. One round trip for each 1,000 entries.
+    /// A partition's data in Redis, relative to SQL's cursor. Passes over entries of the log that
+    /// do not descend from it. One round trip for each 1,000 entries.
     ///
     /// # Errors
     /// `Unavailable`; `NotLevel` if Redis restarts meanwhile.

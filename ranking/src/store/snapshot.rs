@@ -10,34 +10,10 @@ use crate::seal::SealMark;
 use crate::store::write::Dedup;
 use crate::submission::{Snapshot, Wanted};
 use redis::FromRedisValue;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::Ordering;
 
 /// The most looks for the buckets of event ids that count by the clock of Redis.
 const LOOKS_MAX: usize = 4;
-
-/// The deployment's clock, as the last snapshot told it.
-#[derive(Debug)]
-pub(crate) struct SupposedClock {
-    began: Instant,
-    /// What the clock showed when `began` was taken.
-    from_ms: AtomicI64,
-}
-
-impl SupposedClock {
-    pub(crate) fn new() -> Self {
-        Self { began: Instant::now(), from_ms: AtomicI64::new(0) }
-    }
-
-    fn now_ms(&self) -> i64 {
-        self.from_ms.load(Ordering::Relaxed) + self.began.elapsed().as_millis() as i64
-    }
-
-    fn set(&self, clock_ms: i64) {
-        let from_ms = clock_ms - self.began.elapsed().as_millis() as i64;
-        self.from_ms.store(from_ms, Ordering::Relaxed);
-    }
-}
 
 /// The keys of doubles, each with an error of its own: a foreign entry must not hide its neighbors.
 pub(crate) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
@@ -67,8 +43,8 @@ impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards and seals, one for each board's
     /// rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for each of the
-    /// standings; O(event ids · buckets + members). One more if the clock of Redis is not where
-    /// this process supposed it, such as for the first snapshot.
+    /// standings; O(event ids · buckets + members). One more if the clock of Redis has come
+    /// to another bucket since the last snapshot, and for the first one.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
@@ -79,11 +55,11 @@ impl Store {
         wanted: &Wanted,
         dedup: Dedup,
     ) -> Result<Snapshot> {
-        let clock = &self.inner.clock;
+        let last = &self.inner.clock_ms;
         for _ in 0..LOOKS_MAX {
-            let buckets: Vec<i64> = dedup.buckets(clock.now_ms()).collect();
+            let buckets: Vec<i64> = dedup.buckets(last.load(Ordering::Relaxed)).collect();
             let snapshot = self.snapshot_with(partition, wanted, &buckets).await?;
-            clock.set(snapshot.clock_ms);
+            last.store(snapshot.clock_ms, Ordering::Relaxed);
             if wanted.seen.is_empty() || dedup.buckets(snapshot.clock_ms).eq(buckets) {
                 return Ok(snapshot);
             }

@@ -31,8 +31,8 @@ pub(super) fn saturated() -> Expr {
         .otherwise(high * lit(HALF) + low)
 }
 
-/// As [`fold`](super::fold), for scores that decay: row by row in the order of acceptance, as every other fold
-/// adds them, since sums are rounded.
+/// The fold of scores that decay: row by row in the order of acceptance, as every other fold adds
+/// them, since sums are rounded.
 pub(super) fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
     let order = ["member", "segment", "order"];
     let mut events = in_parts(events.sort(order, SortMultipleOptions::default()))?;
