@@ -14,9 +14,6 @@ local foreign = foreign_key(5)
 if foreign then
   return 'TYPE ' .. foreign
 end
-if redis.call('TYPE', KEYS[3]).ok ~= 'list' then
-  redis.call('UNLINK', KEYS[3])
-end
 local added = redis.pcall('XADD', KEYS[2], ARGV[3], 'c', ARGV[4])
 if type(added) == 'table' then
   if not string.find(added.err, '^ERR') and not string.find(added.err, '^WRONGTYPE') then
@@ -26,6 +23,11 @@ if type(added) == 'table' then
   -- recovery begin a new log.
   redis.call('SET', KEYS[1], (string.gsub(head, '%S+$', '-')))
   return 'RESTARTED'
+end
+-- After the first write, which Redis refuses if it is out of memory.
+local sizes = redis.call('TYPE', KEYS[3]).ok
+if sizes ~= 'list' and sizes ~= 'none' then
+  redis.call('UNLINK', KEYS[3])
 end
 local bytes = tonumber(redis.call('LINDEX', KEYS[3], -1) or 0) or 0
 redis.call('RPUSH', KEYS[3], bytes + #ARGV[4])
