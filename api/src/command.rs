@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
-    CacheSettings, ConnectionSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed,
-    PoolSettings, RateSettings, RequestLimits, SqlSettings, StoreArguments, SubmissionSettings,
+    DailyDiffSettings, HttpSettings, LogSettings, Parsed, RetentionSettings, ServeSettings,
+    SqlSettings, StoreArguments,
 };
 use sea_orm::DatabaseConnection;
 
@@ -57,19 +57,7 @@ struct ServeArguments {
     #[command(flatten)]
     http: HttpSettings,
     #[command(flatten)]
-    connections: ConnectionSettings,
-    #[command(flatten)]
-    pools: PoolSettings,
-    #[command(flatten)]
-    limits: RequestLimits,
-    #[command(flatten)]
-    rates: RateSettings,
-    #[command(flatten)]
-    submissions: SubmissionSettings,
-    #[command(flatten)]
-    caches: CacheSettings,
-    #[command(flatten)]
-    daily_diff: DailyDiffSettings,
+    serve: ServeSettings,
     #[command(flatten)]
     stores: StoreArguments,
 }
@@ -78,6 +66,8 @@ struct ServeArguments {
 struct WorkerArguments {
     #[command(flatten)]
     daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    retention: RetentionSettings,
     #[command(flatten)]
     stores: StoreArguments,
 }

@@ -1,6 +1,8 @@
 //! An open deployment: SQL, Redis and the clock.
 
 pub mod files;
+pub mod health;
+pub mod presence;
 pub mod private_redis;
 
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
+use self::health::Health;
+use self::presence::Presence;
 use self::private_redis::PrivateRedis;
 
 /// The stores of a deployment. Cheap to clone.
@@ -40,6 +44,9 @@ pub struct Deployment {
     pub archive_dir: PathBuf,
     /// The directory for a second copy of each archived file.
     pub archive_copy_dir: Option<PathBuf>,
+    /// What is wrong with the stores though they answer, as of the last look.
+    pub health: Arc<Health>,
+    pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
 }
 
@@ -60,17 +67,16 @@ impl Deployment {
     /// Starts the private Redis again if it died; does nothing if the deployment uses another
     /// Redis.
     pub async fn revive_redis(&self) {
-        if let Some(redis) = &self.private_redis
-            && let Err(error) = redis.ensure_running().await
-        {
-            tracing::error!(%error, "the private redis-server failed to start");
+        if let Some(redis) = &self.private_redis {
+            redis.revive().await;
         }
     }
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let Self { db, reads, lookups, store, private_redis, .. } = self;
+        let Self { db, reads, lookups, store, presence, private_redis, .. } = self;
         drop(store);
+        presence.end().await;
         // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.
         let stopped = async {
             if let Some(redis) = &private_redis {

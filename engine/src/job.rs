@@ -9,7 +9,7 @@
 //! not: jobs change data only by commits that name the head that they were folded onto. REBUILD and
 //! RESTORE both rebuild a board's standings, and share one lease.
 
-mod holder;
+pub(crate) mod holder;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! The one row that describes the deployment.
+//! The one row that describes the deployment; its clocks, and the processes that have it open.
 
 pub mod clock;
+pub mod process;
 
 use sea_orm::entity::prelude::*;
 

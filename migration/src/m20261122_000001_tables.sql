@@ -11,6 +11,21 @@ CREATE TABLE "deployment" (
     "created_at_ms" BIGINT NOT NULL
 );
 
+-- The processes that have the deployment open. database is the file of SQLite, and empty for a
+-- server. redis is the identity of a private Redis, and null where a URL names the Redis. Times are
+-- by SQL's clock.
+CREATE TABLE "process" (
+    "id" {text} PRIMARY KEY,
+    "holder" {text} NOT NULL,
+    "host" {text} NOT NULL,
+    "pid" INTEGER NOT NULL,
+    "database" {text} NOT NULL,
+    "redis" {text},
+    "place" {text} NOT NULL,
+    "started_at_ms" BIGINT NOT NULL,
+    "heartbeat_at_ms" BIGINT NOT NULL
+);
+
 -- A deleted board keeps its row: its number is never reused, and every partition must learn of the
 -- deletion.
 CREATE TABLE "board" (

@@ -58,7 +58,6 @@ mod tests {
     use super::*;
     use crate::board::TieBreak;
     use crate::board::rules::RulesInput;
-    use crate::board::rules::tests::input;
     use proptest::prelude::*;
 
     fn rules() -> impl Strategy<Value = Rules> {
@@ -77,7 +76,7 @@ mod tests {
                 tie_break,
                 min: -1000,
                 max: 1000,
-                ..input()
+                ..Default::default()
             })
             .unwrap()
         })

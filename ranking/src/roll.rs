@@ -186,7 +186,6 @@ mod tests {
     use super::*;
     use crate::board::Direction;
     use crate::board::rules::RulesInput;
-    use crate::board::rules::tests::input;
     use crate::window::parse_zone;
     use proptest::prelude::*;
 
@@ -217,7 +216,7 @@ mod tests {
                     max: 100,
                     zone: parse_zone(zone).unwrap(),
                     windows: vec![name.parse().unwrap()],
-                    ..input()
+                    ..Default::default()
                 });
                 let rolling = name.parse::<Window>().unwrap().rolling()?;
                 Some((rules.ok()?, rolling, at_ms))

@@ -175,32 +175,6 @@ impl Store {
         Ok(self.inner.cluster.link(&map, node, self.lane).await?.run_id)
     }
 
-    /// Checks that all servers answer and evict nothing: `CONFIG GET maxmemory-policy`, if the
-    /// server allows it.
-    ///
-    /// # Errors
-    /// `Unavailable` if a server cannot be reached, or the URL and the server disagree about being
-    /// a cluster; `Invalid` for an eviction policy other than noeviction.
-    pub async fn check_server(&self) -> Result<()> {
-        let map = self.inner.cluster.map().await?;
-        for node in &map.nodes {
-            let mut pipe = redis::pipe();
-            pipe.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
-            let mut link = self.inner.cluster.link(&map, node, self.lane).await?;
-            let answer: redis::RedisResult<(Vec<String>,)> = link.query(&pipe).await;
-            if let Ok((answer,)) = &answer
-                && let [_, policy] = &answer[..]
-                && policy != "noeviction"
-            {
-                return Err(Error::invalid(format!(
-                    "invalid eviction policy {policy} of Redis at {}, which would drop entries when memory is short: expected noeviction",
-                    node.address
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// Sends a script that writes to one partition; sends it again only if the server certainly did
     /// not run it.
     async fn write<T: FromRedisValue>(
@@ -261,7 +235,7 @@ fn classify(error: &RedisError) -> Error {
     ];
     if has_code(error, &["OOM"]) {
         return Error::Unavailable(
-            "Redis is out of memory: expected more maxmemory, or fewer entries; until then it takes no writes".into(),
+            "Redis is out of memory (OOM): expected more maxmemory, or fewer entries; until then it takes no writes".into(),
         );
     }
     if away || has_code(error, &for_now) {

@@ -97,6 +97,7 @@ impl Deployment {
             redis_url: Some(self.redis_url()),
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
+            redis_allow_volatile: false,
             partitions: None,
             dedup_hours: 24,
             log_commits_max: 100_000,

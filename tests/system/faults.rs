@@ -8,3 +8,5 @@ mod foreign_log;
 mod killed_processes;
 mod out_of_memory;
 mod refusing_stores;
+mod two_hosts;
+mod watched_stores;

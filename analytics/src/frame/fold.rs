@@ -218,7 +218,6 @@ mod tests {
     use ranking::rank_key::RankKey;
     use ranking::standings_id::StandingsId;
     use std::collections::{BTreeMap, HashSet};
-    use std::sync::Arc;
 
     fn boards() -> impl Strategy<Value = Board> {
         let zones =
@@ -242,23 +241,13 @@ mod tests {
                     direction,
                     policy,
                     tie_break,
-                    tick_ms: None,
-                    decimals: 0,
                     min: -500,
                     max: 500,
                     zone,
-                    shards: 1,
                     windows,
-                })
-                .ok()?;
-                Some(Board {
-                    no: BoardNo(1),
-                    generation: 1,
-                    admission: Default::default(),
-                    added: Default::default(),
-                    layouts: Default::default(),
-                    rules: Arc::new(rules),
-                })
+                    ..Default::default()
+                });
+                Some(Board::new(BoardNo(1), rules.ok()?))
             },
         )
     }

@@ -1,11 +1,12 @@
 //! The background work. It persists the log of every partition, recovers partitions that are not
-//! level, rolls windows, finishes interrupted work, and runs the daily diff.
+//! level, rolls windows, finishes interrupted work, deletes old rows, and runs the daily diff.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
+use engine::settings::RetentionSettings;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -13,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::background::daily_diff::Daily;
+use crate::background::retention;
 
 /// How long the persister sleeps before it reads the heads again, as other processes commit too.
 const IDLE: Duration = Duration::from_millis(200);
@@ -52,10 +54,12 @@ pub async fn work(
     deployment: Deployment,
     signals: Arc<Signals>,
     daily: Daily,
+    retained: RetentionSettings,
     stop: watch::Receiver<bool>,
 ) {
     tokio::join!(
         daily.work(&deployment, stop.clone()),
+        retention::work(&deployment, &retained, stop.clone()),
         persist(&deployment, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {
             finish_interrupted_work(deployment).boxed()

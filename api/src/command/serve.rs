@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use engine::deployment::{Deployment, files};
 use engine::process::StopSignals;
-use engine::settings::ConnectionSettings;
 use engine::settings::stores::Missing;
+use engine::settings::{ConnectionSettings, ServeSettings};
 use entity::access_token;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -21,6 +21,7 @@ use super::{ServeArguments, connect};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
+use crate::background::watch::Watch;
 use crate::background::worker::Signals;
 use crate::http::serving::tls::Certificates;
 use crate::http::serving::{Listeners, Serving};
@@ -47,8 +48,8 @@ const TOKEN_FILE: &str = "admin-token";
 /// leaves the background work to others.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments {
-        http: settings,
+    let ServeArguments { http: settings, serve, stores } = arguments;
+    let ServeSettings {
         connections,
         pools,
         limits,
@@ -56,8 +57,8 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
         submissions,
         caches,
         daily_diff,
-        stores,
-    } = arguments;
+        retention,
+    } = serve;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     connections.connections_max()?;
@@ -79,7 +80,8 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     let deployment = opening.context("the stores cannot be opened")?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, submissions.submissions_bytes);
-    let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
+    let watch = Watch::start(&deployment);
+    let working = daily.map(|daily| Working::start(&deployment, &signals, daily, retention));
     let public_reads = settings.public_reads;
     let app = App::new(deployment.clone(), committers, public_reads, &submissions, &caches);
     let app = Arc::new(app);
@@ -100,6 +102,7 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     if ended.await.is_err() {
         tracing::warn!("stopping: the rest of the log waits in Redis for the next start");
     }
+    drop(watch);
     if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
         tracing::warn!("stopping: the stores did not close in time");
     }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use anyhow::Result;
 use engine::deployment::Deployment;
 use engine::process::StopSignals;
+use engine::settings::RetentionSettings;
 use engine::settings::stores::Missing;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{WorkerArguments, connect, open};
 use crate::background::daily_diff::Daily;
+use crate::background::watch::Watch;
 use crate::background::worker::{self, Signals};
 
 /// Does the background work until a signal comes.
@@ -21,9 +23,11 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let daily = Daily::new(&arguments.daily_diff, environment)?;
     let db = connect(&arguments.stores, Missing::Refuse).await?;
     let deployment = open(&arguments.stores, db).await?;
-    let working = Working::start(&deployment, &Arc::default(), daily);
+    let watch = Watch::start(&deployment);
+    let working = Working::start(&deployment, &Arc::default(), daily, arguments.retention);
     stop.wait().await;
     working.stop().await;
+    drop(watch);
     deployment.close().await;
     Ok(())
 }
@@ -36,12 +40,16 @@ pub struct Working {
 
 impl Working {
     /// Starts it.
-    pub fn start(deployment: &Deployment, signals: &Arc<Signals>, daily: Daily) -> Self {
+    pub fn start(
+        deployment: &Deployment,
+        signals: &Arc<Signals>,
+        daily: Daily,
+        retained: RetentionSettings,
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
-        Self {
-            stop,
-            task: tokio::spawn(worker::work(deployment.clone(), signals.clone(), daily, stopped)),
-        }
+        let (deployment, signals) = (deployment.clone(), signals.clone());
+        let work = worker::work(deployment, signals, daily, retained, stopped);
+        Self { stop, task: tokio::spawn(work) }
     }
 
     /// Stops it, and waits until it has ended.

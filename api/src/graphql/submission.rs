@@ -1,6 +1,7 @@
 //! The submission of scores, and the result for each of them.
 
 mod durable;
+mod segments;
 pub(crate) mod written;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
 use super::board::input::no_board;
-use super::board::segments::Segments;
 use super::request::{RequestState, app, state};
 use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
+use segments::Segments;
 
 /// How far the clock of a client may be ahead of the server's, in milliseconds; a time within it is
 /// taken as now.

@@ -35,7 +35,7 @@ use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
 
-/// How long a mutation may take. What it changes is changed all the same if it takes longer.
+/// How long a mutation may take. One that takes longer makes its changes all the same.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The points of a request besides those of its text: it is parsed, and may be answered from a

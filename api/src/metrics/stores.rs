@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use entity::history::log_cursor;
+use entity::history::{dead_letter, log_cursor};
 use entity::integrity::integrity_run;
 use entity::job::State;
 use entity::{Result, job};
@@ -46,6 +46,7 @@ pub(crate) struct Stores {
     log_commits: ByPartition,
     sql_lag_commits: ByPartition,
     jobs: Family<[(&'static str, &'static str); 2], Gauge>,
+    dead_letters: Family<Label, Gauge>,
     last_run: Family<Label, Gauge>,
     findings: Gauge,
     checked: Gauge,
@@ -69,6 +70,7 @@ impl Stores {
                 "jobs",
                 "Jobs that are running, and those that ended in the last 24 hours",
             ),
+            dead_letters: registered(registry, "dead_letters", "Events that SQL refused, by state"),
             last_run: registered(
                 registry,
                 "integrity_last_run",
@@ -124,6 +126,7 @@ impl Stores {
         let db = &deployment.db;
         self.ask_jobs(db, deployment.clock.now_ms() - JOBS_MS).await?;
         self.ask_integrity(db).await?;
+        self.ask_dead_letters(db).await?;
         let cursors = log_cursor::all(db).await?;
         let seq = |row: log_cursor::Model| (row.partition, row.seq.unsigned_abs());
         Ok(cursors.into_iter().map(seq).collect())
@@ -169,6 +172,17 @@ impl Stores {
         if let Some(run) = last {
             self.findings.set(run.found - run.repaired);
             self.checked.set(run.checked);
+        }
+        Ok(())
+    }
+
+    async fn ask_dead_letters(&self, db: &DatabaseConnection) -> Result<()> {
+        let counts = dead_letter::counts(db, i64::MIN).await?;
+        for (state, label) in
+            [(dead_letter::State::Pending, "PENDING"), (dead_letter::State::Voided, "VOIDED")]
+        {
+            let of_state = counts.iter().filter(|(of, _)| *of == state).map(|(_, count)| *count);
+            self.dead_letters.get_or_create_owned(&[("state", label)]).set(of_state.sum());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
-use ranking::id::{BoardNo, PartitionNo};
+use ranking::id::BoardNo;
 use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
@@ -17,8 +17,8 @@ use sea_orm::{
     IntoActiveModel, QueryFilter,
 };
 
-use crate::partition::Partition;
 use crate::partition::all_time_rows;
+use crate::partition::{HistoryTransaction, Partition};
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result, is_refused_content};
@@ -54,17 +54,6 @@ pub enum Progress {
     Beaten,
 }
 
-/// A transaction that writes events of a partition; it locks the partition's cursor.
-#[derive(Clone, Copy)]
-pub(crate) struct HistoryTransaction<'a> {
-    pub db: &'a DatabaseTransaction,
-    pub partition: PartitionNo,
-    /// The boards of the events, except deleted ones.
-    pub boards: &'a HashMap<BoardNo, Board>,
-    /// The time of the transaction, in Unix milliseconds.
-    pub now_ms: i64,
-}
-
 /// Events that SQL refuses, by (seq, index), with the reason.
 type Refused = BTreeMap<(u64, usize), String>;
 
@@ -83,6 +72,7 @@ impl Partition<'_> {
         if log.commits.is_empty() {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
             return if level {
+                self.health.note_persisted(self.no, None);
                 Ok(Progress::Level { seq: log.head.seq })
             } else {
                 Err(not_level())
@@ -95,6 +85,7 @@ impl Partition<'_> {
         let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
             return Ok(Progress::Beaten);
         };
+        self.health.note_persisted(self.no, None);
         self.store.trim(self.no, &cursor.run_id, seq).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
     }
@@ -127,7 +118,8 @@ impl Partition<'_> {
     /// another persister moved the cursor first.
     ///
     /// # Errors
-    /// Any error of SQL except refused content.
+    /// Any error of SQL except refused content; that, too, if SQL refuses a commit and none of its
+    /// events. The watch then tells of it.
     pub(crate) async fn persist_commits(
         self,
         cursor: &log_cursor::Model,
@@ -147,6 +139,11 @@ impl Partition<'_> {
                     let before = refused.len();
                     self.find_refused(cursor, &part[0], &boards, &mut refused).await?;
                     if refused.len() == before {
+                        let text = format!(
+                            "SQL refuses commit {} of partition {self} though it takes each of its events alone ({error}): expected it to take both; remove the cause, or the partition's log grows to its limit",
+                            part[0].seq
+                        );
+                        self.health.note_persisted(self.no, Some(text));
                         return Err(error.into());
                     }
                 }

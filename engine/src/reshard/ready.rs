@@ -17,7 +17,7 @@ use entity::history::dead_letter;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The time limit for obstacles that may pass, such as a seal.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The row of a board that is not moving; `None` if it was deleted. Waits for a move to end, and
 /// takes over one whose lease has expired.
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 /// `Invalid` if the move does not end in time.
 pub async fn at_rest(deployment: &Deployment, no: i64) -> Result<Option<board::Model>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let living = board::living().filter(board::Column::No.eq(no));
         let row = living.one(&deployment.db).await?;
@@ -58,7 +58,7 @@ const IS_MOVING: &str = "it is moving to another number of shards; wait until it
 
 /// The row of a board that is not moving, being filled, sealed or archived.
 pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Model> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let row = board::living().filter(board::Column::No.eq(no)).one(&deployment.db).await?;
         let row = row.ok_or(ranking::Error::BoardGone)?;

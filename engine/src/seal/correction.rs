@@ -25,7 +25,7 @@ use ranking::window::{Period, Window};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, IntoActiveModel, QueryFilter, Select};
 
-use crate::partition::persist::HistoryTransaction;
+use crate::partition::HistoryTransaction;
 use entity::archive::archive_mark;
 use entity::history::score_event;
 use entity::sql::insert_chunked;

@@ -232,6 +232,14 @@ impl SqlSettings {
         Err(refused(ENCRYPTION_EXPECTED).into())
     }
 
+    /// The file of the database; `None` for PostgreSQL, and for a database in memory.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        match &self.database_url {
+            Some(url) => sqlite_file(url).map(Path::to_owned),
+            None => Some(self.data_dir.join(SQLITE_FILE)),
+        }
+    }
+
     pub(super) fn no_deployment(&self) -> Error {
         let place = match &self.database_url {
             Some(_) => "in the database that LAUREL_DATABASE_URL names".to_owned(),

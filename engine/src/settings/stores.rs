@@ -1,10 +1,11 @@
 //! Settings that name the stores, and the stores opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use entity::deployment as deployment_row;
+use entity::deployment::process;
 use entity::error::Result;
 use ranking::shard::Partitions;
 use ranking::store::Store;
@@ -15,7 +16,9 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult
 
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
-use crate::deployment::private_redis::PrivateRedis;
+use crate::deployment::health::{self, Health};
+use crate::deployment::presence::{self, Presence, refuse_strangers};
+use crate::deployment::private_redis::{self, PrivateRedis};
 use entity::deployment::clock::Clock;
 
 /// The partitions of a new deployment whose settings name no number.
@@ -52,6 +55,11 @@ pub struct Settings {
     /// The time that Redis may take to answer one request, in milliseconds.
     #[arg(long, env = "LAUREL_REDIS_TIMEOUT_MS", default_value_t = 4000, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     pub redis_timeout_ms: u64,
+    /// Lets Redis lose what SQL does not have yet when it crashes: a server without an append-only
+    /// file, or one that leaves it to the system when that file reaches the disk. A server that
+    /// hides its configuration is taken with a warning.
+    #[arg(long, env = "LAUREL_REDIS_ALLOW_VOLATILE", default_value_t = false, action = clap::ArgAction::Set)]
+    pub redis_allow_volatile: bool,
     /// The number of partitions, a power of two up to 4096, fixed when the deployment is made. By
     /// default 16, or the number that the deployment has.
     #[arg(long, env = "LAUREL_PARTITIONS", value_name = "COUNT")]
@@ -102,15 +110,17 @@ impl Settings {
     /// makes the deployment. Starts or adopts the private Redis unless a URL names another one.
     ///
     /// # Errors
-    /// `Invalid` for settings that contradict each other or the deployment; `Unavailable` if a
-    /// store does not answer.
+    /// `Invalid` for settings that contradict each other or the deployment, for a Redis that may
+    /// not hold it, and beside a living process that uses another Redis; `Unavailable` if a store
+    /// does not answer.
     pub async fn open(&self, db: DatabaseConnection) -> Result<Deployment> {
         let authorities = self.redis_authorities()?;
         let partitions = self.partitions_of(&db).await?;
         let keys = KeySpace::new(&self.redis_prefix)?;
+        refuse_strangers(&db, || self.own_process(None)).await?;
         let private_redis = match &self.redis_url {
             Some(_) => None,
-            None => Some(Arc::new(PrivateRedis::start(&self.sql.data_dir.join("redis")).await?)),
+            None => Some(Arc::new(PrivateRedis::start(&self.redis_dir()).await?)),
         };
         let url = self
             .redis_url
@@ -121,12 +131,19 @@ impl Settings {
         let allows_cleartext = self.sql.allow_cleartext;
         let address = Address { url, authorities, allows_cleartext };
         let store = Store::new(&address, keys, partitions, timeout)?;
-        if let Err(error) = store.check_server().await {
-            if let Some(redis) = private_redis.and_then(Arc::into_inner) {
-                redis.stop().await;
+        let begun = match health::check(&store, self.redis_allow_volatile).await {
+            Ok(()) => Presence::begin(&db, self.own_process(Some(&store))).await,
+            Err(refused) => Err(refused),
+        };
+        let presence = match begun {
+            Ok(presence) => Arc::new(presence),
+            Err(error) => {
+                if let Some(redis) = private_redis.and_then(Arc::into_inner) {
+                    redis.stop().await;
+                }
+                return Err(error);
             }
-            return Err(error.into());
-        }
+        };
         Ok(Deployment {
             reads: db.clone(),
             lookups: db.clone(),
@@ -139,6 +156,8 @@ impl Settings {
             archive_dir: (self.archive_dir.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("archive")),
             archive_copy_dir: self.archive_copy_dir.clone(),
+            health: Arc::new(Health::new(self.redis_allow_volatile)),
+            presence,
             private_redis,
         })
     }
@@ -155,6 +174,28 @@ impl Settings {
         let [reads, lookups] = self.sql.connect_to_read(pools, &db).await?;
         let deployment = self.open(db).await?;
         Ok(Deployment { reads, lookups, ..deployment })
+    }
+
+    /// The directory of a private Redis.
+    fn redis_dir(&self) -> PathBuf {
+        self.sql.data_dir.join("redis")
+    }
+
+    /// This process as the others see it; `store` once it is there.
+    fn own_process(&self, store: Option<&Store>) -> process::Model {
+        let (redis, place) = match &self.redis_url {
+            Some(url) => {
+                let place = store
+                    .map_or("LAUREL_REDIS_URL".to_owned(), |store| store.addresses().join(", "));
+                (private_id(url), place)
+            }
+            None => {
+                let dir = self.redis_dir();
+                let dir = std::path::absolute(&dir).unwrap_or(dir);
+                (Some(private_redis::known_id(&dir)), dir.display().to_string())
+            }
+        };
+        presence::own(self.sql.file().as_deref(), redis, place)
     }
 
     /// The certificates in the file of LAUREL_REDIS_CA.
@@ -193,4 +234,12 @@ impl Settings {
             _ => Ok(Partitions::new(count)?),
         }
     }
+}
+
+/// The identity of a private Redis whose socket a URL names; `None` for any other Redis.
+fn private_id(url: &str) -> Option<String> {
+    let path = url.strip_prefix("redis+unix://").or_else(|| url.strip_prefix("unix://"))?;
+    let path = path.split('?').next()?;
+    let id = private_redis::known_id(Path::new(path).parent()?);
+    (!id.is_empty()).then_some(id)
 }

@@ -74,6 +74,10 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
         Ok(Outcome::Done)
     );
     let () = server.raw(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
-    assert!(matches!(store.check_server().await, Err(Error::Invalid(_))));
+    let health = store.health().await.unwrap().remove(0).unwrap();
+    assert_eq!(health.eviction_policy.as_deref(), Some("allkeys-lru"));
+    assert_eq!((health.appends, health.tells_config), (Some(true), true));
+    assert_eq!(health.append_fsync.as_deref(), Some("everysec"));
+    assert_eq!(health.expires_lazily, Some(true));
     server.redis.stop().await;
 }

@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_standings_key_names_its_standings(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&["all", "hourly", "7d", "3mo", "decay:7d"][..])) {
+        fn a_key_of_standings_names_them(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&["all", "hourly", "7d", "3mo", "decay:7d"][..])) {
             let keys = KeySpace::new("laurel").unwrap();
             let window = window.parse().unwrap();
             let id = StandingsId { board: BoardNo(no), generation, segment, window, period };

@@ -30,7 +30,7 @@ const READINESS_AGE_MAX: Duration = Duration::from_millis(100);
 const STORES_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A status and a line that says why.
-type Readiness = (StatusCode, &'static str);
+type Readiness = (StatusCode, String);
 
 /// The state of the routes.
 struct Operations {
@@ -58,34 +58,51 @@ pub fn has(path: &str) -> bool {
     PATHS.contains(&path)
 }
 
-/// Answers 200 if SQL and Redis answer and every partition is level, else 503.
+/// Answers 200 if SQL and Redis answer, every partition is level and the watch found nothing grave,
+/// else 503.
 async fn readiness(State(operations): State<Arc<Operations>>) -> Readiness {
     let mut ready = operations.ready.lock().await;
-    if let Some((at, readiness)) = *ready
+    if let Some((at, readiness)) = &*ready
         && at.elapsed() < READINESS_AGE_MAX
     {
-        return readiness;
+        return readiness.clone();
     }
     let deployment = operations.deployment.clone();
     let asked = operations.main.spawn(async move { ask(&deployment).await });
     let readiness = match timeout(STORES_TIMEOUT, asked).await {
         Ok(Ok(readiness)) => readiness,
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "the stores could not be asked in time\n"),
+        _ => unready("the stores could not be asked in time"),
     };
-    *ready = Some((Instant::now(), readiness));
+    *ready = Some((Instant::now(), readiness.clone()));
     readiness
 }
 
 async fn ask(deployment: &Deployment) -> Readiness {
     if let Err(error) = deployment.db.ping().await {
         tracing::debug!(%error, "not ready");
-        return (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n");
+        return unready("the database does not answer");
     }
     match deployment.store.heads().await {
-        Ok(heads) if heads.iter().all(Result::is_ok) => (StatusCode::OK, "ready\n"),
-        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "a partition waits for recovery\n"),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Redis does not answer\n"),
+        Ok(heads) if heads.iter().all(Result::is_ok) => judged(deployment),
+        Ok(_) => unready("a partition waits for recovery"),
+        Err(_) => unready("Redis does not answer"),
     }
+}
+
+fn unready(why: &str) -> Readiness {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
+}
+
+/// Ready unless the watch found something grave; with a line for each of its warnings.
+fn judged(deployment: &Deployment) -> Readiness {
+    let warnings = deployment.health.warnings();
+    let is_grave = warnings.iter().any(|warning| warning.is_grave);
+    let (status, first) = match is_grave {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+        false => (StatusCode::OK, "ready\n"),
+    };
+    let lines = warnings.iter().map(|warning| format!("{warning}\n"));
+    (status, std::iter::once(first.to_owned()).chain(lines).collect())
 }
 
 /// The metrics, for Prometheus. Where the stores cannot be asked in time, those of the process are

@@ -30,19 +30,21 @@ pub(super) async fn mend_in(
     let in_sql = InSql::read(partition, transaction, board, archived, places).await?;
     let rolls = Rolls::to(partition.clock.now_ms());
     let (mut mended, mut rows) = (0, Rows::default());
-    for (bytes, spots) in places {
+    for (bytes, locations) in places {
         let Some(member) = text_of(bytes) else {
             continue;
         };
-        let folded = in_sql.fold(board, bytes, u64::MAX, &rolls, spots)?;
+        let folded = in_sql.fold(board, bytes, u64::MAX, &rolls, locations)?;
         let events = in_sql.events.get(member).map_or(&[][..], Vec::as_slice);
         let seq = events.last().map_or(0, |(place, _)| place.seq) as i64;
-        for spot in spots {
-            if matches!(spot, Location::Entry(id) if id.window != Window::All) {
+        for location in locations {
+            if matches!(location, Location::Entry(id) if id.window != Window::All) {
                 continue;
             }
-            let history = folded.held(board, spot)?;
-            if history == Some(StoredValues::Foreign) || history == in_sql.row(board, bytes, spot) {
+            let history = folded.held(board, location)?;
+            if history == Some(StoredValues::Foreign)
+                || history == in_sql.row(board, bytes, location)
+            {
                 continue;
             }
             mended += 1;
@@ -50,9 +52,9 @@ pub(super) async fn mend_in(
                 member,
                 partition: partition.no.into(),
                 last_seq: seq,
-                row_seq: in_sql.row_seq(member, spot),
+                row_seq: in_sql.row_seq(member, location),
             };
-            rows.put(&in_sql, board.no, place, spot, history);
+            rows.put(&in_sql, board.no, place, location, history);
         }
     }
     rows.write(transaction, board.no, partition.no, in_sql.archived_seq).await?;
@@ -67,8 +69,8 @@ async fn number_sealed(
     now_ms: i64,
 ) -> Result<()> {
     let mut standings = BTreeMap::new();
-    for spot in places.values().flatten() {
-        if let Location::Sealed(id) = spot {
+    for location in places.values().flatten() {
+        if let Location::Sealed(id) = location {
             let period = id.window.period_named(&id.period, &board.rules.zone)?;
             standings.insert(id.clone(), period);
         }
@@ -103,12 +105,12 @@ impl Rows {
         in_sql: &InSql,
         no: BoardNo,
         place: RowPlace<'_>,
-        spot: &Location,
+        location: &Location,
         history: Option<StoredValues>,
     ) {
         let RowPlace { member, partition, last_seq, row_seq } = place;
         let member = member.to_owned();
-        match (spot, history) {
+        match (location, history) {
             (Location::Entry(id), Some(StoredValues::Key(key, score))) => {
                 self.standings.push(standing::Model {
                     board_no: no.0,

@@ -19,7 +19,7 @@ use sea_orm::{
 };
 
 use super::{AffectedEntries, sealing_until_ms};
-use crate::partition::persist::HistoryTransaction;
+use crate::partition::HistoryTransaction;
 use entity::sql::insert_chunked;
 use entity::standings::{sealed_entry, sealed_period};
 

@@ -6,13 +6,13 @@ use entity::member;
 use ranking::id::MemberId;
 use ranking::submission::{REGION, segment_of};
 
+use super::ScoreInput;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode, Result};
-use crate::graphql::submission::ScoreInput;
 
 /// The segments of the members of one submission.
-pub(crate) enum Segments {
+pub(super) enum Segments {
     /// The board has no segments.
     None,
     /// The regions of the members, by key.
@@ -22,7 +22,7 @@ pub(crate) enum Segments {
 impl Segments {
     /// Looks up the attributes of the members, with one SELECT if the board has segments. While SQL
     /// is unavailable, takes the last known ones.
-    pub(crate) async fn of(app: &App, board: &CachedBoard, scores: &[ScoreInput]) -> Self {
+    pub(super) async fn of(app: &App, board: &CachedBoard, scores: &[ScoreInput]) -> Self {
         if board.segment_by.is_empty() {
             return Self::None;
         }
@@ -55,7 +55,7 @@ impl Segments {
     ///
     /// # Errors
     /// `UNAVAILABLE` if SQL does not answer and the member's region is not known.
-    pub(crate) fn of_member(&self, member: &str) -> Result<Vec<String>> {
+    pub(super) fn of_member(&self, member: &str) -> Result<Vec<String>> {
         let Self::ByRegion(regions) = self else {
             return Ok(vec![]);
         };
