@@ -41,6 +41,8 @@ pub struct Deployment {
     pub dedup: Dedup,
     /// The most commits in a log.
     pub log_commits_max: u64,
+    /// The most bytes of the commits in a log.
+    pub log_bytes_max: u64,
     /// The clock.
     pub clock: Clock,
     /// The directory of archived events.

@@ -23,7 +23,7 @@ pub mod stage;
 pub mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
@@ -31,7 +31,6 @@ use redis::{FromRedisValue, Pipeline, RedisError, Script};
 use self::server::address::Address;
 use self::server::cluster::Cluster;
 use self::server::node::{Greeting, Lane};
-use self::snapshot::SupposedClock;
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -55,7 +54,8 @@ struct Inner {
     scripts: Scripts,
     own_writes: AtomicU64,
     loading: Loading,
-    clock: SupposedClock,
+    /// The deployment's clock, as the last snapshot told it.
+    clock_ms: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Store {
             scripts,
             own_writes: AtomicU64::new(0),
             loading: Loading::new(address),
-            clock: SupposedClock::new(),
+            clock_ms: AtomicI64::new(0),
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
     }
@@ -236,7 +236,7 @@ fn classify(error: &RedisError) -> Error {
     ];
     if has_code(error, &["OOM"]) {
         return Error::Unavailable(
-            "Redis is out of memory: expected more maxmemory, or fewer entries; until then it takes no writes".into(),
+            "Redis is out of memory (OOM): expected more maxmemory, or fewer entries; until then it takes no writes".into(),
         );
     }
     if away || has_code(error, &for_now) {

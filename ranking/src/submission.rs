@@ -90,6 +90,8 @@ pub struct Snapshot {
     pub head: Head,
     /// The number of commits that wait for SQL.
     pub log_len: u64,
+    /// The bytes of those commits, without the oldest one.
+    pub log_bytes: u64,
     /// The deployment's clock; see [`Commit::clock_ms`].
     pub clock_ms: i64,
     /// The mark of each board.

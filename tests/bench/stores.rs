@@ -97,6 +97,7 @@ impl Stores {
             partitions: Some(partitions),
             dedup_hours: None,
             log_commits_max: 100_000,
+            log_bytes_max: 256 << 20,
             redis_timeout_ms: 60_000,
             archive_dir: None,
             archive_copy_dir: None,

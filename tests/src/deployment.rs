@@ -101,6 +101,7 @@ impl Deployment {
             partitions: None,
             dedup_hours: None,
             log_commits_max: 100_000,
+            log_bytes_max: 256 << 20,
             redis_timeout_ms: 5000,
             archive_dir: None,
             archive_copy_dir: None,

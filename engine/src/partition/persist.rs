@@ -39,7 +39,7 @@ const EVENTS_MAX: usize = 5000;
 /// at most; and the most events in them, about.
 const TAIL_COMMITS_MAX: u64 = 1000;
 const TAIL_PART: u64 = 10;
-const TAIL_EVENTS_MAX: usize = 20_000;
+const TAIL_EVENTS_MAX: u64 = 20_000;
 
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Partition<'_> {
             return Ok(Progress::Beaten);
         };
         self.health.note_persisted(self.no, None);
-        let kept = tail_of(&commits, self.log_commits_max);
+        let kept = tail_of(&commits, self.log_commits_max.min(self.log_bytes_max >> 10));
         self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
     }
@@ -213,11 +213,12 @@ impl Partition<'_> {
 }
 
 /// The number of commits that stay in the log although SQL has them, where commits are as large as
-/// these: an SQL that loses its last commits gets them again from there.
-fn tail_of(commits: &[Commit], log_commits_max: u64) -> u64 {
+/// these: an SQL that loses its last commits gets them again from there. They have a tenth of the
+/// events, and of the commits, that fill a log.
+fn tail_of(commits: &[Commit], log_max: u64) -> u64 {
     let each = events_of(commits) / commits.len().max(1);
-    let kept = (TAIL_EVENTS_MAX / each.max(1)) as u64;
-    kept.min(TAIL_COMMITS_MAX).min(log_commits_max / TAIL_PART)
+    let most = log_max / TAIL_PART;
+    (TAIL_EVENTS_MAX.min(most) / each.max(1) as u64).min(TAIL_COMMITS_MAX).min(most)
 }
 
 fn events_of(commits: &[Commit]) -> usize {

@@ -107,7 +107,7 @@ impl Partition<'_> {
             following = submitting.following.take().or(following);
             let mut prepared = submitting.prepared;
             match error {
-                // Not for now, and certainly nothing is written: one of the submissions is at fault.
+                // Not for now, and nothing is written: one of the submissions is at fault.
                 error if !error.is_transient() => match prepared.second_half() {
                     Some(second) => left.extend([second, prepared]),
                     None => submitted.verdicts.push(Verdict::Rejected(of_content(error))),
@@ -164,6 +164,7 @@ impl Change for Submitting<'_> {
         Ok(Proposal {
             head: snapshot.head,
             log_len: snapshot.log_len,
+            log_bytes: snapshot.log_bytes,
             commit: folded.commit.zip(Some(writes)),
             outcome: folded.verdicts,
         })

@@ -76,6 +76,10 @@ pub struct Settings {
     /// them.
     #[arg(long, env = "LAUREL_LOG_COMMITS_MAX", default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub log_commits_max: u64,
+    /// The bytes of the commits that a partition's log may hold while SQL is away, 1 MiB to 1 TiB;
+    /// beyond that the server refuses submissions. Redis needs that much memory for each partition.
+    #[arg(long, env = "LAUREL_LOG_BYTES_MAX", default_value_t = 256 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 40))]
+    pub log_bytes_max: u64,
     /// The directory of archived events. By default archive in the data directory.
     #[arg(long, env = "LAUREL_ARCHIVE_DIR", value_name = "DIR")]
     pub archive_dir: Option<PathBuf>,
@@ -171,6 +175,7 @@ impl Settings {
             store,
             dedup: Dedup { window_ms: i64::from(row.dedup_hours) * 3_600_000 },
             log_commits_max: self.log_commits_max,
+            log_bytes_max: self.log_bytes_max,
             clock: Clock::default(),
             archive_dir: (self.archive_dir.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("archive")),

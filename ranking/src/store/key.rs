@@ -8,6 +8,7 @@
 //! laurel:{3}:log            stream of commits on their way to SQL, and the last ones that SQL has;
 //!                           entry ids <seq>-0
 //! laurel:{3}:settled        the seq up to which SQL had the commits when the log was last trimmed
+//! laurel:{3}:sizes          list: for each commit in the log, the bytes of the log up to its end
 //! laurel:{3}:seen:<bucket>  hash of the event ids of four hours → their records
 //! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
 //!                           or "held 7" during a move to generation 7, or "deleted";
@@ -90,6 +91,11 @@ impl KeySpace {
     /// Stream: commits that SQL does not have yet, after the last ones that it has.
     pub fn log(&self, partition: PartitionNo) -> String {
         self.of(partition, "log")
+    }
+
+    /// List: for each commit in the log, the bytes of the log up to its end.
+    pub fn sizes(&self, partition: PartitionNo) -> String {
+        self.of(partition, "sizes")
     }
 
     /// Hash: the event ids accepted in one bucket; see [`Dedup`](crate::store::write::Dedup).

@@ -152,7 +152,12 @@ impl Store {
         kept: u64,
     ) -> Result<u64> {
         let keys = self.keys();
-        let keys = [keys.head(partition), keys.log(partition), keys.settled(partition)];
+        let keys = [
+            keys.head(partition),
+            keys.log(partition),
+            keys.sizes(partition),
+            keys.settled(partition),
+        ];
         let (settled, first) = (seq.to_string(), first_after(seq.saturating_sub(kept)));
         let args = [run_id.as_bytes(), first.as_bytes(), settled.as_bytes()];
         Ok(self.write(&self.inner.scripts.trim, &keys, &args).await?)

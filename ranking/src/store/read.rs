@@ -4,8 +4,8 @@
 //! given as the number of entries before it in each shard. Pages are merged from there, forward or
 //! backward. Positions are 0-based.
 //!
-//! The shards of a server are read one right after the other, those of several servers side by side.
-//! A rank is that of an entry which its member had while the shards were counted; see `ranks`.
+//! The shards of a server are read one right after the other, and several servers side by side. A
+//! rank is that of an entry which its member had while the shards were counted; see `ranks`.
 //!
 //! S shards are read in one pipeline for each server that has some. Each pipeline also reads:
 //! * the heads, so that no answer comes from a partition that is not level;

@@ -82,8 +82,8 @@ impl Store {
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
     }
 
-    /// A partition's data in Redis, relative to SQL's cursor. Passes over entries of the log that do
-    /// not descend from it. One round trip for each 1,000 entries.
+    /// A partition's data in Redis, relative to SQL's cursor. Passes over entries of the log that
+    /// do not descend from it. One round trip for each 1,000 entries.
     ///
     /// # Errors
     /// `Unavailable`; `NotLevel` if Redis restarts meanwhile.
@@ -252,6 +252,7 @@ impl Recovery {
     pub async fn drop_log(&self) -> Result<()> {
         let mut writes = Writes::default();
         writes.drop_key(&self.store.keys().log(self.partition));
+        writes.drop_key(&self.store.keys().sizes(self.partition));
         self.apply(&writes).await
     }
 
@@ -260,7 +261,11 @@ impl Recovery {
     /// `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
-        let mut found = vec![keys.log(self.partition), keys.settled(self.partition)];
+        let mut found = vec![
+            keys.log(self.partition),
+            keys.sizes(self.partition),
+            keys.settled(self.partition),
+        ];
         found.extend(self.store.standings_keys(self.partition, None).await?);
         found.push(keys.board_marks(self.partition));
         for pattern in [

@@ -10,34 +10,10 @@ use crate::seal::SealMark;
 use crate::store::write::Dedup;
 use crate::submission::{Snapshot, Wanted};
 use redis::FromRedisValue;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::Ordering;
 
 /// The most looks for the buckets of event ids that count by the clock of Redis.
 const LOOKS_MAX: usize = 4;
-
-/// The deployment's clock, as the last snapshot told it.
-#[derive(Debug)]
-pub(crate) struct SupposedClock {
-    began: Instant,
-    /// What the clock showed when `began` was taken.
-    from_ms: AtomicI64,
-}
-
-impl SupposedClock {
-    pub(crate) fn new() -> Self {
-        Self { began: Instant::now(), from_ms: AtomicI64::new(0) }
-    }
-
-    fn now_ms(&self) -> i64 {
-        self.from_ms.load(Ordering::Relaxed) + self.began.elapsed().as_millis() as i64
-    }
-
-    fn set(&self, clock_ms: i64) {
-        let from_ms = clock_ms - self.began.elapsed().as_millis() as i64;
-        self.from_ms.store(from_ms, Ordering::Relaxed);
-    }
-}
 
 /// The keys of doubles, each with an error of its own: a foreign entry must not hide its neighbors.
 pub(crate) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
@@ -67,8 +43,8 @@ impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards and seals, one for each board's
     /// rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for each of the
-    /// standings; O(event ids · buckets + members). One more if the clock of Redis is not where
-    /// this process supposed it, such as for the first snapshot.
+    /// standings; O(event ids · buckets + members). One more if the clock of Redis has come
+    /// to another bucket since the last snapshot, and for the first one.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
@@ -79,11 +55,11 @@ impl Store {
         wanted: &Wanted,
         dedup: Dedup,
     ) -> Result<Snapshot> {
-        let clock = &self.inner.clock;
+        let last = &self.inner.clock_ms;
         for _ in 0..LOOKS_MAX {
-            let buckets: Vec<i64> = dedup.buckets(clock.now_ms()).collect();
+            let buckets: Vec<i64> = dedup.buckets(last.load(Ordering::Relaxed)).collect();
             let snapshot = self.snapshot_with(partition, wanted, &buckets).await?;
-            clock.set(snapshot.clock_ms);
+            last.store(snapshot.clock_ms, Ordering::Relaxed);
             if wanted.seen.is_empty() || dedup.buckets(snapshot.clock_ms).eq(buckets) {
                 return Ok(snapshot);
             }
@@ -110,6 +86,7 @@ impl Store {
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
         let clock_ms = head.clock_ms.max(next(&mut answer)?);
+        let log_bytes = next(&mut answer)?;
         let mut answer = answer.zip(read_keys);
         let marks: Vec<Option<String>> =
             next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
@@ -138,7 +115,7 @@ impl Store {
                 Err(error) => vec![Err(error); members.len()],
             });
         let keys = keys.collect();
-        Ok(Snapshot { head, log_len, clock_ms, boards, rolls, seals, seen, keys })
+        Ok(Snapshot { head, log_len, log_bytes, clock_ms, boards, rolls, seals, seen, keys })
     }
 
     /// The keys that the script looks into, in the order of their look-ups.
@@ -167,9 +144,10 @@ impl Store {
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(2 + read_keys.len())
+            .arg(3 + read_keys.len())
             .arg(keys.head(partition))
             .arg(keys.log(partition))
+            .arg(keys.sizes(partition))
             .arg(read_keys);
         let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
         marks.extend(wanted.seals.iter().map(|seal| seal.field()));

@@ -295,9 +295,10 @@ impl Store {
         commit: &Commit,
         writes: &Writes,
     ) -> Result<Outcome> {
-        let mut keys = vec![self.keys().head(partition), self.keys().log(partition)];
-        let entry_id = format!("{}-0", commit.seq);
         let new_head = onto.moved_to(commit).to_text();
+        let keys = self.keys();
+        let mut keys = vec![keys.head(partition), keys.log(partition), keys.sizes(partition)];
+        let entry_id = format!("{}-0", commit.seq);
         let said = [onto.to_text(), new_head, entry_id, commit.to_log()];
         let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();
         argv.extend(writes.encode(&mut keys));

@@ -1,5 +1,5 @@
-//! A partition's log in Redis that another program writes to, trims or replaces: the partition heals
-//! by itself.
+//! A partition's log in Redis that another program writes to, trims or replaces: the partition
+//! heals by itself.
 
 use engine::deployment::Deployment as Stores;
 use entity::history::score_event;

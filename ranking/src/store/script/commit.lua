@@ -1,5 +1,5 @@
 -- A fast-forward of one partition: writes everything below, or nothing.
--- KEYS  head, log, then the keys of the writes
+-- KEYS  head, log, sizes, then the keys of the writes
 -- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua)
 -- returns DONE, STALE (another head), RESTARTED (the head is not of this server's run, or the log
 -- does not take the entry) or TYPE <key>
@@ -24,6 +24,13 @@ if type(added) == 'table' then
   redis.call('SET', KEYS[1], (string.gsub(head, '%S+$', '-')))
   return 'RESTARTED'
 end
+-- After the first write, which Redis refuses if it is out of memory.
+local sizes = redis.call('TYPE', KEYS[3]).ok
+if sizes ~= 'list' and sizes ~= 'none' then
+  redis.call('UNLINK', KEYS[3])
+end
+local bytes = tonumber(redis.call('LINDEX', KEYS[3], -1) or 0) or 0
+redis.call('RPUSH', KEYS[3], bytes + #ARGV[4])
 apply_writes(5)
 redis.call('SET', KEYS[1], ARGV[2])
 return 'DONE'

@@ -1,9 +1,10 @@
 -- The state of a partition at this moment, for a fold.
--- KEYS  head, log, then the keys to read
--- ARGV  for each key after the log: HMGET or ZMSCORE, a count, that many fields or members
+-- KEYS  head, log, sizes, then the keys to read
+-- ARGV  for each key after the sizes: HMGET or ZMSCORE, a count, that many fields or members
 --       0 instead of a count and fields: those of the key before
--- returns run id, head, length of the log, time in ms, then for each further key an array, nil if
--- the key does not exist or has none of them, or the name of its type if that is another one
+-- returns run id, head, length of the log, time in ms, bytes of the log without its oldest commit,
+-- then for each further key an array, nil if the key does not exist or has none of them, or the name
+-- of its type if that is another one
 local TYPE_OF = { HMGET = 'hash', ZMSCORE = 'zset' }
 
 -- The most fields of one command: Lua's unpack fails at about 8,000.
@@ -38,8 +39,13 @@ end
 answer[3] = log_length
 local time = redis.call('TIME')
 answer[4] = time[1] * 1000 + math.floor(time[2] / 1000)
+local function size_at(place)
+  local size = redis.pcall('LINDEX', KEYS[3], place)
+  return type(size) == 'string' and tonumber(size) or 0
+end
+answer[5] = size_at(-1) - size_at(0)
 local i, first, last = 1, 0, 0
-for k = 3, #KEYS do
+for k = 4, #KEYS do
   local count = tonumber(ARGV[i + 1])
   if count > 0 then
     first, last = i + 2, i + 1 + count
