@@ -1,5 +1,6 @@
 //! The commands of the program.
 
+mod adopt;
 pub mod batch;
 mod demo;
 mod migrate;
@@ -46,6 +47,9 @@ enum Command {
     /// Moves the SQL schema; serve, demo and import bring it up to date by themselves.
     #[command(subcommand)]
     Migrate(migrate::MigrateCommand),
+    /// Joins a Redis and a database that do not know each other, or are of different pasts; without
+    /// --yes it shows what would be lost.
+    Adopt(Box<AdoptArguments>),
     /// Prints the GraphQL schema.
     Schema,
     #[command(flatten)]
@@ -72,6 +76,15 @@ struct WorkerArguments {
     stores: StoreArguments,
 }
 
+#[derive(Debug, Args)]
+struct AdoptArguments {
+    /// Confirms that what only Redis has may go.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    stores: StoreArguments,
+}
+
 /// A command that needs SQL alone.
 #[derive(Debug, Args)]
 struct SqlArguments {
@@ -92,6 +105,7 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
         Command::Demo(arguments) => demo::run(*arguments).await,
         Command::Token(command) => token::run(command).await,
         Command::Migrate(command) => migrate::run(command).await,
+        Command::Adopt(arguments) => adopt::run(*arguments).await,
         Command::Schema => {
             print!("{}", graphql::sdl());
             Ok(())

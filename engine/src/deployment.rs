@@ -1,7 +1,9 @@
 //! An open deployment: SQL, Redis and the clock.
 
+pub mod adoption;
 pub mod files;
 pub mod health;
+mod identity;
 pub mod presence;
 pub mod private_redis;
 
@@ -16,12 +18,15 @@ use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
 use self::health::Health;
+use self::identity::InSight;
 use self::presence::Presence;
 use self::private_redis::PrivateRedis;
 
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Deployment {
+    /// Its random id, which SQL and Redis have.
+    pub identity: Arc<str>,
     /// SQL, for writes, the persister and jobs.
     pub db: DatabaseConnection,
     /// SQL, for reads that answer requests: no write waits for them. In a server, connections of
@@ -36,6 +41,8 @@ pub struct Deployment {
     pub dedup: Dedup,
     /// The most commits in a log.
     pub log_commits_max: u64,
+    /// The most bytes of the commits in a log.
+    pub log_bytes_max: u64,
     /// The clock.
     pub clock: Clock,
     /// The directory of archived events.
@@ -46,6 +53,7 @@ pub struct Deployment {
     pub health: Arc<Health>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
+    pub(crate) in_sight: Option<Arc<InSight>>,
 }
 
 impl Deployment {
@@ -72,7 +80,10 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let Self { db, reads, lookups, store, presence, private_redis, .. } = self;
+        let Self { db, reads, lookups, store, presence, private_redis, in_sight, .. } = self;
+        if let Some(in_sight) = in_sight {
+            in_sight.end();
+        }
         drop(store);
         presence.end().await;
         // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.

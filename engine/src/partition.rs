@@ -81,8 +81,8 @@ impl Partition<'_> {
     }
 
     /// A snapshot of all that a fold wants.
-    pub async fn snapshot(self, wanted: &Wanted, now_ms: i64) -> ranking::Result<Snapshot> {
-        self.store.snapshot(self.no, wanted, self.dedup, now_ms).await
+    pub async fn snapshot(self, wanted: &Wanted) -> ranking::Result<Snapshot> {
+        self.store.snapshot(self.no, wanted, self.dedup).await
     }
 
     /// SQL's cursor; `None` if SQL has never accepted a run of Redis.

@@ -5,9 +5,16 @@
 -- The placeholders {serial} {text} {double} {without_rowid} {standing_key} {standing_indexes}
 -- differ by database: see the .rs file of the same name.
 
+-- identity names the deployment, and redis the Redis that it has: each partition there carries both.
+-- The processes that reach that Redis write redis_seen_at_ms, by SQL's clock.
 CREATE TABLE "deployment" (
     "id" INTEGER PRIMARY KEY CHECK ("id" = 1),
+    "identity" {text} NOT NULL,
     "partitions" INTEGER NOT NULL,
+    "dedup_hours" INTEGER NOT NULL CHECK ("dedup_hours" > 0),
+    "tzdb" {text} NOT NULL,
+    "redis" {text},
+    "redis_seen_at_ms" BIGINT,
     "created_at_ms" BIGINT NOT NULL
 );
 
@@ -95,11 +102,13 @@ CREATE TABLE "commit" (
     "id" {text} NOT NULL UNIQUE,
     "parent" {text} NOT NULL,
     "accepted_at_ms" BIGINT NOT NULL,
+    -- The deployment's clock: that of Redis, but never before the previous commit's.
+    "clock_ms" BIGINT NOT NULL,
     "events" INTEGER NOT NULL,
     PRIMARY KEY ("partition", "seq"),
     UNIQUE ("partition", "parent")
 );
-CREATE INDEX "commit_accepted" ON "commit" ("partition", "accepted_at_ms");
+CREATE INDEX "commit_clock" ON "commit" ("partition", "clock_ms");
 
 -- An event of kind VOID names the event that it voids.
 CREATE TABLE "score_event" (
@@ -128,12 +137,14 @@ CREATE TABLE "score_event" (
 CREATE INDEX "score_event_member" ON "score_event" ("board_no", "member", "seq", "event_index");
 CREATE INDEX "score_event_void" ON "score_event" ("partition", "seq") WHERE "void_seq" IS NOT NULL;
 
+-- retired_runs are the last runs of Redis before the present one, with spaces between.
 CREATE TABLE "log_cursor" (
     "partition" INTEGER PRIMARY KEY,
     "run_id" {text} NOT NULL,
     "seq" BIGINT NOT NULL CHECK ("seq" >= 0),
     "commit_id" {text} NOT NULL,
-    "epoch" BIGINT NOT NULL
+    "epoch" BIGINT NOT NULL,
+    "retired_runs" {text} NOT NULL
 );
 
 CREATE TABLE "dead_letter" (

@@ -10,18 +10,23 @@ pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
 
 /// The version of the key layout, part of every head. It changes with the layout: a program ignores
 /// a head with another version, and recovery loads the partition from SQL.
-const KEY_LAYOUT: &str = "3";
+const KEY_LAYOUT: &str = "4";
 
 /// The most events in one commit.
 pub const COMMIT_EVENTS_MAX: usize = 1000;
 
-/// A partition's last commit, and the Redis run id under which it was accepted.
+/// A partition's last commit, and the recovery and the Redis run under which it was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The seq: dense from 1; 0 before the first commit.
     pub seq: u64,
     /// The commit's id.
     pub commit: String,
+    /// The deployment's clock at the commit; see [`Commit::clock_ms`].
+    pub clock_ms: i64,
+    /// The epoch of the recovery that opened the partition: SQL's cursor has it, too. Of two heads
+    /// of one seq, the epoch says which one a recovery has left behind.
+    pub epoch: u64,
     /// The run id of the Redis server that accepted it.
     pub run_id: String,
 }
@@ -35,8 +40,11 @@ pub struct Commit {
     pub id: String,
     /// The id of the commit before it.
     pub parent: String,
-    /// When it was accepted, in Unix milliseconds.
+    /// When it was accepted, in Unix milliseconds, by the clock of the process that accepted it.
     pub accepted_at_ms: i64,
+    /// The deployment's clock, in Unix milliseconds: that of Redis, but never before the previous
+    /// commit's. Event ids are kept by it, whatever the clocks of processes say.
+    pub clock_ms: i64,
     /// Its events; empty for a commit that only rewrites data derived from history.
     pub events: Vec<Event>,
 }
@@ -91,7 +99,7 @@ pub enum EventKind {
 }
 
 impl Head {
-    /// Reads `<seq> <commit id> <layout> <run id>`.
+    /// Reads `<seq> <commit id> <layout> <clock> <epoch> <run id>`.
     ///
     /// # Errors
     /// `Corrupt` for any other form, or another version of the key layout.
@@ -102,25 +110,42 @@ impl Head {
             Some(Self {
                 seq,
                 commit: parts.next()?.to_owned(),
-                run_id: parts
+                clock_ms: parts
                     .next()
                     .filter(|&layout| layout == KEY_LAYOUT)
                     .and_then(|_| parts.next())?
-                    .to_owned(),
+                    .parse()
+                    .ok()?,
+                epoch: parts.next()?.parse().ok()?,
+                run_id: parts.next()?.to_owned(),
             })
         })();
         head.filter(|_| parts.next().is_none())
             .ok_or_else(|| Error::corrupt(format!("{text:?} is not a head of a partition")))
     }
 
-    /// The commit that follows it.
+    /// The commit that follows it, without moving the deployment's clock.
     pub fn next(&self, id: String, accepted_at_ms: i64, events: Vec<Event>) -> Commit {
-        Commit { seq: self.seq + 1, id, parent: self.commit.clone(), accepted_at_ms, events }
+        Commit {
+            seq: self.seq + 1,
+            id,
+            parent: self.commit.clone(),
+            accepted_at_ms,
+            clock_ms: self.clock_ms,
+            events,
+        }
+    }
+
+    /// The head once a commit that follows it is accepted.
+    pub fn moved_to(&self, commit: &Commit) -> Self {
+        let clock_ms = commit.clock_ms.max(self.clock_ms);
+        Self { seq: commit.seq, commit: commit.id.clone(), clock_ms, ..self.clone() }
     }
 
     /// The text that [`Self::parse`] reads.
     pub fn to_text(&self) -> String {
-        format!("{} {} {KEY_LAYOUT} {}", self.seq, self.commit, self.run_id)
+        let Self { seq, commit, clock_ms, epoch, run_id } = self;
+        format!("{seq} {commit} {KEY_LAYOUT} {clock_ms} {epoch} {run_id}")
     }
 }
 
@@ -133,6 +158,7 @@ struct CommitWire {
     id: String,
     parent: String,
     at: i64,
+    clock: i64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ev: Vec<EventWire>,
 }
@@ -180,6 +206,7 @@ impl Commit {
             id: self.id.clone(),
             parent: self.parent.clone(),
             at: self.accepted_at_ms,
+            clock: self.clock_ms,
             ev,
         };
         serde_json::to_string(&wire).expect("strings and numbers have a JSON form")
@@ -199,7 +226,14 @@ impl Commit {
             )));
         }
         let events = wire.ev.into_iter().map(EventWire::into_event).collect::<Result<_>>()?;
-        Ok(Self { seq, id: wire.id, parent: wire.parent, accepted_at_ms: wire.at, events })
+        Ok(Self {
+            seq,
+            id: wire.id,
+            parent: wire.parent,
+            accepted_at_ms: wire.at,
+            clock_ms: wire.clock,
+            events,
+        })
     }
 }
 
@@ -291,8 +325,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(events(), 0..5), seq: u64, accepted_at_ms: i64) {
-            let commit = Commit { seq, id: "ab".repeat(16), parent: ROOT_COMMIT.into(), accepted_at_ms, events };
+        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(events(), 0..5), seq: u64, accepted_at_ms: i64, clock_ms: i64) {
+            let commit = Commit { seq, id: "ab".repeat(16), parent: ROOT_COMMIT.into(), accepted_at_ms, clock_ms, events };
             prop_assert_eq!(Commit::from_log(seq, &commit.to_log()), Ok(commit));
         }
     }
@@ -303,19 +337,31 @@ mod tests {
             "",
             "{}",
             "null",
-            r#"{"v":2,"id":"","parent":"","at":0}"#,
-            r#"{"v":1,"id":"","parent":"","at":0,"ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
-            r#"{"v":1,"id":"","parent":"","at":0,"ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
+            r#"{"v":2,"id":"","parent":"","at":0,"clock":0}"#,
+            r#"{"v":1,"id":"","parent":"","at":0,"clock":0,"ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
+            r#"{"v":1,"id":"","parent":"","at":0,"clock":0,"ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
         ] {
             assert!(matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))), "{text}");
         }
     }
 
     #[test]
-    fn a_head_is_four_words() {
-        let head = Head { seq: 7, commit: "c".into(), run_id: "r".into() };
+    fn a_head_is_six_words() {
+        let (commit, run_id) = ("c".to_owned(), "r".to_owned());
+        let head = Head { seq: 7, commit, clock_ms: 9, epoch: 2, run_id };
         assert_eq!(Head::parse(&head.to_text()), Ok(head));
-        for bad in ["", "7", "7 c 2", "7 c r", "7 c 1 r", "7 c 2 r", "7 c 3 r x", "x c 3 r"] {
+        for bad in [
+            "",
+            "7",
+            "7 c 4",
+            "7 c 4 9",
+            "7 c 4 9 2",
+            "7 c 4 9 r",
+            "7 c 4 9 2 r x",
+            "7 c 3 9 2 r",
+            "7 c 4 9 x r",
+            "x c 4 9 2 r",
+        ] {
             assert!(Head::parse(bad).is_err(), "{bad}");
         }
     }

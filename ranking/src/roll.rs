@@ -155,7 +155,7 @@ pub fn carry(
                 return match part(&leaving)? {
                     None => wants_leaving(),
                     Some(gone) => Ok(Carried::Known(Some(State {
-                        score: state.score - gone.map_or(0, |gone| gone.score),
+                        score: state.score.saturating_sub(gone.map_or(0, |gone| gone.score)),
                         tick: state.tick,
                     }))),
                 };

@@ -1,5 +1,6 @@
 //! The submission of scores, and the result for each of them.
 
+mod duplicates;
 mod durable;
 mod segments;
 pub(crate) mod written;
@@ -356,6 +357,10 @@ async fn submit_to(
 ) -> Vec<crate::error::Result<Verdict>> {
     let members: Vec<MemberId> =
         submissions.iter().map(|submission| submission.member.clone()).collect();
+    let sent = match ack {
+        Ack::Applied => vec![],
+        Ack::Durable => submissions.clone(),
+    };
     let placed = match app.committers.submit(partition, submissions).await {
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
@@ -365,7 +370,7 @@ async fn submit_to(
     app.recent_members.insert(accepted.map(|(member, _)| member));
     match ack {
         Ack::Applied => placed.verdicts.into_iter().map(Ok).collect(),
-        Ack::Durable => durable::confirm(app, partition, placed).await,
+        Ack::Durable => durable::confirm(app, partition, &sent, placed).await,
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Proposal<T> {
     pub head: Head,
     /// The number of the partition's commits that SQL does not have yet.
     pub log_len: u64,
+    /// Their bytes.
+    pub log_bytes: u64,
     /// The commit and its writes; `None` if there is nothing to write.
     pub commit: Option<(Commit, Writes)>,
     /// The result of the change, once the commit is written.
@@ -31,9 +33,10 @@ pub(crate) struct Proposal<T> {
 }
 
 impl<T> Proposal<T> {
-    /// A proposal that changes nothing.
+    /// A proposal that changes nothing. The limit of the log does not bind it: rolls, seals and
+    /// moves keep standings right, and their commits have no events.
     pub(crate) fn nothing(head: Head, outcome: T) -> Self {
-        Self { head, log_len: 0, commit: None, outcome }
+        Self { head, log_len: 0, log_bytes: 0, commit: None, outcome }
     }
 
     /// A proposal onto the end of a log that SQL does not have yet, so far without writes.
@@ -163,7 +166,7 @@ impl Partition<'_> {
         change: &mut C,
         sent: &mut Vec<Sent<C::Outcome>>,
     ) -> Result<Tried<C::Outcome>> {
-        let Proposal { head, log_len, commit, outcome } = change.propose(self).await?;
+        let Proposal { head, log_len, log_bytes, commit, outcome } = change.propose(self).await?;
         for index in 0..sent.len() {
             if self.is_written(&head, &sent[index]).await? {
                 let Sent { seq, id, outcome } = sent.swap_remove(index);
@@ -173,9 +176,9 @@ impl Partition<'_> {
         let Some((commit, writes)) = commit else {
             return Ok(Tried::Done(Done { outcome, commit: None }));
         };
-        if log_len >= self.log_commits_max {
+        if log_len >= self.log_commits_max || log_bytes >= self.log_bytes_max {
             return Ok(Tried::Refused(RankingError::Unavailable(format!(
-            "the log of partition {self} is full: {log_len} commits wait for the database; try again later"
+            "the log of partition {self} is full: {log_len} commits of {log_bytes} bytes wait for the database; try again later"
         ))
         .into()));
         }

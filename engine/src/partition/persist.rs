@@ -40,6 +40,11 @@ const EVENTS_MAX: usize = 5000;
 /// The longest time of one transaction, with all that it reads: a connection that is silent must
 /// not be waited for. It is longer than SQLite waits for a lock.
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(45);
+/// The most commits that stay in a log although SQL has them; the part of a full log that they are
+/// at most; and the most events in them, about.
+const TAIL_COMMITS_MAX: u64 = 1000;
+const TAIL_PART: u64 = 10;
+const TAIL_EVENTS_MAX: u64 = 20_000;
 
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +69,8 @@ pub enum Progress {
 type Refused = BTreeMap<(u64, usize), String>;
 
 impl Partition<'_> {
-    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log.
+    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log up
+    /// to a tail behind the cursor.
     ///
     /// # Errors
     /// `NotLevel` if the log does not lead on from the cursor in this run of Redis; `Unavailable`
@@ -84,7 +90,7 @@ impl Partition<'_> {
         let not_level = || Error::Ranking(ranking::Error::NotLevel(self.no.0));
         let cursor = self.cursor().await?.ok_or_else(not_level)?;
         let log = self.read_log(cursor.seq as u64).await?;
-        if log.head.run_id != cursor.run_id {
+        if !cursor.accepts(&log.head) {
             return Err(not_level());
         }
         if log.commits.is_empty() {
@@ -104,7 +110,8 @@ impl Partition<'_> {
             return Ok(Progress::Beaten);
         };
         self.health.note_persisted(self.no, None);
-        self.store.trim(self.no, &cursor.run_id, seq).await?;
+        let kept = tail_of(&commits, self.log_commits_max.min(self.log_bytes_max >> 10));
+        self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
     }
 
@@ -145,7 +152,7 @@ impl Partition<'_> {
     ) -> Result<Option<u64>> {
         let mut refused = Refused::new();
         let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
-        let boards = board::some(&self.db, numbers.collect()).await?;
+        let boards = board::some_given_out(&self.db, numbers.collect()).await?;
         let mut part = commits;
         loop {
             match self.write(cursor, part, &boards, &refused).await {
@@ -222,6 +229,15 @@ impl Partition<'_> {
     }
 }
 
+/// The number of commits that stay in the log although SQL has them, where commits are as large as
+/// these: an SQL that loses its last commits gets them again from there. They have a tenth of the
+/// events, and of the commits, that fill a log.
+fn tail_of(commits: &[Commit], log_max: u64) -> u64 {
+    let each = events_of(commits) / commits.len().max(1);
+    let most = log_max / TAIL_PART;
+    (TAIL_EVENTS_MAX.min(most) / each.max(1) as u64).min(TAIL_COMMITS_MAX).min(most)
+}
+
 fn events_of(commits: &[Commit]) -> usize {
     commits.iter().map(|commit| commit.events.len()).sum()
 }
@@ -258,6 +274,7 @@ async fn write_into(
                 id: commit.id.clone(),
                 parent: commit.parent.clone(),
                 accepted_at_ms: commit.accepted_at_ms,
+                clock_ms: commit.clock_ms,
                 events: commit.events.len() as i32,
             }
             .into_active_model()

@@ -10,6 +10,7 @@ use super::{invalid, take_over};
 use crate::deployment::Deployment;
 use entity::archive::archive_mark;
 use entity::board::{self, WindowState};
+use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::dead_letter;
 
@@ -46,7 +47,9 @@ async fn wait(
     if Instant::now() >= deadline {
         return Err(invalid(format!("board {}: {reason}", row.slug)));
     }
-    if row.reshard_until_ms.unwrap_or(i64::MAX) < deployment.clock.now_ms() {
+    if let Some(until_ms) = row.reshard_until_ms
+        && until_ms < sql_now_ms(&deployment.db).await?
+    {
         return take_over(deployment, row.clone(), &|_| {}).await;
     }
     sleep(PAUSE).await;

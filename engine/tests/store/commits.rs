@@ -43,8 +43,8 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
     );
 
     let two = store.heads().await.unwrap()[0].clone().unwrap();
-    assert_eq!(store.trim(ALL, &two.run_id, 1).await, Ok(1));
-    assert_eq!(store.trim(ALL, "another", 2).await, Ok(0));
+    assert_eq!(store.trim(ALL, &two.run_id, 1, 0).await, Ok(1));
+    assert_eq!(store.trim(ALL, "another", 2, 0).await, Ok(0));
     assert_eq!(store.log_after(ALL, 0, 10).await.unwrap().commits.len(), 1);
 
     let () = server.raw(&["FLUSHALL"]).await;

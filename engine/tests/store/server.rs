@@ -36,7 +36,7 @@ impl Server {
                 .await
                 .unwrap()
                 .unwrap()
-                .finish(0, ROOT_COMMIT)
+                .finish(0, ROOT_COMMIT, 1, 0)
                 .await
                 .unwrap();
         }
@@ -99,6 +99,7 @@ pub(crate) fn commit_after(head: &Head, id: &str) -> Commit {
         id: id.to_owned(),
         parent: head.commit.clone(),
         accepted_at_ms: 0,
+        clock_ms: head.clock_ms,
         events: vec![],
     }
 }

@@ -363,3 +363,22 @@ pub async fn event_ids(
         select.filter(Column::BoardNo.eq(board.0)).into_tuple().all(db).await?;
     Ok(ids.into_iter().flatten().collect())
 }
+
+/// The boards, members and event ids of those events of a commit that have one of these ids.
+pub async fn of_ids(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+    seq: u64,
+    event_ids: Vec<&str>,
+) -> Result<HashSet<(i64, String, String)>, DbErr> {
+    let found: Vec<(i64, String, String)> = Entity::find()
+        .select_only()
+        .columns([Column::BoardNo, Column::Member, Column::EventId])
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::Seq.eq(seq as i64))
+        .filter(Column::EventId.is_in(event_ids))
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(found.into_iter().collect())
+}

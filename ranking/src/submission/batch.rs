@@ -13,6 +13,7 @@ use self::folding::Folding;
 use self::index::{BaseEntry, Begun, Index, Series, TouchedEntry, rolling};
 use crate::board::Board;
 use crate::board::mark::BoardMark;
+use crate::commit::Commit;
 use crate::error::Result;
 use crate::id::BoardNo;
 use crate::rank_key::RankKey;
@@ -128,12 +129,12 @@ impl Batch {
     /// Folds the batch, in order, onto the answer to [`Self::wanted`].
     ///
     /// A submission is rejected if it would leave the range of any standings it touches; the fold
-    /// goes on as if it were not there. An event id accepted within the last `dedup_ms`, or earlier
-    /// in the batch, makes a duplicate. `commit` is the id of the new commit.
+    /// goes on as if it were not there. An event id that the snapshot knows, or one earlier in the
+    /// batch, makes a duplicate. `commit` is the id of the new commit.
     ///
     /// # Errors
     /// `Corrupt` if the snapshot holds data that this program does not write.
-    pub fn fold(&self, snapshot: &Snapshot, dedup_ms: i64, commit: &str) -> Result<FoldOutcome> {
+    pub fn fold(&self, snapshot: &Snapshot, commit: &str) -> Result<FoldOutcome> {
         let marks: HashMap<BoardNo, BoardMark> =
             self.wanted.boards.iter().copied().zip(snapshot.boards.iter().copied()).collect();
         let is_there = |board: &Board| {
@@ -150,7 +151,7 @@ impl Batch {
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
-        let mut seen = self.seen(snapshot, dedup_ms)?;
+        let mut seen = self.seen(snapshot)?;
         let closed = self.closed(snapshot);
         let mut folding =
             Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
@@ -185,8 +186,10 @@ impl Batch {
         if !folding.unknown.is_empty() {
             return Ok(self.again(&begun, folding.unknown));
         }
-        let commit = (!events.is_empty())
-            .then(|| snapshot.head.next(commit.to_owned(), self.now_ms, events));
+        let commit = (!events.is_empty()).then(|| Commit {
+            clock_ms: snapshot.clock_ms,
+            ..snapshot.head.next(commit.to_owned(), self.now_ms, events)
+        });
         let rolls = begun.into_iter().filter_map(|(name, begun)| {
             let mark = begun.mark.filter(|_| moved_on.contains(&name))?;
             Some((name.0, name.1, mark))
@@ -201,13 +204,10 @@ impl Batch {
     }
 
     /// The event ids of the snapshot that still count, by field.
-    fn seen(&self, snapshot: &Snapshot, dedup_ms: i64) -> Result<HashMap<String, Seen>> {
+    fn seen(&self, snapshot: &Snapshot) -> Result<HashMap<String, Seen>> {
         let mut seen = HashMap::new();
         for (field, value) in self.wanted.seen.iter().zip(&snapshot.seen) {
-            let Some(first) = value.as_deref().map(Seen::parse).transpose()? else {
-                continue;
-            };
-            if first.accepted_at_ms > self.now_ms - dedup_ms {
+            if let Some(first) = value.as_deref().map(Seen::parse).transpose()? {
                 seen.insert(field.clone(), first);
             }
         }

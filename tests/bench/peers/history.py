@@ -67,9 +67,9 @@ def put(db, archive, board, partition, shard, events):
     for seq in range(after + 1, last + 1):
         commit = hashlib.blake2b(f"{partition} {seq}".encode(), digest_size=16).hexdigest()
         held = min(EVENTS_OF_COMMIT, count - (seq - after - 1) * EVENTS_OF_COMMIT)
-        rows.append((partition, seq, commit, parent, NOW_MS, held))
+        rows.append((partition, seq, commit, parent, NOW_MS, NOW_MS, held))
         parent = commit
-    db.executemany('INSERT INTO "commit" VALUES (?, ?, ?, ?, ?, ?)', rows)
+    db.executemany('INSERT INTO "commit" VALUES (?, ?, ?, ?, ?, ?, ?)', rows)
     db.execute("UPDATE log_cursor SET seq = ?, commit_id = ? WHERE partition = ?", (last, parent, partition))
 
     place = pl.int_range(pl.len(), dtype=pl.Int64)

@@ -21,7 +21,8 @@ pub async fn age(deployment: &Deployment, days: i64) {
     let db = deployment.sql().await;
     let (ms, lately_ms) = (days * DAY_MS, now_ms() - 2 * DAY_MS);
     let text = format!(
-        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} \
+        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms}, \
+            clock_ms = clock_ms - {ms} \
             WHERE accepted_at_ms > {lately_ms}"
     );
     let older = Statement::from_string(db.get_database_backend(), text);

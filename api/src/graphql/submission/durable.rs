@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use entity::history::{commit, dead_letter};
 use ranking::id::PartitionNo;
-use ranking::submission::Verdict;
 use ranking::submission::event_ids::ELSEWHERE;
+use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::duplicates;
 use crate::app::App;
 use crate::cache::cursors::INTERVAL;
 use crate::error::{Error, ErrorCode, Result};
@@ -23,6 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) async fn confirm(
     app: &App,
     partition: PartitionNo,
+    submissions: &[Submission],
     placed: Submitted,
 ) -> Vec<Result<Verdict>> {
     let own = placed.commit;
@@ -43,8 +45,13 @@ pub(crate) async fn confirm(
         let id = own.as_ref().filter(|(own, _)| *own == seq).map(|(_, id)| id.as_str());
         confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
     }
+    let lost = duplicates::lost(app, partition, submissions, &placed.verdicts, last).await;
     let last = last.and_then(|last| confirmed.get(&last).cloned());
-    let confirm = |verdict: Verdict| {
+    let confirm = |(index, verdict): (usize, Verdict)| {
+        let is_duplicate = matches!(verdict, Verdict::Duplicate { .. });
+        if is_duplicate && lost.as_ref().ok().is_none_or(|lost| lost.contains(&index)) {
+            return Err(unknown());
+        }
         if let (Verdict::Accepted { .. }, Some(Err(error))) = (&verdict, &last) {
             return Err(error.clone());
         }
@@ -62,7 +69,7 @@ pub(crate) async fn confirm(
             _ => Ok(verdict),
         }
     };
-    placed.verdicts.into_iter().map(confirm).collect()
+    placed.verdicts.into_iter().enumerate().map(confirm).collect()
 }
 
 /// Waits until SQL has the commit of a seq, and of an id if that is known. Returns the indices of
