@@ -41,6 +41,8 @@ enum Servers {
     None,
     One(RedisServer),
     Cluster(RedisCluster),
+    /// One at this URL, which belongs to the test.
+    Elsewhere(String),
 }
 
 /// The stores of a test, and their directory.
@@ -67,6 +69,15 @@ impl Deployment {
             }
             Sql::Postgres => postgres::new_database().await,
         };
+        Self::of(dir, database_url, servers)
+    }
+
+    /// A new deployment in a directory, on empty stores that the test starts and stops.
+    pub fn elsewhere(dir: TempDir, database_url: String, redis_url: String) -> Arc<Self> {
+        Self::of(dir, database_url, Servers::Elsewhere(redis_url))
+    }
+
+    fn of(dir: TempDir, database_url: String, servers: Servers) -> Arc<Self> {
         Arc::new(Self {
             dir,
             database_url,
@@ -235,6 +246,7 @@ impl Deployment {
             Servers::None => None,
             Servers::One(server) => Some(server.url().to_owned()),
             Servers::Cluster(cluster) => Some(cluster.url()),
+            Servers::Elsewhere(url) => Some(url.clone()),
         }
     }
 
