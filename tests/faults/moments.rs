@@ -48,7 +48,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of a persister that has written everything and not committed",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
-        part: Part::Short,
+        part: Part::Soak,
         inject: |world, rng| {
             Box::pin(kill_at(world, rng, Store::Sql("COMMIT"), Point::BeforeRequest))
         },

@@ -39,7 +39,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGTERM of one process after the other; each has to end within a minute",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
-        part: Part::Short,
+        part: Part::Soak,
         inject: |world, _| Box::pin(restart_each(world)),
     },
     Fault {

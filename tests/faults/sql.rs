@@ -62,7 +62,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "another program holds the write lock of SQLite",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
-        part: Part::Short,
+        part: Part::Whole,
         inject: |world, rng| Box::pin(lock_sqlite(world, rng)),
     },
     Fault {
@@ -164,10 +164,8 @@ async fn lock_sqlite(world: &mut World, rng: &mut StdRng) {
         let transaction = begin(&db).await.unwrap();
         // A write takes the lock, and changes nothing here.
         let write = "UPDATE board SET slug = slug WHERE no < 0";
-        match transaction.execute_unprepared(write).await {
-            Ok(_) => Some(transaction),
-            Err(_) => None,
-        }
+        let is_locked = transaction.execute_unprepared(write).await.is_ok();
+        is_locked.then_some(transaction)
     })
     .await;
     sleep(world.duration(rng)).await;

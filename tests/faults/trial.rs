@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use tests::trial::verdict::Verdict;
-use tests::trial::world::{Shape, World};
+use tests::trial::world::{Clocks, RedisServers, Shape, SmallDiskOf, World};
 use tokio::time::sleep;
 
 use crate::fault::{Fault, Loses, Part, all};
@@ -104,9 +104,8 @@ pub(crate) async fn soak(duration: Duration, settings: &Settings) -> Outcome {
     let soaking = async {
         let mut rng = StdRng::seed_from_u64(settings.seed);
         let mut trial = Trial::start(shape, settings.seed, settings).await;
-        let faults: Vec<Fault> = all().into_iter().filter(is_soaked).collect();
-        let faults: Vec<Fault> =
-            faults.into_iter().filter(|fault| settings.asks_for(fault.name)).collect();
+        let is_meant = |fault: &Fault| is_soaked(fault) && settings.asks_for(fault.name);
+        let faults: Vec<Fault> = all().into_iter().filter(is_meant).collect();
         while began.elapsed() < duration {
             let fault = faults.choose(&mut rng).expect("some fault is asked for");
             println!("{:>6.0} s  {}", began.elapsed().as_secs_f64(), fault.name);
@@ -130,12 +129,13 @@ pub(crate) async fn soak(duration: Duration, settings: &Settings) -> Outcome {
     }
 }
 
-/// True for faults that the world of a soak can have.
+/// True for faults that the world of a soak can have: those of a world without anything special.
 fn is_soaked(fault: &Fault) -> bool {
-    // Those of SQLite that are no faults of its file happen to any world.
+    let shape = fault.shape;
     fault.part != Part::Whole
-        && !["locked_sqlite", "full_sqlite_disk", "lagging_failover", "days_apart"]
-            .contains(&fault.name)
+        && shape.redis == RedisServers::One
+        && shape.small_disk == SmallDiskOf::None
+        && shape.clocks == Clocks::OfMachine
 }
 
 /// A world under load.

@@ -31,11 +31,6 @@ impl RedisNode {
         self.port
     }
 
-    /// Its directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it runs").id()

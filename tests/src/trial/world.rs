@@ -13,7 +13,6 @@ use crate::api::Api;
 use crate::clock::{DAY_MS, now_ms};
 use crate::deployment::{Deployment, Redis, Sql};
 use crate::servers::postgres_node::PostgresNode;
-use crate::servers::program::signal;
 use crate::servers::proxy::Proxy;
 use crate::servers::redis_node::RedisNode;
 use crate::trial::disk::SmallDisk;
@@ -194,12 +193,6 @@ impl World {
     /// The ids of the processes.
     pub fn pids(&self) -> Vec<u32> {
         self.apis.iter().map(Api::pid).collect()
-    }
-
-    /// Kills a process without warning, and starts another one in its place.
-    pub async fn replace(&mut self, number: usize) {
-        signal("KILL", self.apis[number].pid());
-        self.start_again(number).await;
     }
 
     /// Starts a process in the place of one that has ended or is ending.
