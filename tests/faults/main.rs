@@ -1,5 +1,5 @@
-//! `make faults`: the programs under faults, each with a load of numbered events, and one verdict on
-//! all of them: what was confirmed counts exactly once, what was refused never.
+//! `make faults`: the programs under faults, each with a load of numbered events, and one verdict
+//! for all: what was confirmed counts exactly once, what was refused never.
 //!
 //! | module | has |
 //! |---|---|

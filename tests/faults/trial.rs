@@ -167,6 +167,10 @@ impl<'a> Trial<'a> {
 
     async fn end(mut self, name: &str, rng: &mut StdRng) -> Verdict {
         self.world.load.stop().await;
+        // What was confirmed last is on its way to SQL.
+        if self.world.recover(self.settings.recovery_longest).await.is_none() {
+            self.recoveries.push(None);
+        }
         let verdict = Verdict::of(&self.world, rng, self.recoveries, self.redis_lost_until).await;
         if !verdict.holds() {
             self.world.keep_logs(&report::directory().join(name));
