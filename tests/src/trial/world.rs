@@ -109,14 +109,13 @@ impl World {
     pub async fn start(shape: Shape, seed: u64, lasts: Duration) -> Self {
         let dir = tempfile::Builder::new().prefix("laurel-trial-").tempdir().unwrap();
         let sql_dir = dir.path().join("sql");
-        let redis_dir = dir.path().join("redis-0");
         let is_cluster = shape.redis == RedisServers::Cluster;
-        let mut disk = None;
-        if shape.small_disk == SmallDiskOf::Redis {
-            disk = Some(SmallDisk::new(&redis_dir));
-        } else if shape.small_disk == SmallDiskOf::Sql && shape.sql == Sql::Sqlite {
-            disk = Some(SmallDisk::new(&sql_dir));
-        }
+        let mut disk = match (shape.small_disk, shape.sql) {
+            (SmallDiskOf::Redis, _) => Some(SmallDisk::new(&dir.path().join("redis-0"))),
+            (SmallDiskOf::Sql, Sql::Sqlite) => Some(SmallDisk::new(&sql_dir)),
+            // PostgreSQL has a directory of its own.
+            _ => None,
+        };
         let clocks = start_clocks(dir.path(), shape);
         let redis = if is_cluster { vec![] } else { start_redis(dir.path(), shape, &clocks) };
         let postgres = (shape.sql == Sql::Postgres && !is_cluster).then(|| {
@@ -159,15 +158,20 @@ impl World {
             shape,
             deployment,
         };
-        for number in 0..shape.processes {
-            let api = world.new_process(number).await;
-            world.apis.push(api);
-        }
-        world.retarget();
-        for input in world.load.inputs() {
-            world.apis[0].create_board(input).await;
-        }
+        world.start_processes().await;
         world
+    }
+
+    /// Starts the processes, and creates the boards.
+    async fn start_processes(&mut self) {
+        for number in 0..self.shape.processes {
+            let api = self.new_process(number).await;
+            self.apis.push(api);
+        }
+        self.retarget();
+        for input in self.load.inputs() {
+            self.apis[0].create_board(input).await;
+        }
     }
 
     /// The proxy before Redis.
