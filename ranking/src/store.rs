@@ -68,6 +68,7 @@ struct Scripts {
     page: Script,
     around: Script,
     rank: Script,
+    log: Script,
     renew: Script,
 }
 
@@ -86,6 +87,7 @@ impl Scripts {
             page: with_order(include_str!("store/script/page.lua")),
             around: with_order(include_str!("store/script/around.lua")),
             rank: Script::new(include_str!("store/script/rank.lua")),
+            log: Script::new(include_str!("store/script/log.lua")),
             renew: Script::new(include_str!("store/script/renew.lua")),
         }
     }

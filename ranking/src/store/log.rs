@@ -53,6 +53,9 @@ pub(crate) fn first_after(seq: u64) -> String {
 }
 
 /// Asks for at most `count` entries of a log from an id on: `XRANGE`.
+/// A head and a part of a log.
+type LogRange = (Option<String>, LogEntries);
+
 fn ask_log(pipe: &mut Pipeline, log: &str, from: &str, count: usize) {
     pipe.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(count);
 }
@@ -108,11 +111,12 @@ impl Store {
         from: &str,
         count: usize,
     ) -> Result<(Option<String>, LogEntries, std::sync::Arc<str>)> {
+        let keys = [self.keys().head(partition), self.keys().log(partition)];
         let mut pipe = redis::pipe();
-        pipe.atomic();
-        pipe.cmd("GET").arg(self.keys().head(partition));
-        ask_log(&mut pipe, &self.keys().log(partition), from, count);
-        let ((head, entries), run_id): ((Option<String>, LogEntries), _) = self.read(&pipe).await?;
+        let script = pipe.cmd("EVALSHA").arg(self.inner.scripts.log.get_hash());
+        script.arg(keys.len()).arg(&keys).arg(from).arg(count);
+        let ((read,), run_id): ((LogRange,), _) = self.read(&pipe).await?;
+        let (head, entries) = read;
         Ok((head, entries, run_id))
     }
 
