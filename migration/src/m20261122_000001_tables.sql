@@ -2,7 +2,7 @@
 --
 -- Times are Unix milliseconds. Scores are raw integers at the board's number of decimals. Text is
 -- compared by bytes.
--- The placeholders {serial} {text} {double} {without_rowid} {standing_key} {standing_indexes}
+-- The placeholders {serial} {text} {bytes} {double} {without_rowid} {standing_key} {standing_indexes}
 -- differ by database: see the .rs file of the same name.
 
 CREATE TABLE "deployment" (
@@ -74,15 +74,20 @@ CREATE TABLE "access_token" (
     "revoked_at_ms" BIGINT
 );
 
+-- A commit's id is a hash of version, parent, random, seq, accepted_at_ms and leaves: see
+-- docs/explanation/history.md. gone counts the events that have a leaf and no row.
 CREATE TABLE "commit" (
     "partition" INTEGER NOT NULL,
     "seq" BIGINT NOT NULL CHECK ("seq" > 0),
-    "id" {text} NOT NULL UNIQUE,
+    "id" {text} NOT NULL,
     "parent" {text} NOT NULL,
     "accepted_at_ms" BIGINT NOT NULL,
     "events" INTEGER NOT NULL,
-    PRIMARY KEY ("partition", "seq"),
-    UNIQUE ("partition", "parent")
+    "gone" INTEGER NOT NULL,
+    "version" INTEGER NOT NULL,
+    "random" {bytes} NOT NULL,
+    "leaves" {bytes} NOT NULL,
+    PRIMARY KEY ("partition", "seq")
 );
 CREATE INDEX "commit_accepted" ON "commit" ("partition", "accepted_at_ms");
 
@@ -103,6 +108,7 @@ CREATE TABLE "score_event" (
     "void_partition" INTEGER,
     "void_seq" BIGINT,
     "void_index" INTEGER,
+    "salt" {bytes} NOT NULL,
     PRIMARY KEY ("partition", "seq", "event_index"),
     FOREIGN KEY ("partition", "seq") REFERENCES "commit" ("partition", "seq"),
     CHECK (("kind" = 'VOID') = ("void_partition" IS NOT NULL AND "void_seq" IS NOT NULL AND "void_index" IS NOT NULL)),

@@ -122,8 +122,7 @@ impl Change for Submitting<'_> {
                 Some(snapshot) => snapshot,
                 None => partition.snapshot(batch.wanted(), now_ms).await?,
             };
-            let id = entity::random_id();
-            match batch.fold(&snapshot, dedup.window_ms, &id)? {
+            match batch.fold(&snapshot, dedup.window_ms, rand::random())? {
                 FoldOutcome::FoldedBatch(folded) => break (snapshot, folded),
                 FoldOutcome::Again(again) => *batch = again,
                 FoldOutcome::Roll(boards) => {

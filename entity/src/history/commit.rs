@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ranking::commit::Commit;
+use ranking::commit::content::{CONTENT_VERSION, Content};
 use ranking::id::PartitionNo;
-use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
+use sea_orm::{QueryOrder, QuerySelect};
 
 /// A row of `commit`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -24,9 +26,52 @@ pub struct Model {
     pub accepted_at_ms: i64,
     /// The number of its events.
     pub events: i32,
+    /// The number of its events that history no longer has, or never had: of deleted boards,
+    /// refused by SQL, or erased. Their leaves stay.
+    pub gone: i32,
+    /// The version of its content.
+    pub version: i32,
+    /// The random bytes of its content.
+    pub random: Vec<u8>,
+    /// The leaves of its events, one behind the other.
+    pub leaves: Vec<u8>,
 }
 
 no_relations!();
+
+impl Model {
+    /// The row of a commit; `gone` of its events have no row.
+    pub fn of_commit(partition: PartitionNo, commit: &Commit, gone: usize) -> Self {
+        Self {
+            partition: partition.into(),
+            seq: commit.seq as i64,
+            id: commit.id.clone(),
+            parent: commit.parent.clone(),
+            accepted_at_ms: commit.accepted_at_ms,
+            events: commit.events.len() as i32,
+            gone: gone as i32,
+            version: CONTENT_VERSION.into(),
+            random: commit.random[..16].to_vec(),
+            leaves: commit.leaves.clone(),
+        }
+    }
+
+    /// The id that follows from the other columns.
+    ///
+    /// # Errors
+    /// `Corrupt` for a version that this program does not know.
+    pub fn computed_id(&self) -> ranking::Result<String> {
+        let content = Content {
+            version: self.version.try_into().unwrap_or_default(),
+            parent: &self.parent,
+            random: &self.random,
+            seq: self.seq.unsigned_abs(),
+            accepted_at_ms: self.accepted_at_ms,
+            leaves: &self.leaves,
+        };
+        content.id()
+    }
+}
 
 /// Acceptance times, by seq, of a partition's commits from `first_seq` to `last_seq`.
 pub async fn accepted_at_ms(
@@ -56,15 +101,97 @@ pub async fn find(
     Entity::find_by_id((i32::from(partition), seq as i64)).one(db).await
 }
 
-/// The commits of a partition that have one of these seqs.
-pub async fn of_seqs(
+/// Seqs and acceptance times of the commits of a partition that have one of these seqs.
+pub async fn accepted_of_seqs(
     db: &impl ConnectionTrait,
     partition: i32,
     seqs: Vec<i64>,
-) -> Result<Vec<Model>, DbErr> {
+) -> Result<Vec<(i64, i64)>, DbErr> {
     Entity::find()
+        .select_only()
+        .columns([Column::Seq, Column::AcceptedAtMs])
         .filter(Column::Partition.eq(partition))
         .filter(Column::Seq.is_in(seqs))
+        .into_tuple()
         .all(db)
         .await
+}
+
+/// Counts events, by partition and seq, that their commits have and history no longer has.
+pub async fn count_gone(
+    db: &impl ConnectionTrait,
+    gone: &BTreeMap<(i32, i64), u32>,
+) -> Result<(), DbErr> {
+    let rows: Vec<String> = gone
+        .iter()
+        .map(|((partition, seq), gone)| format!("({partition}, {seq}, {gone})"))
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        r#"WITH "more" ("partition", "seq", "gone") AS (VALUES {}) UPDATE "commit" SET "gone" = "commit"."gone" + "more"."gone" FROM "more" WHERE "commit"."partition" = "more"."partition" AND "commit"."seq" = "more"."seq""#,
+        rows.join(", ")
+    );
+    db.execute_unprepared(&sql).await?;
+    Ok(())
+}
+
+/// The commits of a partition after `seq`, at most `limit`, oldest first.
+pub async fn page_after(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+    seq: i64,
+    limit: u64,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::Seq.gt(seq))
+        .order_by_asc(Column::Seq)
+        .limit(limit)
+        .all(db)
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use ranking::commit::{Event, EventKind, Head, ROOT_COMMIT};
+    use ranking::id::{BoardNo, MemberId};
+
+    use super::*;
+    use crate::history::score_event;
+
+    fn removal(member: &str) -> Event {
+        Event {
+            board: BoardNo(3),
+            generation: 1,
+            member: MemberId::new(member).unwrap(),
+            kind: EventKind::Removal,
+            event_id: None,
+            segments: vec![],
+        }
+    }
+
+    #[test]
+    fn a_row_gives_the_id_and_the_leaves_of_its_commit() {
+        let head = Head { seq: 4, commit: ROOT_COMMIT.into(), run_id: "r".into() };
+        let events = vec![removal("ann"), removal("bob")];
+        for events in [events, vec![]] {
+            let commit = head.next([9; 32], 1_700_000_000_000, events);
+            let row = Model::of_commit(PartitionNo(2), &commit, 0);
+            assert_eq!(row.computed_id().as_deref(), Ok(row.id.as_str()));
+            let altered = Model { accepted_at_ms: 1, ..row.clone() };
+            assert_ne!(altered.computed_id().unwrap(), row.id);
+            assert!(Model { version: 9, ..row.clone() }.computed_id().is_err());
+            for (index, event) in commit.events.iter().enumerate() {
+                let salt = commit.salt(index);
+                let of_event =
+                    score_event::Model::of_event(PartitionNo(2), 5, index, event, salt.to_vec());
+                let leaf = of_event.leaf(row.version).unwrap();
+                assert_eq!(leaf, row.leaves[index * 32..][..32]);
+                let altered = score_event::Model { member: "eve".to_owned(), ..of_event };
+                assert_ne!(altered.leaf(row.version).unwrap(), leaf);
+            }
+        }
+    }
 }

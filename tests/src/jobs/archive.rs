@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use entity::archive::archive_file;
-use sea_orm::{ConnectionTrait, EntityTrait, Statement};
+use entity::history::{commit, log_cursor};
+use ranking::id::PartitionNo;
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -15,17 +17,40 @@ use crate::jobs::seal::wait_until_dropped;
 use crate::model::history::History;
 
 /// Waits until SQL has everything, then makes all recently accepted events so many days older. It
-/// takes more than a year until an event of a yearly window can be archived.
+/// takes more than a year until an event of a yearly window can be archived. The commits get the
+/// ids that follow, in SQL and in the heads.
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;
-    let (ms, lately_ms) = (days * DAY_MS, now_ms() - 2 * DAY_MS);
-    let text = format!(
-        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms} \
-            WHERE accepted_at_ms > {lately_ms}"
-    );
-    let older = Statement::from_string(db.get_database_backend(), text);
-    db.execute_raw(older).await.unwrap();
+    let lately_ms = now_ms() - 2 * DAY_MS;
+    let mut redis = deployment.redis().await;
+    for cursor in log_cursor::all(&db).await.unwrap() {
+        let partition = PartitionNo(cursor.partition.try_into().unwrap());
+        let mut last: Option<String> = None;
+        for mut row in commit::page_after(&db, partition, 0, 1_000_000).await.unwrap() {
+            if row.accepted_at_ms > lately_ms {
+                row.accepted_at_ms -= days * DAY_MS;
+            }
+            row.parent = last.unwrap_or(row.parent);
+            row.id = row.computed_id().unwrap();
+            last = Some(row.id.clone());
+            let row = row.into_active_model().reset_all();
+            commit::Entity::update(row).exec_without_returning(&db).await.unwrap();
+        }
+        let Some(last) = last else { continue };
+        let head = format!("laurel:{{{partition}}}:head");
+        let get = redis::cmd("GET").arg(&head).query_async(&mut redis).await;
+        let text: Option<String> = get.unwrap();
+        let text = text.expect("the partition is level").replace(&cursor.commit_id, &last);
+        let moved = log_cursor::ActiveModel {
+            partition: Set(cursor.partition),
+            commit_id: Set(last),
+            ..Default::default()
+        };
+        log_cursor::Entity::update(moved).exec_without_returning(&db).await.unwrap();
+        let set = redis::cmd("SET").arg(&head).arg(text).query_async(&mut redis).await;
+        let () = set.unwrap();
+    }
     db.close().await.unwrap();
 }
 
