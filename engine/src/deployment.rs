@@ -38,6 +38,8 @@ pub struct Deployment {
     pub archive_dir: PathBuf,
     /// The directory for a second copy of each archived file.
     pub archive_copy_dir: Option<PathBuf>,
+    /// The file of the key that signs checkpoints.
+    pub checkpoint_key: PathBuf,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
 }
 

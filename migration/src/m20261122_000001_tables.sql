@@ -119,6 +119,16 @@ CREATE TABLE "score_event" (
 CREATE INDEX "score_event_member" ON "score_event" ("board_no", "member", "seq", "event_index");
 CREATE INDEX "score_event_void" ON "score_event" ("partition", "seq") WHERE "void_seq" IS NOT NULL;
 
+-- Signed statements about a commit.
+CREATE TABLE "checkpoint" (
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL CHECK ("seq" > 0),
+    "commit_id" {text} NOT NULL,
+    "statement" {text} NOT NULL,
+    "created_at_ms" BIGINT NOT NULL,
+    PRIMARY KEY ("partition", "seq")
+);
+
 CREATE TABLE "log_cursor" (
     "partition" INTEGER PRIMARY KEY,
     "run_id" {text} NOT NULL,
@@ -205,6 +215,17 @@ CREATE TABLE "archive_file" (
     "created_at_ms" BIGINT NOT NULL,
     UNIQUE ("board_no", "partition", "first_seq")
 );
+-- The files of commits that have left the table commit.
+CREATE TABLE "commit_file" (
+    "path" {text} PRIMARY KEY,
+    "partition" INTEGER NOT NULL,
+    "first_seq" BIGINT NOT NULL CHECK ("first_seq" > 0),
+    "last_seq" BIGINT NOT NULL CHECK ("last_seq" >= "first_seq"),
+    "bytes" BIGINT NOT NULL CHECK ("bytes" >= 0),
+    "sha256" {text} NOT NULL,
+    "created_at_ms" BIGINT NOT NULL,
+    UNIQUE ("partition", "first_seq")
+);
 CREATE TABLE "archived_entry" (
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "member" {text} NOT NULL,
@@ -260,13 +281,14 @@ CREATE TABLE "integrity_run" (
 );
 -- place is the location of a finding: ENTRY (an entry in Redis or a row of standing), SEALED (a row
 -- of sealed_entry), ARCHIVED (a row of archived_entry), FILE (a file of the archive), KEY (a key in
--- Redis that Laurel never writes), PERIODS (a period missing from its list).
+-- Redis that Laurel never writes), PERIODS (a period missing from its list), COMMIT (a commit of a
+-- partition), EVENT (an event of the history).
 CREATE TABLE "integrity_finding" (
     "run_id" BIGINT NOT NULL REFERENCES "integrity_run" ("id"),
     "finding_index" INTEGER NOT NULL,
     "board_no" BIGINT NOT NULL,
-    "kind" {text} NOT NULL CHECK ("kind" IN ('MISSING', 'PHANTOM', 'WRONG_SCORE', 'WRONG_TIE_BREAK', 'WRONG_WINDOW')),
-    "place" {text} NOT NULL CHECK ("place" IN ('ENTRY', 'SEALED', 'ARCHIVED', 'FILE', 'KEY', 'PERIODS')),
+    "kind" {text} NOT NULL CHECK ("kind" IN ('MISSING', 'PHANTOM', 'WRONG_SCORE', 'WRONG_TIE_BREAK', 'WRONG_WINDOW', 'ALTERED')),
+    "place" {text} NOT NULL CHECK ("place" IN ('ENTRY', 'SEALED', 'ARCHIVED', 'FILE', 'KEY', 'PERIODS', 'COMMIT', 'EVENT')),
     "member" {text} NOT NULL,
     "window" {text} NOT NULL,
     "period" {text} NOT NULL,
@@ -292,4 +314,11 @@ CREATE TABLE "integrity_proof" (
     "entries" BIGINT NOT NULL,
     "proven_at_ms" BIGINT NOT NULL,
     PRIMARY KEY ("board_no", "partition")
+);
+-- How far the commits of a partition were checked and found sound.
+CREATE TABLE "integrity_chain" (
+    "partition" INTEGER PRIMARY KEY,
+    "seq" BIGINT NOT NULL,
+    "commit_id" {text} NOT NULL,
+    "checked_at_ms" BIGINT NOT NULL
 );

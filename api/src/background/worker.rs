@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::background::checkpoints;
 use crate::background::daily_diff::Daily;
 
 /// How long the persister sleeps before it reads the heads again, as other processes commit too.
@@ -56,6 +57,7 @@ pub async fn work(
 ) {
     tokio::join!(
         daily.work(&deployment, stop.clone()),
+        checkpoints::work(&deployment, stop.clone()),
         persist(&deployment, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {
             finish_interrupted_work(deployment).boxed()

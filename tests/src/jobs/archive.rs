@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use entity::archive::archive_file;
+use entity::archive::{archive_file, commit_file};
 use entity::history::{commit, log_cursor};
 use ranking::id::PartitionNo;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
@@ -91,8 +91,10 @@ pub async fn check_kept(deployment: &Deployment, history: &History) {
 pub async fn check_files(deployment: &Deployment) {
     let db = deployment.sql().await;
     let files = archive_file::Entity::find().all(&db).await.unwrap();
+    let of_commits = commit_file::Entity::find().all(&db).await.unwrap();
     db.close().await.unwrap();
     let mut named: Vec<String> = files.into_iter().map(|file| file.path).collect();
+    named.extend(of_commits.into_iter().map(|file| file.path));
     let mut there = paths(deployment);
     named.sort();
     there.sort();
