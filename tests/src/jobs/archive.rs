@@ -95,14 +95,21 @@ pub async fn check_files(deployment: &Deployment) {
     db.close().await.unwrap();
     let mut named: Vec<String> = files.into_iter().map(|file| file.path).collect();
     named.extend(of_commits.into_iter().map(|file| file.path));
-    let mut there = paths(deployment);
+    let mut there = all_paths(deployment);
     named.sort();
     there.sort();
     assert_eq!(there, named);
 }
 
-/// The paths in the archive's directory, without its lock.
+/// The paths of the archive's files of events.
 pub fn paths(deployment: &Deployment) -> Vec<String> {
+    let mut paths = all_paths(deployment);
+    paths.retain(|path| !path.starts_with("commits/"));
+    paths
+}
+
+/// The paths in the archive's directory, without its lock.
+fn all_paths(deployment: &Deployment) -> Vec<String> {
     let root = deployment.archive_dir();
     let mut paths = vec![];
     let mut left = vec![root.clone()];
