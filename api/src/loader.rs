@@ -20,7 +20,7 @@ pub(crate) mod totals;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dataloader::BatchFn;
 use dataloader::cached::Loader;
@@ -56,19 +56,29 @@ const YIELD_COUNT: usize = 2;
 /// The most rows that one SELECT asks for, as SQLite has 32,766 parameters.
 const ROWS_MAX: usize = 10_000;
 
+/// A loader that is made when it is first used: most requests use few of them.
+struct Lazy<K, V, F>
+where
+    K: Eq + Hash + Clone,
+    V: Clone,
+    F: BatchFn<K, V>,
+{
+    made: OnceLock<Loader<K, V, F>>,
+    batch: fn(Lookups) -> F,
+}
+
 /// The look-ups of one request.
-#[derive(Clone)]
 pub struct Loaders {
-    counts: Loader<Bound, Result<u64>, CountBatch>,
-    better_scores: Loader<Bound, Result<u64>, BetterScoresBatch>,
-    entries: Loader<Place, Result<Option<Found>>, EntryBatch>,
-    pages: Loader<Page, PageRead, PageBatch>,
-    around: Loader<Around, AroundRead, AroundBatch>,
-    members: Loader<String, Row, MemberBatch>,
-    friends: Loader<MemberId, FriendsRead, FriendsBatch>,
-    rankings: Loader<Place, RankingRead, FriendRankingBatch>,
-    totals: Loader<Total, Result<u64>, TotalBatch>,
-    boards: Loader<i64, Numbered, BoardBatch>,
+    counts: Lazy<Bound, Result<u64>, CountBatch>,
+    better_scores: Lazy<Bound, Result<u64>, BetterScoresBatch>,
+    entries: Lazy<Place, Result<Option<Found>>, EntryBatch>,
+    pages: Lazy<Page, PageRead, PageBatch>,
+    around: Lazy<Around, AroundRead, AroundBatch>,
+    members: Lazy<String, Row, MemberBatch>,
+    friends: Lazy<MemberId, FriendsRead, FriendsBatch>,
+    rankings: Lazy<Place, RankingRead, FriendRankingBatch>,
+    totals: Lazy<Total, Result<u64>, TotalBatch>,
+    boards: Lazy<i64, Numbered, BoardBatch>,
     lookups: Lookups,
     reads: Arc<Reads>,
     made: Arc<Made>,
@@ -99,31 +109,46 @@ impl Drop for Reading {
     }
 }
 
-fn loader<K, V, F>(batch: F) -> Loader<K, V, F>
+impl<K, V, F> Lazy<K, V, F>
 where
     K: Eq + Hash + Clone + std::fmt::Debug,
     V: Clone,
     F: BatchFn<K, V>,
 {
-    Loader::new(batch).with_max_batch_size(BATCH_MAX).with_yield_count(YIELD_COUNT)
+    fn new(batch: fn(Lookups) -> F) -> Self {
+        Self { made: OnceLock::new(), batch }
+    }
+
+    fn with(&self, lookups: &Lookups) -> &Loader<K, V, F> {
+        self.made.get_or_init(|| {
+            Loader::new((self.batch)(lookups.clone()))
+                .with_max_batch_size(BATCH_MAX)
+                .with_yield_count(YIELD_COUNT)
+        })
+    }
+
+    async fn clear(&self) {
+        if let Some(made) = self.made.get() {
+            made.clear_all().await;
+        }
+    }
 }
 
 impl Loaders {
     /// Look-ups for a new request.
     pub fn new(app: &SharedApp) -> Self {
-        let lookups = Lookups::new(app);
         Self {
-            counts: loader(CountBatch(lookups.clone())),
-            better_scores: loader(BetterScoresBatch(lookups.clone())),
-            entries: loader(EntryBatch(lookups.clone())),
-            pages: loader(PageBatch(lookups.clone())),
-            around: loader(AroundBatch(lookups.clone())),
-            members: loader(MemberBatch(lookups.clone())),
-            friends: loader(FriendsBatch(lookups.clone())),
-            rankings: loader(FriendRankingBatch(lookups.clone())),
-            totals: loader(TotalBatch(lookups.clone())),
-            boards: loader(BoardBatch(lookups.clone())),
-            lookups,
+            counts: Lazy::new(CountBatch),
+            better_scores: Lazy::new(BetterScoresBatch),
+            entries: Lazy::new(EntryBatch),
+            pages: Lazy::new(PageBatch),
+            around: Lazy::new(AroundBatch),
+            members: Lazy::new(MemberBatch),
+            friends: Lazy::new(FriendsBatch),
+            rankings: Lazy::new(FriendRankingBatch),
+            totals: Lazy::new(TotalBatch),
+            boards: Lazy::new(BoardBatch),
+            lookups: Lookups::new(app),
             reads: Arc::default(),
             made: Arc::default(),
         }
@@ -153,7 +178,11 @@ impl Loaders {
     pub fn entry(&self, place: Place) -> BoxFuture<'_, Result<Option<Found>>> {
         let found = async move {
             self.wait_for_reads().await;
-            self.entries.try_load(place).await.map_err(|error| no_answer(&error))?
+            self.entries
+                .with(&self.lookups)
+                .try_load(place)
+                .await
+                .map_err(|error| no_answer(&error))?
         };
         found.boxed()
     }
@@ -169,8 +198,12 @@ impl Loaders {
             .iter()
             .map(|member| Place { standings: standings.clone(), key: member.clone() })
             .collect();
-        let found =
-            self.entries.try_load_many(places.clone()).await.map_err(|error| no_answer(&error))?;
+        let found = self
+            .entries
+            .with(&self.lookups)
+            .try_load_many(places.clone())
+            .await
+            .map_err(|error| no_answer(&error))?;
         places.iter().map(|place| found.get(place).cloned().unwrap_or(Ok(None))).collect()
     }
 
@@ -178,7 +211,11 @@ impl Loaders {
     pub fn count(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
         let count = async move {
             self.wait_for_reads().await;
-            self.counts.try_load(bound).await.map_err(|error| no_answer(&error))?
+            self.counts
+                .with(&self.lookups)
+                .try_load(bound)
+                .await
+                .map_err(|error| no_answer(&error))?
         };
         count.boxed()
     }
@@ -188,8 +225,12 @@ impl Loaders {
         self.wait_for_reads().await;
         let bound = |key: &RankKey| Bound { standings: standings.clone(), key: Some(*key) };
         let bounds: Vec<Bound> = keys.iter().map(bound).collect();
-        let counts =
-            self.counts.try_load_many(bounds.clone()).await.map_err(|error| no_answer(&error))?;
+        let counts = self
+            .counts
+            .with(&self.lookups)
+            .try_load_many(bounds.clone())
+            .await
+            .map_err(|error| no_answer(&error))?;
         bounds.iter().map(|bound| counts.get(bound).cloned().unwrap_or(Ok(0))).collect()
     }
 
@@ -200,7 +241,11 @@ impl Loaders {
     pub fn better_scores(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
         let count = async move {
             self.wait_for_reads().await;
-            self.better_scores.try_load(bound).await.map_err(|error| no_answer(&error))?
+            self.better_scores
+                .with(&self.lookups)
+                .try_load(bound)
+                .await
+                .map_err(|error| no_answer(&error))?
         };
         count.boxed()
     }
@@ -213,7 +258,14 @@ impl Loaders {
         limit: usize,
     ) -> BoxFuture<'_, PageRead> {
         let page = Page { standings: standings.clone(), key: Span { position, limit } };
-        async move { self.pages.try_load(page).await.map_err(|error| no_answer(&error))? }.boxed()
+        async move {
+            self.pages
+                .with(&self.lookups)
+                .try_load(page)
+                .await
+                .map_err(|error| no_answer(&error))?
+        }
+        .boxed()
     }
 
     /// The entries around a member, its own included, and the position of the first; `None` if the
@@ -227,19 +279,37 @@ impl Loaders {
     ) -> BoxFuture<'_, AroundRead> {
         let key = Extent { member, above, below };
         let around = Around { standings: standings.clone(), key };
-        async move { self.around.try_load(around).await.map_err(|error| no_answer(&error))? }
-            .boxed()
+        async move {
+            self.around
+                .with(&self.lookups)
+                .try_load(around)
+                .await
+                .map_err(|error| no_answer(&error))?
+        }
+        .boxed()
     }
 
     /// A member's row; `None` if SQL has none.
     pub fn member(&self, key: &str) -> BoxFuture<'_, Result<Option<member::Model>>> {
         let key = key.to_owned();
-        async move { self.members.try_load(key).await.map_err(|error| no_answer(&error))? }.boxed()
+        async move {
+            self.members
+                .with(&self.lookups)
+                .try_load(key)
+                .await
+                .map_err(|error| no_answer(&error))?
+        }
+        .boxed()
     }
 
     /// The rows of members, by key; members without one are absent.
     pub async fn members(&self, keys: Vec<String>) -> Result<HashMap<String, member::Model>> {
-        let found = self.members.try_load_many(keys).await.map_err(|error| no_answer(&error))?;
+        let found = self
+            .members
+            .with(&self.lookups)
+            .try_load_many(keys)
+            .await
+            .map_err(|error| no_answer(&error))?;
         found
             .into_iter()
             .filter_map(|(key, row)| row.map(|row| row.map(|row| (key, row))).transpose())
@@ -248,29 +318,57 @@ impl Loaders {
 
     /// A member's friends, ordered by key, and the instant until which the list is good.
     pub(crate) fn friends(&self, member: MemberId) -> BoxFuture<'_, FriendsRead> {
-        async move { self.friends.try_load(member).await.map_err(|error| no_answer(&error))? }
-            .boxed()
+        async move {
+            self.friends
+                .with(&self.lookups)
+                .try_load(member)
+                .await
+                .map_err(|error| no_answer(&error))?
+        }
+        .boxed()
     }
 
     /// The ranking of a member and its friends in standings, in order, and the instant until which
     /// it is good.
     pub(crate) fn ranking(&self, of: Place) -> BoxFuture<'_, RankingRead> {
-        async move { self.rankings.try_load(of).await.map_err(|error| no_answer(&error))? }.boxed()
+        async move {
+            self.rankings
+                .with(&self.lookups)
+                .try_load(of)
+                .await
+                .map_err(|error| no_answer(&error))?
+        }
+        .boxed()
     }
 
     /// The total of a connection.
     pub(crate) fn total(&self, total: Total) -> BoxFuture<'_, Result<u64>> {
-        async move { self.totals.try_load(total).await.map_err(|error| no_answer(&error))? }.boxed()
+        async move {
+            self.totals
+                .with(&self.lookups)
+                .try_load(total)
+                .await
+                .map_err(|error| no_answer(&error))?
+        }
+        .boxed()
     }
 
     /// The board of a number, even if it was deleted; `None` if there never was one.
     pub fn board(&self, no: i64) -> BoxFuture<'_, Result<Option<Arc<CachedBoard>>>> {
-        async move { self.boards.try_load(no).await.map_err(|error| no_answer(&error))? }.boxed()
+        async move {
+            self.boards.with(&self.lookups).try_load(no).await.map_err(|error| no_answer(&error))?
+        }
+        .boxed()
     }
 
     /// The boards of numbers, even if they were deleted; absent if there never was one.
     pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<CachedBoard>>> {
-        let found = self.boards.try_load_many(numbers).await.map_err(|error| no_answer(&error))?;
+        let found = self
+            .boards
+            .with(&self.lookups)
+            .try_load_many(numbers)
+            .await
+            .map_err(|error| no_answer(&error))?;
         found
             .into_iter()
             .filter_map(|(no, board)| board.map(|board| board.map(|board| (no, board))).transpose())
@@ -279,15 +377,15 @@ impl Loaders {
 
     /// Forgets all results, as the request has written something.
     pub async fn clear(&self) {
-        self.entries.clear_all().await;
-        self.counts.clear_all().await;
-        self.better_scores.clear_all().await;
-        self.pages.clear_all().await;
-        self.around.clear_all().await;
-        self.members.clear_all().await;
-        self.friends.clear_all().await;
-        self.rankings.clear_all().await;
-        self.totals.clear_all().await;
+        self.entries.clear().await;
+        self.counts.clear().await;
+        self.better_scores.clear().await;
+        self.pages.clear().await;
+        self.around.clear().await;
+        self.members.clear().await;
+        self.friends.clear().await;
+        self.rankings.clear().await;
+        self.totals.clear().await;
         self.made.hashes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 

@@ -58,9 +58,12 @@ impl Boards {
             return Ok((None, Instant::now() + FRESH));
         }
         let slug = slug.to_owned();
-        let read = || async {
-            let row = board::of_slug(db, &slug).await?;
-            row.map(CachedBoard::new).transpose()
+        // In a box, as most look-ups read nothing.
+        let read = || {
+            Box::pin(async {
+                let row = board::of_slug(db, &slug).await?;
+                row.map(CachedBoard::new).transpose()
+            })
         };
         self.0.find(&slug, read).await
     }

@@ -39,12 +39,15 @@ impl Friends {
         db: &DatabaseConnection,
         member: &MemberId,
     ) -> Result<(Arc<[MemberId]>, Instant)> {
-        let read = || async {
-            let keys = friendship::friends(db, member.as_str()).await?;
-            let mut friends: Vec<MemberId> =
-                keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?;
-            friends.sort_unstable();
-            Ok(friends.into())
+        // In a box, as most look-ups read nothing.
+        let read = || {
+            Box::pin(async {
+                let keys = friendship::friends(db, member.as_str()).await?;
+                let mut friends: Vec<MemberId> =
+                    keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?;
+                friends.sort_unstable();
+                Ok(friends.into())
+            })
         };
         self.0.find(member, read).await
     }

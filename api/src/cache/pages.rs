@@ -60,13 +60,13 @@ impl PageCache {
         position: u64,
         limit: usize,
     ) -> Result<(Arc<[RankedEntry]>, Instant)> {
-        let read = async {
+        let read = Box::pin(async {
             let began = Instant::now();
             match reader.forward_from(standings, position, limit).await {
                 Ok(entries) => (Ok(entries.into()), began + self.age),
                 Err(error) => (Err(error.into()), began),
             }
-        };
+        });
         if !Self::keeps(position, limit) {
             let (page, good_until) = read.await;
             return Ok((page?, good_until));

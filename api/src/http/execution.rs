@@ -1,10 +1,11 @@
 //! One request, from its headers to its answer.
 //!
 //! The order is the wall: the client's token and rate come first, then the checks of the text, then
-//! admission, then execution, within a time. All but the first happens in a task of its own, which
-//! ends when the client leaves, unless it changes something.
+//! admission, then execution, within a time. All but the first ends when the client leaves, unless
+//! it changes something. A long request has a task of its own.
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use async_graphql::parser::types::OperationType;
 use async_graphql::{Name, Request, Response, Value};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response as HttpResponse;
+use futures::FutureExt;
 use indexmap::indexmap;
-use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -43,6 +44,11 @@ const REQUEST_POINTS: u64 = 20;
 
 /// The bytes of a body or an answer that take a point to parse, write and compress.
 const BYTES_A_POINT: u64 = 64;
+
+/// The longest parameters, in bytes, of a request that is checked and executed in the task of its
+/// connection, as a task of its own takes some microseconds. Longer ones may take milliseconds to
+/// check.
+const IN_PLACE_BYTES_MAX: usize = 4 << 10;
 
 /// How long a token that is not known waits for its check at an address of many failed ones.
 const FAILED_TOKENS_DELAY: Duration = Duration::from_millis(500);
@@ -124,15 +130,20 @@ pub async fn execute(
         }
         return received.send(answer, true);
     }
+    let is_short = received.bytes <= IN_PLACE_BYTES_MAX;
     let asked = Asked { request, hash, question, principal, client, wants_cost };
-    let task = AbortOnDropHandle::new(tokio::spawn(asked.answer(service, received)));
-    task.await.unwrap_or_else(|error| {
-        refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &failed(&error))
+    let answering = Box::pin(asked.answer(service, received));
+    let answer = match is_short {
+        true => AssertUnwindSafe(answering).catch_unwind().await.map_err(|_| "it panicked".into()),
+        false => AbortOnDropHandle::new(tokio::spawn(answering)).await.map_err(|e| e.to_string()),
+    };
+    answer.unwrap_or_else(|reason| {
+        refuse(media_type, StatusCode::INTERNAL_SERVER_ERROR, &failed(&reason))
     })
 }
 
-fn failed(error: &JoinError) -> Error {
-    tracing::error!(%error, "the task of a request failed");
+fn failed(reason: &str) -> Error {
+    tracing::error!(reason, "the execution of a request failed");
     Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
 }
 
@@ -167,7 +178,8 @@ async fn respond(
     may_write: bool,
 ) -> Response {
     let operation_name = request.operation_name.clone();
-    let mut response = service.schema.execute(request).await;
+    // In a box: futures are copied while they are made, and this one is large.
+    let mut response = Box::pin(service.schema.execute(request)).await;
     if checked.kind == OperationType::Mutation && may_write {
         // From here on no cache serves values fetched before the write; only then may the client
         // learn of it.
@@ -207,7 +219,7 @@ async fn principal(
         sleep(FAILED_TOKENS_DELAY).await;
     }
     let now_ms = app.deployment.clock.now_ms();
-    match app.access.check(&app.deployment.lookups, token, now_ms).await {
+    match Box::pin(app.access.check(&app.deployment.lookups, token, now_ms)).await {
         Ok(principal) => Ok(Some(principal)),
         Err(error) if error.code == ErrorCode::Unauthenticated => {
             service.rates.token_failed(received.address);
@@ -243,11 +255,14 @@ struct Charge<'a> {
     budget: &'a Budget,
     /// The part that the client has paid.
     cost: Cost,
+    /// The points that the answer's bytes take.
+    answer_points: u64,
 }
 
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
-        self.rates.read_more(self.client, self.budget.spent() - self.cost.points);
+        let points = self.budget.spent() - self.cost.points + self.answer_points;
+        self.rates.read_more(self.client, points);
         let changes = u64::from(self.cost.changes);
         self.rates.write_more(self.client, self.budget.standings().saturating_sub(changes));
     }
@@ -267,7 +282,9 @@ impl Asked {
         if received.method == Method::Get && checked.kind == OperationType::Mutation {
             return not_allowed(media_type);
         }
-        let taken = service.rates.read(&self.client, checked.cost.points);
+        // The request has paid for its text.
+        let points = checked.cost.points.saturating_sub(REQUEST_POINTS);
+        let taken = service.rates.read(&self.client, points);
         let taken = taken.and_then(|()| service.rates.write(&self.client, checked.cost.changes));
         if let Err(wait) = taken {
             return limited(media_type, wait);
@@ -278,12 +295,12 @@ impl Asked {
             // ask for it again.
             OperationType::Mutation => {
                 let task = tokio::spawn(self.run(service, checked));
-                let answer = async { task.await.map_err(|error| failed(&error)) };
+                let answer = async { task.await.map_err(|error| failed(&error.to_string())) };
                 (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
             }
             _ => {
                 let timeout = service.query_timeout;
-                let answer = async { Ok(self.run(service, checked).await) };
+                let answer = async { Ok(Box::pin(self.run(service, checked)).await) };
                 (&METRICS.query_seconds, within(timeout, answer).await)
             }
         };
@@ -320,7 +337,9 @@ impl Asked {
                 budget: budget.clone(),
             };
             let rates = &service.rates;
-            let _charge = Charge { rates, client: &client, budget: &budget, cost: checked.cost };
+            let cost = checked.cost;
+            let mut charge =
+                Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
             let may_write = state.require(Scope::Submit).is_ok();
             let mut response = respond(&service, request.data(state), &checked, may_write).await;
             if wants_cost {
@@ -331,7 +350,7 @@ impl Asked {
                 response.extensions.insert("cost".to_owned(), Value::Object(cost));
             }
             let answer = Answer::new(response, service.answer_bytes_max, &service.answers_memory);
-            rates.read_more(&client, answer.bytes() as u64 / BYTES_A_POINT);
+            charge.answer_points = answer.bytes() as u64 / BYTES_A_POINT;
             answer
         };
         match question.filter(|_| checked.kind == OperationType::Query) {

@@ -1,9 +1,10 @@
 //! The rates of clients: points of reads and changes in a second, by access token or by address.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::settings::RateSettings;
@@ -43,8 +44,45 @@ struct Buckets {
     limiter: RateLimiter<Client, DashMapStateStore<Client>, DefaultClock>,
     burst: u32,
     checks: AtomicU32,
-    /// The debts of clients: a client pays its own before anything else.
-    debts: Cache<Client, Arc<AtomicU64>>,
+    debts: Debts,
+}
+
+/// The debts of clients: a client pays its own before anything else.
+#[derive(Default)]
+struct Debts {
+    by_client: Mutex<HashMap<Client, u64>>,
+    /// How many there are: mostly none, and then nothing is locked.
+    count: AtomicUsize,
+}
+
+impl Debts {
+    /// Takes a client's debt out.
+    fn take(&self, client: &Client) -> u64 {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return 0;
+        }
+        let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let owed = by_client.remove(client).unwrap_or(0);
+        self.count.store(by_client.len(), Ordering::SeqCst);
+        owed
+    }
+
+    /// Adds to a client's debt. Beyond [`CLIENTS_MAX`] debtors, another one is forgiven.
+    fn add(&self, client: &Client, points: u64) {
+        if points == 0 {
+            return;
+        }
+        let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_client.len() >= CLIENTS_MAX
+            && !by_client.contains_key(client)
+            && let Some(forgiven) = by_client.keys().next().cloned()
+        {
+            by_client.remove(&forgiven);
+        }
+        let owed = by_client.entry(client.clone()).or_default();
+        *owed = owed.saturating_add(points);
+        self.count.store(by_client.len(), Ordering::SeqCst);
+    }
 }
 
 impl Client {
@@ -134,33 +172,28 @@ impl Buckets {
             limiter: RateLimiter::dashmap(quota),
             burst,
             checks: AtomicU32::new(0),
-            debts: Cache::new(CLIENTS_MAX as u64),
+            debts: Debts::default(),
         })
     }
 
     fn take(&self, client: &Client, count: u64) -> Result<(), RetryAfter> {
-        if let Some(debt) = self.debts.get(client) {
-            // Two requests at once may both pay: the second pays nothing.
-            let owed = debt.swap(0, Ordering::SeqCst);
-            let part = owed.min(self.burst.into());
-            if let Err(wait) = self.take_now(client, part) {
-                debt.fetch_add(owed, Ordering::SeqCst);
-                return Err(wait);
-            }
-            match owed - part {
-                0 => self.debts.invalidate(client),
-                left => {
-                    debt.fetch_add(left, Ordering::SeqCst);
-                }
-            }
+        if count == 0 {
+            return Ok(());
         }
+        // Two requests at once may both pay: the second pays nothing.
+        let owed = self.debts.take(client);
+        let part = owed.min(self.burst.into());
+        if let Err(wait) = self.take_now(client, part) {
+            self.debts.add(client, owed);
+            return Err(wait);
+        }
+        self.debts.add(client, owed - part);
         self.take_now(client, count)
     }
 
     fn owe(&self, client: &Client, count: u64) {
-        if count > 0 && self.take(client, count).is_err() {
-            let debt = self.debts.get_with_by_ref(client, Default::default);
-            debt.fetch_add(count, Ordering::SeqCst);
+        if self.take(client, count).is_err() {
+            self.debts.add(client, count);
         }
     }
 

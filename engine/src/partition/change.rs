@@ -132,7 +132,7 @@ impl Partition<'_> {
                 }
             };
             if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
-                match self.recover().await {
+                match Box::pin(self.recover()).await {
                     Err(error) if !error.is_transient() => {
                         return Err(if sent.is_empty() { error } else { Error::Unknown });
                     }

@@ -224,25 +224,29 @@ impl Reader {
 
     /// Reads from Redis, or from SQL if the standings are there; gives `nothing` if they never had
     /// an entry.
-    pub(super) async fn read<'a, T, S>(
+    pub(super) async fn read<'a, T: Send + 'a, S>(
         &'a self,
         standings: &'a Standings,
         nothing: T,
         live: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
-        sealed: impl FnOnce(SealedStandings<'a>) -> S + Send,
+        sealed: impl FnOnce(SealedStandings<'a>) -> S + Send + 'a,
     ) -> Result<T>
     where
-        S: Future<Output = Result<T>> + Send,
+        S: Future<Output = Result<T>> + Send + 'a,
     {
         if !standings.is_sealed()
             && let Ok(read) = self.read_redis(standings, live).await?
         {
             return Ok(read);
         }
-        match sealed::find(&self.deployment.reads, standings).await? {
-            Some(found) => sealed(found).await,
-            None => Ok(nothing),
-        }
+        // In a box, as most reads never come here.
+        let archived = async move {
+            match sealed::find(&self.deployment.reads, standings).await? {
+                Some(found) => sealed(found).await,
+                None => Ok(nothing),
+            }
+        };
+        archived.boxed().await
     }
 
     /// Reads from Redis until the read succeeds. It recovers a partition that is not level, or
@@ -267,17 +271,17 @@ impl Reader {
             }
             let mended = match error {
                 ranking::Error::BoardMoved(_) => {
-                    match self.read_again(standings).await? {
+                    match Box::pin(self.read_again(standings)).await? {
                         Some(moved) => now = Cow::Owned(moved),
                         None => sleep(MOVE_PAUSE).await,
                     }
                     continue;
                 }
                 ranking::Error::NotLevel(partition) => {
-                    self.deployment.partition(PartitionNo(partition)).recover().await
+                    Box::pin(self.deployment.partition(PartitionNo(partition)).recover()).await
                 }
                 ranking::Error::NotRolled(no) => {
-                    let rolling = timeout_at(deadline, self.roll(BoardNo(no))).await;
+                    let rolling = timeout_at(deadline, Box::pin(self.roll(BoardNo(no)))).await;
                     rolling.map_err(|_| ranking::Error::NotRolled(no))?
                 }
                 error => return Err(error.into()),

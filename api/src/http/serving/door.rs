@@ -20,7 +20,8 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::activity::{Activity, Closing, Phase, Times};
 use super::address::ClientAddress;
@@ -112,30 +113,37 @@ impl Door {
         let Arrival { stream, begin, peer, place } = arrival;
         let activity = place.activity().clone();
         let stream = Watched::new(stream, begin, activity.clone());
-        let mut of_end = stages.clone();
-        let visit = Visit { door: self, peer, activity: activity.clone() };
+        let (last, mut is_last) = oneshot::channel();
+        let watching = watch_over(activity.clone(), self.times, stages, last);
+        // In a task of its own: this one wakes some times a request, and would look at each limit.
+        let mut watching = AbortOnDropHandle::new(tokio::spawn(watching));
+        let visit = Visit { door: self, peer, activity };
         tokio::select! {
-            () = visit.enter(stream, stages) => {}
-            closing = activity.ended(self.times) => count(closing),
-            () = reached(&mut of_end, Stage::Ended) => {}
+            biased;
+            () = visit.enter(stream, &mut is_last) => {}
+            closing = &mut watching => {
+                if let Ok(Some(closing)) = closing {
+                    count(closing);
+                }
+            }
         }
     }
 }
 
 impl Visit<'_> {
-    async fn enter(&self, stream: Watched<TcpStream>, stages: watch::Receiver<Stage>) {
+    async fn enter(&self, stream: Watched<TcpStream>, is_last: &mut oneshot::Receiver<()>) {
         let Some(certificates) = &self.door.certificates else {
-            return self.speak(stream, stages).await;
+            return self.speak(stream, is_last).await;
         };
         match certificates.acceptor().accept(stream).await {
             // In a box of its own, as most connections that are many are without TLS.
-            Ok(stream) => Box::pin(self.speak(stream, stages)).await,
+            Ok(stream) => Box::pin(self.speak(stream, is_last)).await,
             Err(error) => tracing::debug!(%error, "no TLS with a client"),
         }
     }
 
     /// Speaks HTTP/1.1. When the server stops, the request under way is the last one.
-    async fn speak<S>(&self, stream: S, mut stages: watch::Receiver<Stage>)
+    async fn speak<S>(&self, stream: S, is_last: &mut oneshot::Receiver<()>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -143,8 +151,9 @@ impl Visit<'_> {
         let connection = self.door.http.serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
+            biased;
             ended = connection.as_mut() => Some(ended),
-            () = reached(&mut stages, Stage::Ending) => None,
+            _ = is_last => None,
         };
         let ended = match ended {
             Some(ended) => ended,
@@ -196,6 +205,25 @@ impl Visit<'_> {
         let error =
             Error::bad_input("invalid Host: expected one of the names in LAUREL_ALLOWED_HOSTS");
         Some(refuse(MediaType::Json, StatusCode::MISDIRECTED_REQUEST, &error))
+    }
+}
+
+/// Waits until the server has a reason to close a connection; `None` if it stops. While it is
+/// about to stop, the request under way is the last one.
+async fn watch_over(
+    activity: Arc<Activity>,
+    times: Times,
+    mut stages: watch::Receiver<Stage>,
+    last: oneshot::Sender<()>,
+) -> Option<Closing> {
+    let stopped = async {
+        reached(&mut stages, Stage::Ending).await;
+        let _ = last.send(());
+        reached(&mut stages, Stage::Ended).await;
+    };
+    tokio::select! {
+        closing = activity.ended(times) => Some(closing),
+        () = stopped => None,
     }
 }
 

@@ -111,7 +111,7 @@ impl Cluster {
         if !map.is_doubted.load(Ordering::Relaxed) {
             return Ok(map);
         }
-        self.ask_again(&map, None).await
+        Box::pin(self.ask_again(&map, None)).await
     }
 
     /// A connection of a lane to a server. If it cannot be made, the map is doubted.

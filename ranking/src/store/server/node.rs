@@ -98,7 +98,8 @@ impl Node {
         if let Some(error) = slot.last.as_ref().filter(|_| slot.failures > failures) {
             return Err(error.clone());
         }
-        match self.connect(greeting, lane).await {
+        // In a box: it is made once, and each read would be as large as all that it may await.
+        match Box::pin(self.connect(greeting, lane)).await {
             Ok(link) => {
                 slot.link = Some(link.clone());
                 Ok(link)

@@ -104,7 +104,7 @@ impl Store {
                     let commands = part.commands(pipe).into_iter();
                     again.extend(commands.map(|command| (command, Place::Mapped)));
                 } else {
-                    again.extend(self.sent_on(part, pipe, &error).await?);
+                    again.extend(Box::pin(self.sent_on(part, pipe, &error)).await?);
                 }
             }
             if again.is_empty() {
@@ -142,7 +142,7 @@ impl Store {
             if error.clone().into_server_errors().is_none() {
                 return Err(Failed::Lost(classify(&error)));
             }
-            let again = self.sent_on(&part, &pipe, &error).await;
+            let again = Box::pin(self.sent_on(&part, &pipe, &error)).await;
             places = Some(again.map_err(Failed::Refused)?);
         }
         Err(Failed::Refused(sent_around()))
