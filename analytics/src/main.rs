@@ -237,7 +237,7 @@ async fn run(command: Command) -> Result<ExitCode> {
     let Some(stores) = stores else {
         return match command {
             Command::Generate(job) => generate_until(stop, job.own, json).await,
-            Command::Verify(job) => verify(&job.own, json),
+            Command::Verify(job) => verify(stop, job.own, json).await,
             _ => unreachable!("it needs stores"),
         };
     };
@@ -252,9 +252,9 @@ async fn run(command: Command) -> Result<ExitCode> {
     outcome
 }
 
-/// Verifies history files. A signal ends the process: nothing is written.
-fn verify(arguments: &chain::verify::Arguments, json: bool) -> Result<ExitCode> {
-    let verified = chain::verify::verify(arguments)?;
+/// Verifies history files.
+async fn verify(stop: Stop, arguments: chain::verify::Arguments, json: bool) -> Result<ExitCode> {
+    let verified = chain::verify::verify_until(stop, arguments).await?;
     print_outcome(json, &verified)?;
     Ok(if verified.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENCES) })
 }

@@ -88,13 +88,13 @@ impl Checkpoint {
             lines.next().is_none().then_some((checkpoint, signature))
         };
         let (checkpoint, signature) = read().ok_or_else(|| {
-            Error::invalid(format!("invalid checkpoint: expected {TITLE:?} and eight lines more"))
+            Error::Invalid(format!("invalid checkpoint: expected {TITLE:?} and eight lines more"))
         })?;
         let key = from_hex(&checkpoint.key).unwrap_or_default();
         let statement = checkpoint.to_string();
         UnparsedPublicKey::new(&ED25519, key).verify(statement.as_bytes(), &signature).map_err(
             |_| {
-                Error::invalid(format!(
+                Error::Invalid(format!(
                     "invalid checkpoint of partition {} at seq {}: its key did not sign it",
                     checkpoint.partition, checkpoint.seq
                 ))

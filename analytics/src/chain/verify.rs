@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::check::{Fault, Link};
 use super::line::Line;
 use crate::display_path;
+use crate::job::stop::Stop;
 
 /// The longest line of a history file, in bytes: a commit has at most 1,000 events.
 const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -100,11 +101,21 @@ impl fmt::Display for Verified {
     }
 }
 
-/// Verifies history files.
+/// Verifies history files; a signal ends the process, as nothing is written.
 ///
 /// # Errors
 /// If a file cannot be read, or a checkpoint is not signed by the key.
-pub fn verify(arguments: &Arguments) -> Result<Verified> {
+pub async fn verify_until(mut stop: Stop, arguments: Arguments) -> Result<Verified> {
+    tokio::select! {
+        verified = tokio::task::spawn_blocking(move || verify(&arguments)) => verified?,
+        why = stop.wait() => {
+            eprintln!("error: {why}");
+            std::process::exit(1);
+        }
+    }
+}
+
+fn verify(arguments: &Arguments) -> Result<Verified> {
     let mut checkpoints = checkpoints(arguments)?;
     let mut verified = Verified {
         checkpoints: checkpoints.values().map(BTreeMap::len).sum(),

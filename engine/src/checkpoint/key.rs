@@ -34,7 +34,7 @@ impl Key {
         let pair = from_hex(text.trim())
             .and_then(|seed| Ed25519KeyPair::from_seed_unchecked(&seed).ok())
             .ok_or_else(|| {
-                Error::invalid(format!(
+                Error::Invalid(format!(
                     "invalid key of checkpoints {}: expected 64 hexadecimal digits in lower case",
                     path.display()
                 ))
