@@ -153,7 +153,7 @@ impl Visit<'_> {
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => Some(ended),
-            _ = is_last => None,
+            Ok(()) = is_last => None,
         };
         let ended = match ended {
             Some(ended) => ended,
