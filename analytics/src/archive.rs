@@ -169,6 +169,7 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
     Ok(archive::drop_superseded(deployment).await?)
 }
 
+/// The events of a file.
 fn events_of(path: &Path) -> Result<Vec<score_event::Model>> {
     events::rows(&parquet::read(path)?)
 }

@@ -38,7 +38,8 @@ impl Events {
 
     /// The frame of the events: `partition`, `shard`, `seq`, `event_index`, `board_no`,
     /// `generation`, `member`, `kind`, `score`, `at_ms`, `at_sent`, `event_id`, `segments` (a list
-    /// of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`, `salt` (as hexadecimal digits).
+    /// of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`, `salt` (as
+    /// hexadecimal digits).
     ///
     /// # Errors
     /// If a row holds a value that the persister never writes.
