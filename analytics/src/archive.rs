@@ -268,14 +268,14 @@ async fn write_span(
             break;
         };
         let (db, partition) = (&deployment.db, span.partition);
-        let accepted = commit::accepted_at_ms(db, partition, first.seq, last.seq).await?;
+        let times = commit::times(db, partition, first.seq, last.seq).await?;
         adding_up.take(deployment, &rows).await?;
         job.advance(rows.len());
         for row in rows {
-            let accepted_at_ms = *accepted
+            let times = times
                 .get(&row.seq)
                 .with_context(|| format!("commit {} of partition {partition} has no row; restore the table commit from a backup", row.seq))?;
-            writing.push(row, accepted_at_ms).await?;
+            writing.push(row, times.accepted_at_ms).await?;
         }
     }
     writing.flush().await?;

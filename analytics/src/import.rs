@@ -286,7 +286,7 @@ async fn fold_after(
     written: &HashMap<(StandingsId, MemberId), RankKey>,
 ) -> Result<FoldedBatch> {
     loop {
-        let mut snapshot = partition.snapshot(batch.wanted(), now_ms).await?;
+        let mut snapshot = partition.snapshot(batch.wanted()).await?;
         for ((id, members), keys) in batch.wanted().standings.iter().zip(&mut snapshot.keys) {
             for (member, key) in members.iter().zip(keys) {
                 if let Some(later) = written.get(&(id.clone(), member.clone())) {
@@ -294,7 +294,8 @@ async fn fold_after(
                 }
             }
         }
-        match batch.fold(&snapshot, partition.dedup.window_ms, "")? {
+        // The commit is not written.
+        match batch.fold(&snapshot, [0; 32])? {
             FoldOutcome::FoldedBatch(folded) => return Ok(folded),
             FoldOutcome::Again(again) => batch = again,
             FoldOutcome::Roll(boards) => {

@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
+use engine::settings::sql::IDLE_JOB_TIMEOUT;
 use engine::settings::stores::Missing;
 use engine::settings::{LogSettings, StoreArguments};
 use entity::board;
@@ -241,7 +242,8 @@ async fn run(command: Command) -> Result<ExitCode> {
             _ => unreachable!("it needs stores"),
         };
     };
-    let settings = &stores.settings;
+    let mut settings = stores.settings.clone();
+    settings.sql.idle_transaction_timeout = IDLE_JOB_TIMEOUT;
     let db = settings
         .connect_sql(command.if_missing())
         .await

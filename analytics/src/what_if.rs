@@ -1,5 +1,5 @@
-//! What if: folds a board's history under other rules, and shows the standings beside those under
-//! its own, with the members who would move. It writes nothing.
+//! The what-if: folds a board's history under other rules, and shows the standings beside those
+//! under its own, with the members who would move. It writes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

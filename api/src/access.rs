@@ -8,11 +8,13 @@ use entity::access_token;
 use moka::future::Cache;
 use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::health::Health;
 
 /// How long a checked token stays valid without another SELECT. A revoked token works that much
-/// longer.
+/// longer, and while SQL is away until it answers again, within the limit of a setting.
 const CHECK_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// The most checked tokens kept in memory.
@@ -40,10 +42,19 @@ pub struct Principal {
     pub member: Option<String>,
 }
 
-/// Checks access tokens, and remembers recent results.
+/// Checks access tokens, and remembers those that were good.
 #[derive(Debug, Clone)]
 pub struct Access {
-    checked: Cache<String, Arc<Principal>>,
+    checked: Cache<String, Arc<Checked>>,
+    health: Arc<Health>,
+}
+
+/// A token that was good when SQL was asked.
+#[derive(Debug)]
+struct Checked {
+    principal: Arc<Principal>,
+    expires_at_ms: Option<i64>,
+    at: Instant,
 }
 
 impl Scope {
@@ -88,23 +99,26 @@ impl From<Scope> for access_token::Scope {
 }
 
 impl Access {
-    /// Starts with no results.
-    pub fn new() -> Self {
-        Self {
-            checked: Cache::builder().max_capacity(TOKENS_MAX).time_to_live(CHECK_AGE_MAX).build(),
-        }
+    /// Starts with no results. While SQL is away, a token that was checked goes on for
+    /// `remembered`.
+    pub fn new(health: &Arc<Health>, remembered: Duration) -> Self {
+        let checked = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(remembered);
+        Self { checked: checked.build(), health: health.clone() }
     }
 
-    /// The principal of a bearer token that was checked a moment ago.
-    pub async fn cached(&self, token: &str) -> Option<Arc<Principal>> {
-        self.checked.get(&hash_of(token)).await
+    /// The principal of a bearer token that was checked a moment ago, or before SQL went away.
+    pub async fn cached(&self, token: &str, now_ms: i64) -> Option<Arc<Principal>> {
+        let checked = self.checked.get(&hash_of(token)).await?;
+        let is_good = checked.at.elapsed() < CHECK_AGE_MAX || self.health.sql.is_away();
+        checked.principal_at(now_ms).filter(|_| is_good)
     }
 
-    /// Finds the principal of a bearer token with one SELECT.
+    /// Finds the principal of a bearer token with one SELECT, or from memory if SQL does not
+    /// answer.
     ///
     /// # Errors
     /// `UNAUTHENTICATED` if the token is unknown, revoked or expired; `UNAVAILABLE` if SQL does not
-    /// answer.
+    /// answer and the token is not remembered.
     pub async fn check(
         &self,
         db: &DatabaseConnection,
@@ -118,16 +132,44 @@ impl Access {
             .and_then(|rest| rest.split_once('_'))
             .map(|(id, _)| id)
             .ok_or_else(refused)?;
-        let row = access_token::find(db, id).await?.ok_or_else(refused)?;
-        let ended =
-            row.revoked_at_ms.is_some() || row.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
-        if row.hash != hash || ended {
+        let at = Instant::now();
+        let look_up = async { Ok(access_token::find(db, id).await?) };
+        let row = match self.health.sql.ask(look_up).await {
+            Ok(row) => row,
+            Err(error) => {
+                let last = self.checked.get(&hash).await;
+                let principal = last.and_then(|last| last.principal_at(now_ms));
+                return principal.ok_or(error);
+            }
+        };
+        let good = row.filter(|row| row.hash == hash && row.revoked_at_ms.is_none());
+        let checked = good.map(|row| Checked {
+            expires_at_ms: row.expires_at_ms,
+            at,
+            principal: Arc::new(Principal {
+                id: row.id.into(),
+                scope: row.scope.into(),
+                member: row.member,
+            }),
+        });
+        let Some((checked, principal)) = checked.and_then(|checked| {
+            let principal = checked.principal_at(now_ms)?;
+            Some((checked, principal))
+        }) else {
+            // It must not come back when SQL goes away.
+            self.checked.invalidate(&hash).await;
             return Err(refused());
-        }
-        let principal =
-            Arc::new(Principal { id: row.id.into(), scope: row.scope.into(), member: row.member });
-        self.checked.insert(hash, principal.clone()).await;
+        };
+        self.checked.insert(hash, Arc::new(checked)).await;
         Ok(principal)
+    }
+}
+
+impl Checked {
+    /// The principal, unless the token has expired.
+    fn principal_at(&self, now_ms: i64) -> Option<Arc<Principal>> {
+        let has_expired = self.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
+        (!has_expired).then(|| self.principal.clone())
     }
 }
 

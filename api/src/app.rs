@@ -9,11 +9,13 @@ use moka::sync::Cache;
 
 use crate::access::Access;
 use crate::cache::boards::Boards;
+use crate::cache::cursors::Cursors;
 use crate::cache::friends::Friends;
 use crate::cache::pages::PageCache;
 use crate::cache::recent_members::RecentMembers;
+use crate::health::Health;
 use crate::submit::committer::Committers;
-use engine::settings::{CacheSettings, SubmissionSettings};
+use engine::settings::{CacheSettings, PoolSettings, SubmissionSettings};
 
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
@@ -31,6 +33,10 @@ pub struct App {
     pub boards: Boards,
     /// The cache of lists of friends.
     pub friends: Friends,
+    /// The cursors of SQL, for requests that wait for it.
+    pub cursors: Cursors,
+    /// The health of the stores.
+    pub health: Arc<Health>,
     /// The access tokens.
     pub access: Access,
     /// The cache of first pages of standings.
@@ -52,9 +58,10 @@ pub struct App {
 impl App {
     /// Builds the state, with empty caches.
     pub fn new(
-        deployment: Deployment,
+        (deployment, health): (Deployment, Arc<Health>),
         committers: Committers,
         public_reads: bool,
+        pools: &PoolSettings,
         submissions: &SubmissionSettings,
         caches: &CacheSettings,
     ) -> Self {
@@ -63,10 +70,11 @@ impl App {
         let pages = PageCache::new(&deployment.store, cache_age, bytes_max);
         Self {
             reader: Reader::new(&deployment, READ_TIMEOUT),
+            cursors: Cursors::new(&deployment),
             deployment,
-            boards: Boards::new(),
-            friends: Friends::new(),
-            access: Access::new(),
+            boards: Boards::new(&health),
+            friends: Friends::new(&health),
+            access: Access::new(&health, Duration::from_secs(60 * pools.tokens_remembered_minutes)),
             pages,
             cache_age,
             committers,
@@ -74,6 +82,7 @@ impl App {
             standings_per_submission: submissions.standings_per_submission,
             recent_members: RecentMembers::default(),
             last_regions: Cache::new(LAST_REGIONS_MAX),
+            health,
         }
     }
 }

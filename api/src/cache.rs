@@ -1,6 +1,7 @@
-//! In-process caches: pages, answers, boards, friends, members.
+//! In-process caches: pages, answers, boards, friends, members, cursors.
 
 pub(crate) mod boards;
+pub(crate) mod cursors;
 pub(crate) mod friends;
 pub(crate) mod pages;
 pub(crate) mod recent_members;

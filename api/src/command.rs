@@ -1,5 +1,6 @@
 //! The commands of the program.
 
+mod adopt;
 pub mod batch;
 mod checkpoint;
 mod demo;
@@ -13,8 +14,8 @@ use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
-    CacheSettings, ConnectionSettings, DailyDiffSettings, HttpSettings, LogSettings, Parsed,
-    PoolSettings, RateSettings, RequestLimits, SqlSettings, StoreArguments, SubmissionSettings,
+    DailyDiffSettings, HttpSettings, LogSettings, Parsed, RetentionSettings, ServeSettings,
+    SqlSettings, StoreArguments,
 };
 use sea_orm::DatabaseConnection;
 
@@ -49,6 +50,9 @@ enum Command {
     /// Moves the SQL schema; serve, demo and import bring it up to date by themselves.
     #[command(subcommand)]
     Migrate(migrate::MigrateCommand),
+    /// Joins a Redis and a database that do not know each other, or are of different pasts; without
+    /// --yes it shows what would be lost.
+    Adopt(Box<AdoptArguments>),
     /// Prints the GraphQL schema.
     Schema,
     #[command(flatten)]
@@ -60,19 +64,7 @@ struct ServeArguments {
     #[command(flatten)]
     http: HttpSettings,
     #[command(flatten)]
-    connections: ConnectionSettings,
-    #[command(flatten)]
-    pools: PoolSettings,
-    #[command(flatten)]
-    limits: RequestLimits,
-    #[command(flatten)]
-    rates: RateSettings,
-    #[command(flatten)]
-    submissions: SubmissionSettings,
-    #[command(flatten)]
-    caches: CacheSettings,
-    #[command(flatten)]
-    daily_diff: DailyDiffSettings,
+    serve: ServeSettings,
     #[command(flatten)]
     stores: StoreArguments,
 }
@@ -81,6 +73,17 @@ struct ServeArguments {
 struct WorkerArguments {
     #[command(flatten)]
     daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    retention: RetentionSettings,
+    #[command(flatten)]
+    stores: StoreArguments,
+}
+
+#[derive(Debug, Args)]
+struct AdoptArguments {
+    /// Confirms that what only Redis has may go.
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     stores: StoreArguments,
 }
@@ -106,6 +109,7 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
         Command::Checkpoint(arguments) => checkpoint::run(*arguments).await,
         Command::Token(command) => token::run(command).await,
         Command::Migrate(command) => migrate::run(command).await,
+        Command::Adopt(arguments) => adopt::run(*arguments).await,
         Command::Schema => {
             print!("{}", graphql::sdl());
             Ok(())

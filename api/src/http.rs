@@ -83,7 +83,7 @@ pub fn routes(
     rates: &RateSettings,
 ) -> Routes {
     let admission = Admission::new(limits);
-    let operations = operations::router(app.deployment.clone(), admission.clone());
+    let operations = operations::router(&app, admission.clone());
     let graphql = Router::new()
         .route("/", get(headers::front))
         .route("/graphql", get(query_by_get).post(query_by_post));
@@ -92,7 +92,7 @@ pub fn routes(
         main = main.merge(graphiql::router());
     }
     if connections.operations_listen.is_none() {
-        main = main.merge(operations::router(app.deployment.clone(), admission.clone()));
+        main = main.merge(operations::router(&app, admission.clone()));
     }
     let service = Service(Arc::new(Shared {
         answers: AnswerCache::new(&app.deployment.store, caches),

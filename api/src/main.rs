@@ -10,6 +10,7 @@
 //! | [`cache`] | pages, answers, boards, friends and members kept for a moment |
 //! | [`background`] | the log into SQL, recovery, upkeep; the daily diff |
 //! | [`access`] | access tokens |
+//! | [`health`] | the stores, asked in the background: is SQL away, which partition is behind |
 //! | [`metrics`] | counters, histograms and gauges |
 
 // Futures of resolvers nest deeply.
@@ -26,6 +27,7 @@ mod cache;
 mod command;
 mod error;
 mod graphql;
+mod health;
 mod http;
 mod loader;
 mod metrics;

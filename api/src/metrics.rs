@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use async_graphql::resolver_utils::EnumType;
 use engine::deployment::Deployment;
+use engine::deployment::health::{Check, Warning};
+use entity::sql::retention::Records;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,6 +24,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::ErrorCode;
+use crate::health::Health;
 use connections::Connections;
 use stores::Stores;
 
@@ -39,6 +42,8 @@ pub struct Metrics {
     registry: Registry,
     stores: Stores,
     schedule: Family<Label, Gauge>,
+    warnings: Family<Label, Gauge>,
+    rows_deleted: Family<Label, Counter>,
     /// Submitted scores, by outcome.
     pub submissions: Submissions,
     /// The number of scores in a commit of this process.
@@ -74,6 +79,21 @@ pub struct Submissions {
     pub unavailable: Counter,
     /// Scores without an answer in time.
     pub unknown: Counter,
+}
+
+impl Submissions {
+    fn new(registry: &mut Registry) -> Self {
+        let submissions: Family<Label, Counter> =
+            registered(registry, "submissions", "Submitted scores, by outcome");
+        let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
+        Self {
+            accepted: outcome("accepted"),
+            duplicate: outcome("duplicate"),
+            rejected: outcome("rejected"),
+            unavailable: outcome("unavailable"),
+            unknown: outcome("unknown"),
+        }
+    }
 }
 
 /// Look-ups in a cache.
@@ -115,9 +135,7 @@ impl Metrics {
             "integrity_schedule",
             "State of the daily diff in this process: 1 for the present state",
         );
-        let submissions: Family<Label, Counter> =
-            registered(&mut registry, "submissions", "Submitted scores, by outcome");
-        let outcome = |outcome| submissions.get_or_create_owned(&[("outcome", outcome)]);
+        let submissions = Submissions::new(&mut registry);
         let lookups: Family<[(&'static str, &'static str); 2], Counter> = registered(
             &mut registry,
             "cache_lookups",
@@ -154,13 +172,9 @@ impl Metrics {
         Self {
             stores,
             schedule,
-            submissions: Submissions {
-                accepted: outcome("accepted"),
-                duplicate: outcome("duplicate"),
-                rejected: outcome("rejected"),
-                unavailable: outcome("unavailable"),
-                unknown: outcome("unknown"),
-            },
+            submissions,
+            warnings: warnings(&mut registry),
+            rows_deleted: rows_deleted(&mut registry),
             commit_scores,
             commit_seconds,
             query_seconds: executions.get_or_create_owned(&[("operation", "query")]),
@@ -188,6 +202,20 @@ impl Metrics {
         }
     }
 
+    /// Sets the numbers of warnings, by check.
+    pub fn set_warnings(&self, now: &[Warning]) {
+        for check in Check::ALL {
+            let count = now.iter().filter(|warning| warning.check == check).count();
+            let gauge = self.warnings.get_or_create_owned(&[("check", check.name())]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Counts old rows that were deleted.
+    pub fn count_deleted(&self, records: Records, rows: u64) {
+        self.rows_deleted.get_or_create_owned(&[("table", records.table())]).inc_by(rows);
+    }
+
     /// Sets the state of the daily diff in this process.
     pub fn set_schedule(&self, now: Schedule) {
         let states =
@@ -200,8 +228,8 @@ impl Metrics {
 }
 
 /// All metrics, as text.
-pub async fn text(deployment: &Deployment) -> String {
-    let _asked = METRICS.stores.ask(deployment).await;
+pub async fn text(deployment: &Deployment, health: &Health) -> String {
+    let _asked = METRICS.stores.ask(deployment, health).await;
     last_text()
 }
 
@@ -217,6 +245,26 @@ fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, 
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
+}
+
+/// The warnings of the watch, none at first.
+fn warnings(registry: &mut Registry) -> Family<Label, Gauge> {
+    let help = "What is wrong with the stores now though they answer, by check";
+    let warnings: Family<Label, Gauge> = registered(registry, "warnings", help);
+    for check in Check::ALL {
+        warnings.get_or_create_owned(&[("check", check.name())]);
+    }
+    warnings
+}
+
+/// The rows that retention deleted, none at first.
+fn rows_deleted(registry: &mut Registry) -> Family<Label, Counter> {
+    let help = "Old rows that retention deleted, by table";
+    let deleted: Family<Label, Counter> = registered(registry, "rows_deleted", help);
+    for records in Records::ALL {
+        deleted.get_or_create_owned(&[("table", records.table())]);
+    }
+    deleted
 }
 
 /// A histogram from a quarter of a millisecond to eight seconds, in powers of two.

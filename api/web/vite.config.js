@@ -48,7 +48,7 @@ export default defineConfig({
     target: 'es2023',
     modulePreload: { polyfill: false },
     rolldownOptions: {
-      // What React's packages say to a server that renders them means nothing here.
+      // React's packages have directives for a server that renders them; this page has none.
       onLog(level, log, print) {
         if (log.code !== 'MODULE_LEVEL_DIRECTIVE') print(level, log);
       },

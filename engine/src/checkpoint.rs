@@ -8,7 +8,6 @@ pub mod key;
 use std::fmt;
 
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
-use entity::deployment as deployment_row;
 use entity::error::Result;
 use entity::history::{checkpoint, log_cursor};
 use entity::sql::insert_chunked;
@@ -138,11 +137,9 @@ pub async fn make(deployment: &Deployment, all: bool) -> Result<()> {
         return Ok(());
     }
     let key = Key::load(&deployment.checkpoint_key)?;
-    let row = deployment_row::find(&deployment.db).await?;
-    let name = row.map(|row| row.created_at_ms.to_string()).unwrap_or_default();
     for (partition, cursor) in due {
         let statement = Checkpoint {
-            deployment: name.clone(),
+            deployment: deployment.identity.to_string(),
             partition: partition.no.0,
             epoch: cursor.epoch.unsigned_abs(),
             seq: cursor.seq.unsigned_abs(),

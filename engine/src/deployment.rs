@@ -1,6 +1,10 @@
 //! An open deployment: SQL, Redis and the clock.
 
+pub mod adoption;
 pub mod files;
+pub mod health;
+mod identity;
+pub mod presence;
 pub mod private_redis;
 
 use std::path::PathBuf;
@@ -13,11 +17,16 @@ use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
+use self::health::Health;
+use self::identity::InSight;
+use self::presence::Presence;
 use self::private_redis::PrivateRedis;
 
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Deployment {
+    /// Its random id, which SQL and Redis have.
+    pub identity: Arc<str>,
     /// SQL, for writes, the persister and jobs.
     pub db: DatabaseConnection,
     /// SQL, for reads that answer requests: no write waits for them. In a server, connections of
@@ -32,6 +41,8 @@ pub struct Deployment {
     pub dedup: Dedup,
     /// The most commits in a log.
     pub log_commits_max: u64,
+    /// The most bytes of the commits in a log.
+    pub log_bytes_max: u64,
     /// The clock.
     pub clock: Clock,
     /// The directory of archived events.
@@ -40,7 +51,11 @@ pub struct Deployment {
     pub archive_copy_dir: Option<PathBuf>,
     /// The file of the key that signs checkpoints.
     pub checkpoint_key: PathBuf,
+    /// What is wrong with the stores though they answer, as of the last look.
+    pub health: Arc<Health>,
+    pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
+    pub(crate) in_sight: Option<Arc<InSight>>,
 }
 
 impl Deployment {
@@ -60,17 +75,19 @@ impl Deployment {
     /// Starts the private Redis again if it died; does nothing if the deployment uses another
     /// Redis.
     pub async fn revive_redis(&self) {
-        if let Some(redis) = &self.private_redis
-            && let Err(error) = redis.ensure_running().await
-        {
-            tracing::error!(%error, "the private redis-server failed to start");
+        if let Some(redis) = &self.private_redis {
+            redis.revive().await;
         }
     }
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let Self { db, reads, lookups, store, private_redis, .. } = self;
+        let Self { db, reads, lookups, store, presence, private_redis, in_sight, .. } = self;
+        if let Some(in_sight) = in_sight {
+            in_sight.end();
+        }
         drop(store);
+        presence.end().await;
         // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.
         let stopped = async {
             if let Some(redis) = &private_redis {

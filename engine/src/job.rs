@@ -2,14 +2,14 @@
 //!
 //! A running job's row is its lease. The column `running` holds the lease's name and is unique: a
 //! process that begins a job inserts a row, or learns which job was first. A task of the process
-//! renews the heartbeat. The next process to look ends the job as FAILED if its process has ended
+//! renews the heartbeat, by SQL's clock. The next process to look ends the job as FAILED if its process has ended
 //! (seen at once on the same machine), or if its heartbeat is older than [`LEASE_MS`].
 //!
 //! A job on one board and a job of the same kind on all boards do not exclude each other. They need
 //! not: jobs change data only by commits that name the head that they were folded onto. REBUILD and
 //! RESTORE both rebuild a board's standings, and share one lease.
 
-mod holder;
+pub(crate) mod holder;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,12 +19,11 @@ use sea_orm::{ActiveValue::Set, SqlErr};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use entity::deployment::clock::Clock;
+use entity::deployment::clock::{Clock, sql_now, sql_now_ms};
 use entity::error::Result;
 use entity::job::{ActiveModel, Column, Entity, Model, REBUILD, RESTORE, State};
 
-/// The age of a heartbeat up to which its job counts as running, in milliseconds. It exceeds the
-/// clock skew between machines of a deployment.
+/// The age of a heartbeat by SQL's clock up to which its job counts as running, in milliseconds.
 pub const LEASE_MS: i64 = 60_000;
 
 /// The interval of heartbeats.
@@ -88,7 +87,7 @@ pub async fn begin(
 ) -> Result<Begun> {
     let mut attempts = 0;
     loop {
-        let now_ms = clock.now_ms();
+        let (now_ms, sql_ms) = (clock.now_ms(), sql_now_ms(db).await?);
         let row = ActiveModel {
             kind: Set(kind.to_owned()),
             board_no: Set(board_no),
@@ -97,7 +96,7 @@ pub async fn begin(
             started_at_ms: Set(now_ms),
             running: Set(Some(name(kind, board_no))),
             holder: Set(Some(holder::own().to_owned())),
-            heartbeat_at_ms: Set(Some(now_ms)),
+            heartbeat_at_ms: Set(Some(sql_ms)),
             ..Default::default()
         };
         let error = match Entity::insert(row).exec(db).await {
@@ -117,7 +116,7 @@ pub async fn begin(
             }
             return Err(error.into());
         };
-        if attempts >= ATTEMPTS_MAX || !is_dead(&other, now_ms) {
+        if attempts >= ATTEMPTS_MAX || !is_dead(&other, sql_ms) {
             return Ok(Begun::Taken(Box::new(other)));
         }
         end_as_failed(&other, db, now_ms).await?;
@@ -157,8 +156,13 @@ pub async fn failed_since(
 /// Ends jobs as FAILED if their process is gone or silent.
 pub async fn end_dead(db: &DatabaseConnection, now_ms: i64) -> Result<()> {
     let running = Entity::find().filter(Column::Running.is_not_null());
-    for job in running.all(db).await? {
-        if is_dead(&job, now_ms) {
+    let running = running.all(db).await?;
+    if running.is_empty() {
+        return Ok(());
+    }
+    let sql_ms = sql_now_ms(db).await?;
+    for job in running {
+        if is_dead(&job, sql_ms) {
             end_as_failed(&job, db, now_ms).await?;
         }
     }
@@ -197,8 +201,7 @@ impl Running {
             db: db.clone(),
             clock: clock.clone(),
             id,
-            renewal: tokio::spawn(renew(db.clone(), clock.clone(), id, said.clone()))
-                .abort_handle(),
+            renewal: tokio::spawn(renew(db.clone(), id, said.clone())).abort_handle(),
             said,
         }
     }
@@ -251,7 +254,7 @@ impl Drop for Running {
 
 /// Renews a job's heartbeat and writes its progress, until it is aborted or another process ends
 /// the job.
-async fn renew(db: DatabaseConnection, clock: Clock, id: i64, said: Arc<Mutex<Said>>) {
+async fn renew(db: DatabaseConnection, id: i64, said: Arc<Mutex<Said>>) {
     let (mut written, mut renewed) = (Said::default(), Instant::now());
     loop {
         sleep(PROGRESS_INTERVAL).await;
@@ -262,11 +265,11 @@ async fn renew(db: DatabaseConnection, clock: Clock, id: i64, said: Arc<Mutex<Sa
         let row = ActiveModel {
             progress: Set(now.progress),
             summary: Set(now.doing.clone()),
-            heartbeat_at_ms: Set(Some(clock.now_ms())),
             ..Default::default()
         };
         let renewing = Entity::update_many()
             .set(row)
+            .col_expr(Column::HeartbeatAtMs, Expr::cust(sql_now(db.get_database_backend())))
             .filter(Column::Id.eq(id))
             .filter(Column::Running.is_not_null())
             .exec(&db);
@@ -278,7 +281,7 @@ async fn renew(db: DatabaseConnection, clock: Clock, id: i64, said: Arc<Mutex<Sa
     }
 }
 
-/// True if the job's process has ended or has been silent for too long.
+/// True if the job's process has ended or has been silent for too long, by SQL's clock.
 fn is_dead(job: &Model, now_ms: i64) -> bool {
     let is_silent = |at_ms: i64| now_ms - at_ms > LEASE_MS;
     job.heartbeat_at_ms.is_some_and(is_silent) || job.holder.as_deref().is_some_and(holder::is_gone)

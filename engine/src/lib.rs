@@ -27,7 +27,7 @@
 //! | [`archive`] | moving old events from SQL to files |
 //! | [`checkpoint`] | signed statements about the history |
 //! | [`integrity`] | comparing entries with their history, and repairing them |
-//! | [`read`] | reading standings from SQL |
+//! | [`read`] | reading standings, from Redis or, once they are sealed, from SQL |
 //! | [`job`] | leases: one job of a kind at a time on a board |
 //!
 //! Nothing here speaks HTTP or GraphQL, and only `ranking` names `redis`.

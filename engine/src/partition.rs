@@ -23,7 +23,7 @@ use ranking::roll::RollMark;
 use ranking::seal::SealName;
 use ranking::store::log::Tail;
 use ranking::submission::{Snapshot, Wanted};
-use sea_orm::EntityTrait;
+use sea_orm::{DatabaseTransaction, EntityTrait};
 
 use crate::deployment::Deployment;
 use entity::archive::archive_mark;
@@ -38,6 +38,17 @@ pub struct Partition<'a> {
     pub deployment: &'a Deployment,
     /// The partition's number.
     pub no: PartitionNo,
+}
+
+/// A transaction that writes events of a partition; it locks the partition's cursor.
+#[derive(Clone, Copy)]
+pub(crate) struct HistoryTransaction<'a> {
+    pub db: &'a DatabaseTransaction,
+    pub partition: PartitionNo,
+    /// The boards of the events, except deleted ones.
+    pub boards: &'a HashMap<BoardNo, Board>,
+    /// The time of the transaction, in Unix milliseconds.
+    pub now_ms: i64,
 }
 
 impl Deployment {
@@ -70,8 +81,8 @@ impl Partition<'_> {
     }
 
     /// A snapshot of all that a fold wants.
-    pub async fn snapshot(self, wanted: &Wanted, now_ms: i64) -> ranking::Result<Snapshot> {
-        self.store.snapshot(self.no, wanted, self.dedup, now_ms).await
+    pub async fn snapshot(self, wanted: &Wanted) -> ranking::Result<Snapshot> {
+        self.store.snapshot(self.no, wanted, self.dedup).await
     }
 
     /// SQL's cursor; `None` if SQL has never accepted a run of Redis.

@@ -1,5 +1,6 @@
 //! A process: the signals that stop it.
 
+use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGINT and SIGTERM, caught from the start on: a signal during the start still stops the process
@@ -8,6 +9,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
+    /// A file at its size limit is an error of its writer, not the end of the process.
+    _file_size: Signal,
 }
 
 impl StopSignals {
@@ -19,6 +22,7 @@ impl StopSignals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            _file_size: signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?,
         })
     }
 

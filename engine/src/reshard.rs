@@ -58,6 +58,7 @@ use crate::deployment::Deployment;
 use crate::partition::Partition;
 use entity::board;
 use entity::board::reshard::{Reshard, Step};
+use entity::deployment::clock::sql_now_ms;
 use entity::error::{Error, Result};
 pub use figures::Resharded;
 use keep_alive::keep_alive;
@@ -122,9 +123,7 @@ pub async fn reshard(
             let seconds = began.elapsed().as_secs_f64();
             return Ok(Resharded { from, to: shards, seconds, ..Resharded::default() });
         }
-        let Some(reshard) =
-            Reshard::begin(&deployment.db, &row, shards, deployment.clock.now_ms()).await?
-        else {
+        let Some(reshard) = Reshard::begin(&deployment.db, &row, shards).await? else {
             continue;
         };
         let mut moving = Moving::new(deployment, row, reshard, watch)?;
@@ -161,7 +160,7 @@ pub fn partitions<'a>(
 /// The error of the last board that failed; call it again.
 pub async fn look_after(deployment: &Deployment) -> Result<()> {
     let silent = board::living()
-        .filter(board::Column::ReshardUntilMs.lt(deployment.clock.now_ms()))
+        .filter(board::Column::ReshardUntilMs.lt(sql_now_ms(&deployment.db).await?))
         .all(&deployment.db)
         .await?;
     let mut failed = None;
@@ -178,7 +177,7 @@ async fn take_over(deployment: &Deployment, row: board::Model, watch: Watch<'_>)
     let Some(mut reshard) = row.reshard()? else {
         return Ok(());
     };
-    if !reshard.take_over(&deployment.db, row.no, deployment.clock.now_ms()).await? {
+    if !reshard.take_over(&deployment.db, row.no).await? {
         return Ok(());
     }
     tracing::warn!(board = row.slug, step = ?reshard.step, "taking over an abandoned move to another number of shards: it is finished if it is decided, otherwise undone");
@@ -311,8 +310,7 @@ impl<'a> Moving<'a> {
             former_layouts: Set(serde_json::to_string(former).expect("numbers have a JSON form")),
             ..Default::default()
         };
-        let Deployment { db, clock, .. } = self.deployment;
-        self.reshard.decide(db, &self.row, later, clock.now_ms()).await
+        self.reshard.decide(&self.deployment.db, &self.row, later).await
     }
 
     /// Finishes the move if it is decided; undoes it otherwise.
@@ -372,10 +370,8 @@ impl<'a> Moving<'a> {
 
     /// Advances to a step, unless the move is there already.
     async fn advance(&mut self, step: Step) -> Result<()> {
-        let Deployment { db, clock, .. } = self.deployment;
-        if self.reshard.step != step
-            && !self.reshard.advance(db, self.row.no, step, clock.now_ms()).await?
-        {
+        let db = &self.deployment.db;
+        if self.reshard.step != step && !self.reshard.advance(db, self.row.no, step).await? {
             return Err(taken_over());
         }
         Ok(())

@@ -8,6 +8,7 @@ pub mod connections;
 pub mod limits;
 pub mod log;
 mod redacted;
+pub mod retention;
 pub mod server;
 pub mod sql;
 pub mod stores;
@@ -23,6 +24,7 @@ use clap::{Arg, ArgMatches, Args, Command, Parser};
 pub use connections::ConnectionSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use log::LogSettings;
+pub use retention::RetentionSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
 pub use sql::{PoolSettings, SqlSettings};
 pub use stores::Settings;
@@ -38,6 +40,28 @@ pub struct StoreArguments {
     pub log: LogSettings,
 }
 
+/// The settings of the server alone, and of its background work.
+#[derive(Debug, Args)]
+#[allow(missing_docs, reason = "a doc comment of a field would replace the help of the command")]
+pub struct ServeSettings {
+    #[command(flatten)]
+    pub connections: ConnectionSettings,
+    #[command(flatten)]
+    pub pools: PoolSettings,
+    #[command(flatten)]
+    pub limits: RequestLimits,
+    #[command(flatten)]
+    pub rates: RateSettings,
+    #[command(flatten)]
+    pub submissions: SubmissionSettings,
+    #[command(flatten)]
+    pub caches: CacheSettings,
+    #[command(flatten)]
+    pub daily_diff: DailyDiffSettings,
+    #[command(flatten)]
+    pub retention: RetentionSettings,
+}
+
 /// Every setting of every command. The ones without a help heading come first: clap would give them
 /// the heading of those before them.
 #[derive(Debug, Args)]
@@ -47,19 +71,7 @@ struct All {
     #[command(flatten)]
     stores: Settings,
     #[command(flatten)]
-    connections: ConnectionSettings,
-    #[command(flatten)]
-    pools: PoolSettings,
-    #[command(flatten)]
-    limits: RequestLimits,
-    #[command(flatten)]
-    rates: RateSettings,
-    #[command(flatten)]
-    submissions: SubmissionSettings,
-    #[command(flatten)]
-    caches: CacheSettings,
-    #[command(flatten)]
-    daily_diff: DailyDiffSettings,
+    serve: ServeSettings,
     #[command(flatten)]
     log: LogSettings,
 }

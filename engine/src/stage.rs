@@ -154,6 +154,9 @@ impl<'a> Staged<'a> {
         Head {
             seq: self.cursor.seq.unsigned_abs(),
             commit: self.cursor.commit_id.clone(),
+            epoch: self.cursor.epoch.unsigned_abs(),
+            // Only a commit moves the clock, and nothing commits onto this head.
+            clock_ms: 0,
             run_id: self.run_id.clone(),
         }
     }

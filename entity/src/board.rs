@@ -23,7 +23,7 @@ use self::reshard::{Reshard, Step};
 pub use self::columns::{Direction, Policy, TieBreak, Visibility};
 pub use self::query::{
     Change, all, archived_before_ms, count, find, insert, living, of_numbers, of_slug, of_slugs,
-    page_after, page_before, rules_of, some, update,
+    page_after, page_before, rules_of, some, some_given_out, update,
 };
 
 /// A row of `board`.

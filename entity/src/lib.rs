@@ -3,7 +3,7 @@
 //!
 //! | module | tables |
 //! |---|---|
-//! | [`deployment`] | the deployment itself, and its clock |
+//! | [`deployment`] | the deployment itself, its clocks, and the processes that have it open |
 //! | [`board`] | boards, their windows and their moves to another number of shards |
 //! | [`member`], [`access_token`] | members, their friendships, and what clients may do |
 //! | [`history`] | commits, events, dead letters, and each partition's cursor |
@@ -11,7 +11,7 @@
 //! | [`archive`] | files of archived events, and their sums |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
 //! | [`job`] | batch jobs, and work that runs once a day |
-//! | [`sql`] | statements that many tables share; rows read in blocks, and deleted in chunks |
+//! | [`sql`] | statements that many tables share; rows read in blocks, and deleted in chunks or by age |
 //!
 //! Nothing here parses a command line, starts a server or names `redis`.
 

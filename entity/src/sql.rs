@@ -3,6 +3,7 @@
 
 pub mod blocks;
 pub mod by_member;
+pub mod retention;
 
 use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, OnConflict};

@@ -5,10 +5,32 @@
 -- The placeholders {serial} {text} {bytes} {double} {without_rowid} {standing_key} {standing_indexes}
 -- differ by database: see the .rs file of the same name.
 
+-- identity names the deployment, and redis the Redis that it has: each partition there carries both.
+-- The processes that reach that Redis write redis_seen_at_ms, by SQL's clock.
 CREATE TABLE "deployment" (
     "id" INTEGER PRIMARY KEY CHECK ("id" = 1),
+    "identity" {text} NOT NULL,
     "partitions" INTEGER NOT NULL,
+    "dedup_hours" INTEGER NOT NULL CHECK ("dedup_hours" > 0),
+    "tzdb" {text} NOT NULL,
+    "redis" {text},
+    "redis_seen_at_ms" BIGINT,
     "created_at_ms" BIGINT NOT NULL
+);
+
+-- The processes that have the deployment open. database is the file of SQLite, and empty for a
+-- server. redis is the identity of a private Redis, and null where a URL names the Redis. Times are
+-- by SQL's clock.
+CREATE TABLE "process" (
+    "id" {text} PRIMARY KEY,
+    "holder" {text} NOT NULL,
+    "host" {text} NOT NULL,
+    "pid" INTEGER NOT NULL,
+    "database" {text} NOT NULL,
+    "redis" {text},
+    "place" {text} NOT NULL,
+    "started_at_ms" BIGINT NOT NULL,
+    "heartbeat_at_ms" BIGINT NOT NULL
 );
 
 -- A deleted board keeps its row: its number is never reused, and every partition must learn of the
@@ -74,14 +96,16 @@ CREATE TABLE "access_token" (
     "revoked_at_ms" BIGINT
 );
 
--- A commit's id is a hash of version, parent, random, seq, accepted_at_ms and leaves: see
--- docs/explanation/history.md. gone counts the events that have a leaf and no row.
+-- A commit's id is a hash of version, parent, random, seq, accepted_at_ms, clock_ms and leaves: see
+-- docs/explanation/history.md. clock_ms is the deployment's clock: that of Redis, but never before
+-- the previous commit's. gone counts the events that have a leaf and no row.
 CREATE TABLE "commit" (
     "partition" INTEGER NOT NULL,
     "seq" BIGINT NOT NULL CHECK ("seq" > 0),
     "id" {text} NOT NULL,
     "parent" {text} NOT NULL,
     "accepted_at_ms" BIGINT NOT NULL,
+    "clock_ms" BIGINT NOT NULL,
     "events" INTEGER NOT NULL,
     "gone" INTEGER NOT NULL,
     "version" INTEGER NOT NULL,
@@ -89,7 +113,7 @@ CREATE TABLE "commit" (
     "leaves" {bytes} NOT NULL,
     PRIMARY KEY ("partition", "seq")
 );
-CREATE INDEX "commit_accepted" ON "commit" ("partition", "accepted_at_ms");
+CREATE INDEX "commit_clock" ON "commit" ("partition", "clock_ms");
 
 -- An event of kind VOID names the event that it voids.
 CREATE TABLE "score_event" (
@@ -129,12 +153,14 @@ CREATE TABLE "checkpoint" (
     PRIMARY KEY ("partition", "seq")
 );
 
+-- retired_runs are the last runs of Redis before the present one, with spaces between.
 CREATE TABLE "log_cursor" (
     "partition" INTEGER PRIMARY KEY,
     "run_id" {text} NOT NULL,
     "seq" BIGINT NOT NULL CHECK ("seq" >= 0),
     "commit_id" {text} NOT NULL,
-    "epoch" BIGINT NOT NULL
+    "epoch" BIGINT NOT NULL,
+    "retired_runs" {text} NOT NULL
 );
 
 CREATE TABLE "dead_letter" (
@@ -164,7 +190,8 @@ CREATE TABLE "standing" (
 ){without_rowid};
 {standing_indexes};
 
--- Sealed standings have a number, which keeps their entries and the index of the entries small.
+-- Sealed standings have a number, which keeps their entries and the index of the entries small, and
+-- the number of their entries, as many readers ask for it.
 -- Entries are ordered as in Redis: by rank key, then by the member's bytes.
 CREATE TABLE "sealed_period" (
     "no" {serial},
@@ -175,6 +202,7 @@ CREATE TABLE "sealed_period" (
     "start_ms" BIGINT NOT NULL,
     "label" {text} NOT NULL,
     "sealed_at_ms" BIGINT NOT NULL,
+    "size" BIGINT NOT NULL,
     "corrections" BIGINT NOT NULL,
     "corrected_at_ms" BIGINT,
     UNIQUE ("board_no", "generation", "window", "segment", "start_ms")

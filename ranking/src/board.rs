@@ -116,6 +116,18 @@ pub struct Added {
 }
 
 impl Board {
+    /// A new board.
+    pub fn new(no: BoardNo, rules: Rules) -> Self {
+        Self {
+            no,
+            generation: 1,
+            rules: Arc::new(rules),
+            admission: Admission::default(),
+            added: Arc::default(),
+            layouts: Arc::default(),
+        }
+    }
+
     /// The generation in a window's standings: the one in which the window was added.
     pub fn generation_of(&self, window: Window) -> u32 {
         self.added.get(&window).map_or(1, |added| added.generation)

@@ -12,18 +12,23 @@ pub const ROOT_COMMIT: &str = "0000000000000000000000000000000000000000000000000
 
 /// The version of the key layout, part of every head. It changes with the layout: a program ignores
 /// a head with another version, and recovery loads the partition from SQL.
-const KEY_LAYOUT: &str = "3";
+const KEY_LAYOUT: &str = "4";
 
 /// The most events in one commit.
 pub const COMMIT_EVENTS_MAX: usize = 1000;
 
-/// A partition's last commit, and the Redis run id under which it was accepted.
+/// A partition's last commit, and the recovery and the Redis run under which it was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The seq: dense from 1; 0 before the first commit.
     pub seq: u64,
     /// The commit's id.
     pub commit: String,
+    /// The deployment's clock at the commit; see [`Commit::clock_ms`].
+    pub clock_ms: i64,
+    /// The epoch of the recovery that opened the partition: SQL's cursor has it, too. Of two heads
+    /// of one seq, the epoch says which one a recovery has left behind.
+    pub epoch: u64,
     /// The run id of the Redis server that accepted it.
     pub run_id: String,
 }
@@ -37,8 +42,11 @@ pub struct Commit {
     pub id: String,
     /// The id of the commit before it.
     pub parent: String,
-    /// When it was accepted, in Unix milliseconds.
+    /// When it was accepted, in Unix milliseconds, by the clock of the process that accepted it.
     pub accepted_at_ms: i64,
+    /// The deployment's clock, in Unix milliseconds: that of Redis, but never before the previous
+    /// commit's. Event ids are kept by it, whatever the clocks of processes say.
+    pub clock_ms: i64,
     /// Its random bytes; the first 16 are part of its content.
     pub random: Random,
     /// The leaves of its events, one behind the other.
@@ -97,7 +105,7 @@ pub enum EventKind {
 }
 
 impl Head {
-    /// Reads `<seq> <commit id> <layout> <run id>`.
+    /// Reads `<seq> <commit id> <layout> <clock> <epoch> <run id>`.
     ///
     /// # Errors
     /// `Corrupt` for any other form, or another version of the key layout.
@@ -108,26 +116,48 @@ impl Head {
             Some(Self {
                 seq,
                 commit: parts.next()?.to_owned(),
-                run_id: parts
+                clock_ms: parts
                     .next()
                     .filter(|&layout| layout == KEY_LAYOUT)
                     .and_then(|_| parts.next())?
-                    .to_owned(),
+                    .parse()
+                    .ok()?,
+                epoch: parts.next()?.parse().ok()?,
+                run_id: parts.next()?.to_owned(),
             })
         })();
         head.filter(|_| parts.next().is_none())
             .ok_or_else(|| Error::corrupt(format!("{text:?} is not a head of a partition")))
     }
 
-    /// The commit that follows it. `random` is new for every commit, so that two writers that send
-    /// the same never share an id.
+    /// The commit that follows it, without moving the deployment's clock. `random` is new for every
+    /// commit, so that two writers that send the same never share an id.
     pub fn next(&self, random: Random, accepted_at_ms: i64, events: Vec<Event>) -> Commit {
-        Commit::new(self.seq + 1, self.commit.clone(), random, accepted_at_ms, events)
+        self.next_at(self.clock_ms, random, accepted_at_ms, events)
+    }
+
+    /// As [`Self::next`], with the deployment's clock at `clock_ms`.
+    pub fn next_at(
+        &self,
+        clock_ms: i64,
+        random: Random,
+        accepted_at_ms: i64,
+        events: Vec<Event>,
+    ) -> Commit {
+        let (seq, parent) = (self.seq + 1, self.commit.clone());
+        Commit::new(seq, parent, random, accepted_at_ms, clock_ms, events)
+    }
+
+    /// The head once a commit that follows it is accepted.
+    pub fn moved_to(&self, commit: &Commit) -> Self {
+        let clock_ms = commit.clock_ms.max(self.clock_ms);
+        Self { seq: commit.seq, commit: commit.id.clone(), clock_ms, ..self.clone() }
     }
 
     /// The text that [`Self::parse`] reads.
     pub fn to_text(&self) -> String {
-        format!("{} {} {KEY_LAYOUT} {}", self.seq, self.commit, self.run_id)
+        let Self { seq, commit, clock_ms, epoch, run_id } = self;
+        format!("{seq} {commit} {KEY_LAYOUT} {clock_ms} {epoch} {run_id}")
     }
 }
 
@@ -138,6 +168,7 @@ impl Commit {
         parent: String,
         random: Random,
         accepted_at_ms: i64,
+        clock_ms: i64,
         events: Vec<Event>,
     ) -> Self {
         let leaf = |(index, event)| {
@@ -150,10 +181,11 @@ impl Commit {
             random: &random[..16],
             seq,
             accepted_at_ms,
+            clock_ms,
             leaves: &leaves,
         };
         let id = content.id().expect("the version is this one");
-        Self { seq, id, parent, accepted_at_ms, random, leaves, events }
+        Self { seq, id, parent, accepted_at_ms, clock_ms, random, leaves, events }
     }
 
     /// The salt of the event of an index.
@@ -206,7 +238,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn root() -> Head {
-        Head { seq: 0, commit: ROOT_COMMIT.into(), run_id: "r".into() }
+        let (commit, run_id) = (ROOT_COMMIT.into(), "r".into());
+        Head { seq: 0, commit, clock_ms: 3, epoch: 1, run_id }
     }
 
     proptest! {
@@ -218,10 +251,22 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_head_is_four_words() {
-        let head = Head { seq: 7, commit: "c".into(), run_id: "r".into() };
+    fn a_head_is_six_words() {
+        let (commit, run_id) = ("c".to_owned(), "r".to_owned());
+        let head = Head { seq: 7, commit, clock_ms: 9, epoch: 2, run_id };
         assert_eq!(Head::parse(&head.to_text()), Ok(head));
-        for bad in ["", "7", "7 c 2", "7 c r", "7 c 1 r", "7 c 2 r", "7 c 3 r x", "x c 3 r"] {
+        for bad in [
+            "",
+            "7",
+            "7 c 4",
+            "7 c 4 9",
+            "7 c 4 9 2",
+            "7 c 4 9 r",
+            "7 c 4 9 2 r x",
+            "7 c 3 9 2 r",
+            "7 c 4 9 x r",
+            "x c 4 9 2 r",
+        ] {
             assert!(Head::parse(bad).is_err(), "{bad}");
         }
     }

@@ -22,16 +22,18 @@ impl Rules {
     /// event. BEST has the best score and the earliest time it was reached. LATEST has the latest
     /// event, and the better one of those in the same tick. Only sums of decaying scores depend on
     /// the order, by their rounding.
-    /// It never checks ranges: a replay must not fail.
+    /// It never checks ranges: a replay must not fail. A sum that would leave 64 bits stays at the
+    /// end that it reached.
     pub fn fold(&self, window: Window, state: Option<State>, event: State) -> State {
         let Some(state) = state else { return event };
         if let Some(half_life) = window.half_life() {
             return State { score: half_life.add(state.score, event.score), tick: 0 };
         }
         match self.policy {
-            Policy::Sum => {
-                State { score: state.score + event.score, tick: state.tick.max(event.tick) }
-            }
+            Policy::Sum => State {
+                score: state.score.saturating_add(event.score),
+                tick: state.tick.max(event.tick),
+            },
             Policy::Best if event.score == state.score => {
                 State { score: state.score, tick: state.tick.min(event.tick) }
             }
@@ -56,7 +58,6 @@ mod tests {
     use super::*;
     use crate::board::TieBreak;
     use crate::board::rules::RulesInput;
-    use crate::board::rules::tests::input;
     use proptest::prelude::*;
 
     fn rules() -> impl Strategy<Value = Rules> {
@@ -75,7 +76,7 @@ mod tests {
                 tie_break,
                 min: -1000,
                 max: 1000,
-                ..input()
+                ..Default::default()
             })
             .unwrap()
         })
@@ -124,6 +125,19 @@ mod tests {
                     tick,
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_sum_beyond_64_bits_stays_at_their_end() {
+        let rules =
+            Rules::new(RulesInput { policy: Policy::Sum, ..RulesInput::default() }).unwrap();
+        for (score, end) in [(i64::MAX / 2, i64::MAX), (i64::MIN / 2, i64::MIN)] {
+            let event = State { score, tick: 0 };
+            let sum = [event; 4]
+                .into_iter()
+                .fold(None, |state, event| Some(rules.fold(Window::All, state, event)));
+            assert_eq!(sum.map(|state| state.score), Some(end));
         }
     }
 

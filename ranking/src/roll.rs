@@ -155,7 +155,7 @@ pub fn carry(
                 return match part(&leaving)? {
                     None => wants_leaving(),
                     Some(gone) => Ok(Carried::Known(Some(State {
-                        score: state.score - gone.map_or(0, |gone| gone.score),
+                        score: state.score.saturating_sub(gone.map_or(0, |gone| gone.score)),
                         tick: state.tick,
                     }))),
                 };
@@ -186,7 +186,6 @@ mod tests {
     use super::*;
     use crate::board::Direction;
     use crate::board::rules::RulesInput;
-    use crate::board::rules::tests::input;
     use crate::window::parse_zone;
     use proptest::prelude::*;
 
@@ -217,7 +216,7 @@ mod tests {
                     max: 100,
                     zone: parse_zone(zone).unwrap(),
                     windows: vec![name.parse().unwrap()],
-                    ..input()
+                    ..Default::default()
                 });
                 let rolling = name.parse::<Window>().unwrap().rolling()?;
                 Some((rules.ok()?, rolling, at_ms))

@@ -91,20 +91,12 @@ fn hash_of_board(no: BoardNo) -> u64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::board::rules::tests::input;
     use crate::board::rules::{Rules, RulesInput};
-    use std::sync::Arc;
 
     /// A board with this number of shards.
     pub(crate) fn board(no: i64, shards: u16) -> Board {
-        Board {
-            no: BoardNo(no),
-            generation: 1,
-            admission: Default::default(),
-            added: Default::default(),
-            layouts: Default::default(),
-            rules: Arc::new(Rules::new(RulesInput { shards, ..input() }).unwrap()),
-        }
+        let rules = Rules::new(RulesInput { shards, ..Default::default() });
+        Board::new(BoardNo(no), rules.unwrap())
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Redis: the servers, the scripts, and the interpretation of answers.
 //!
-//! Reads are in [`read`] and [`periods`], commits in [`write`], a partition's log in [`log`],
-//! recovery in [`recovery`], loads in [`stage`], scans for batch jobs, rolling, sealing and the
-//! integrity diff in [`scan`]. [`server`] knows which server has a partition and routes commands
-//! there.
+//! Reads are in [`read`] and [`periods`], commits in [`write`], a partition's log in [`log`], the
+//! deployment that has a partition in [`owner`], recovery in [`recovery`], loads in [`stage`], scans
+//! for batch jobs, rolling, sealing and the integrity diff in [`scan`]. [`server`] knows which
+//! server has a partition and routes commands there.
 //!
 //! A partition is *level* while its head carries the run id of the server that answers. Every
 //! connection belongs to one run of a server and asks for the run id once, when it is made. Each
@@ -12,6 +12,7 @@
 
 pub mod key;
 pub mod log;
+pub mod owner;
 pub mod periods;
 pub mod read;
 pub mod recovery;
@@ -22,7 +23,7 @@ pub mod stage;
 pub mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
@@ -53,6 +54,8 @@ struct Inner {
     scripts: Scripts,
     own_writes: AtomicU64,
     loading: Loading,
+    /// The deployment's clock, as the last snapshot told it.
+    clock_ms: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -64,6 +67,8 @@ struct Scripts {
     count_before: Script,
     page: Script,
     around: Script,
+    rank: Script,
+    renew: Script,
 }
 
 impl Scripts {
@@ -80,6 +85,8 @@ impl Scripts {
             count_before: with_order(include_str!("store/script/count_before.lua")),
             page: with_order(include_str!("store/script/page.lua")),
             around: with_order(include_str!("store/script/around.lua")),
+            rank: Script::new(include_str!("store/script/rank.lua")),
+            renew: Script::new(include_str!("store/script/renew.lua")),
         }
     }
 
@@ -93,6 +100,8 @@ impl Scripts {
             &self.count_before,
             &self.page,
             &self.around,
+            &self.rank,
+            &self.renew,
         ] {
             pipe.load_script(script).ignore();
         }
@@ -123,6 +132,7 @@ impl Store {
             scripts,
             own_writes: AtomicU64::new(0),
             loading: Loading::new(address),
+            clock_ms: AtomicI64::new(0),
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
     }
@@ -164,32 +174,6 @@ impl Store {
         let map = self.inner.cluster.map().await?;
         let node = map.node(Some(partition));
         Ok(self.inner.cluster.link(&map, node, self.lane).await?.run_id)
-    }
-
-    /// Checks that all servers answer and evict nothing: `CONFIG GET maxmemory-policy`, if the
-    /// server allows it.
-    ///
-    /// # Errors
-    /// `Unavailable` if a server cannot be reached, or the URL and the server disagree about being
-    /// a cluster; `Invalid` for an eviction policy other than noeviction.
-    pub async fn check_server(&self) -> Result<()> {
-        let map = self.inner.cluster.map().await?;
-        for node in &map.nodes {
-            let mut pipe = redis::pipe();
-            pipe.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
-            let mut link = self.inner.cluster.link(&map, node, self.lane).await?;
-            let answer: redis::RedisResult<(Vec<String>,)> = link.query(&pipe).await;
-            if let Ok((answer,)) = &answer
-                && let [_, policy] = &answer[..]
-                && policy != "noeviction"
-            {
-                return Err(Error::invalid(format!(
-                    "invalid eviction policy {policy} of Redis at {}, which would drop entries when memory is short: expected noeviction",
-                    node.address
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Sends a script that writes to one partition; sends it again only if the server certainly did
@@ -241,7 +225,6 @@ fn classify(error: &RedisError) -> Error {
     let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
     let for_now = [
         "LOADING",
-        "OOM",
         "MISCONF",
         "READONLY",
         "BUSY",
@@ -251,10 +234,24 @@ fn classify(error: &RedisError) -> Error {
         "CLUSTERDOWN",
         "TRYAGAIN",
     ];
+    if has_code(error, &["OOM"]) {
+        return Error::Unavailable(
+            "Redis is out of memory (OOM): expected more maxmemory, or fewer entries; until then it takes no writes".into(),
+        );
+    }
     if away || has_code(error, &for_now) {
         return Error::Unavailable(format!("Redis is unavailable for now: {error}"));
     }
     Error::corrupt(format!("Redis refused a command: {error}"))
+}
+
+/// The error of one of Laurel's keys that has a type which Laurel does not give it.
+fn foreign_key(key: &str) -> Error {
+    // A prefix has no braces.
+    let partition = key.split_once('}').map_or(key, |(partition, _)| partition);
+    Error::corrupt(format!(
+        "another program has written the Redis key {key}: expected a value of Laurel's or none; delete {key} and {partition}}}:head, and the partition is loaded from SQL"
+    ))
 }
 
 /// Converts a value of an answer.

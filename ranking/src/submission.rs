@@ -90,13 +90,17 @@ pub struct Snapshot {
     pub head: Head,
     /// The number of commits that wait for SQL.
     pub log_len: u64,
+    /// The bytes of those commits, without the oldest one.
+    pub log_bytes: u64,
+    /// The deployment's clock; see [`Commit::clock_ms`].
+    pub clock_ms: i64,
     /// The mark of each board.
     pub boards: Vec<BoardMark>,
     /// The mark of each series.
     pub rolls: Vec<Vec<Option<RollMark>>>,
     /// The mark of each window's seal.
     pub seals: Vec<SealMark>,
-    /// The last record of each event id.
+    /// The last record of each event id that still counts.
     pub seen: Vec<Option<String>>,
     /// The keys; an error for an entry that another program wrote.
     pub keys: Vec<Vec<Result<Option<RankKey>>>>,

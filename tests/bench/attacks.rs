@@ -1,4 +1,4 @@
-//! What each attack costs the server, what it makes others wait, and what a point stands for.
+//! The costs of each attack to the server, the wait of other clients, and the worth of a point.
 //!
 //! `BENCH_SERVER` names another program to attack, such as one of an earlier version: some attacks
 //! take all the memory that a server without walls can get, so give it a limit.
@@ -29,7 +29,7 @@ const UNCACHED: [(&str, &str); 2] =
 const SUBMIT: &str = "mutation { submitScores(input: { board: \"big16\", ack: DURABLE,
     scores: [{ member: \"m00001\", score: 1 }] }) { accepted } }";
 
-/// What others waited for at worst beside an attack.
+/// The longest waits of other clients beside an attack.
 struct Beside {
     health: Duration,
     submission: Duration,

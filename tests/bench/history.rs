@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use entity::history::score_event;
 use rand::RngExt;
 use rand::seq::SliceRandom;
+use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::rank_key::RankKey;
 use ranking::store::stage::payload;
-use ranking::window::{Window, parse_zone};
+use ranking::window::Window;
 use redis::aio::MultiplexedConnection;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
@@ -191,16 +191,10 @@ fn slug(board: &Board) -> String {
 /// Creates a board with the window `all` alone.
 pub(crate) async fn create(stores: &Stores, shards: u16) -> Board {
     let rules = Rules::new(RulesInput {
-        direction: Direction::HighFirst,
-        policy: Policy::Sum,
-        tie_break: TieBreak::Earliest,
         tick_ms: Some(TICK_MS),
-        decimals: 0,
-        min: 0,
         max: SCORE_MAX,
-        zone: parse_zone("UTC").unwrap(),
         shards,
-        windows: vec![],
+        ..Default::default()
     });
     let slug = format!("in-{shards}");
     let row = entity::board::of_rules(&slug, &slug, &rules.unwrap(), "UTC", 0);

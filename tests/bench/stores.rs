@@ -11,11 +11,11 @@ use engine::partition::submit::{Prepared, Submitted};
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use entity::board;
+use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::Submission;
-use ranking::window::{Window, parse_zone};
+use ranking::window::Window;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
@@ -93,9 +93,11 @@ impl Stores {
             redis_url: Some(redis_url.clone()),
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
+            redis_allow_volatile: false,
             partitions: Some(partitions),
-            dedup_hours: 24,
+            dedup_hours: None,
             log_commits_max: 100_000,
+            log_bytes_max: 256 << 20,
             redis_timeout_ms: 60_000,
             archive_dir: None,
             archive_copy_dir: None,
@@ -159,16 +161,9 @@ impl Stores {
     /// A new board in one shard, where scores are added up, with those windows.
     pub(crate) async fn create_board(&self, slug: &str, windows: &[Window]) -> Board {
         let rules = Rules::new(RulesInput {
-            direction: Direction::HighFirst,
-            policy: Policy::Sum,
-            tie_break: TieBreak::Earliest,
-            tick_ms: None,
-            decimals: 0,
-            min: 0,
             max: 1_000_000_000,
-            zone: parse_zone("UTC").unwrap(),
-            shards: 1,
             windows: windows.to_vec(),
+            ..Default::default()
         });
         let row = board::of_rules(slug, slug, &rules.unwrap(), "UTC", 0);
         let row = board::insert(&self.deployment.db, row).await.unwrap();

@@ -3,6 +3,7 @@
 pub mod busy;
 pub mod corruption;
 pub mod deletion;
+pub mod in_process;
 pub mod load;
 pub mod race;
 pub mod regional;

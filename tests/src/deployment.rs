@@ -14,6 +14,7 @@ use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
+use crate::servers::postgres::Postgres;
 use crate::servers::redis_cluster::RedisCluster;
 use crate::servers::redis_server::RedisServer;
 use crate::servers::{postgres, program};
@@ -55,17 +56,26 @@ pub struct Deployment {
 impl Deployment {
     /// A new, empty deployment.
     pub async fn new(sql: Sql, redis: Redis) -> Arc<Self> {
-        let dir = tempfile::Builder::new().prefix("laurel-").tempdir().unwrap();
-        let servers = match redis {
-            Redis::Private => Servers::None,
-            Redis::Own => Servers::One(RedisServer::start(dir.path())),
-            Redis::Cluster => Servers::Cluster(RedisCluster::start(dir.path())),
-        };
+        let dir = new_directory();
         let database_url = match sql {
             Sql::Sqlite => {
                 format!("sqlite://{}?mode=rwc", dir.path().join("test.sqlite").display())
             }
             Sql::Postgres => postgres::new_database().await,
+        };
+        Self::on(dir, database_url, redis)
+    }
+
+    /// A new deployment on an empty database of a PostgreSQL that the caller started.
+    pub async fn on_postgres(server: &Postgres, redis: Redis) -> Arc<Self> {
+        Self::on(new_directory(), server.new_database().await, redis)
+    }
+
+    fn on(dir: TempDir, database_url: String, redis: Redis) -> Arc<Self> {
+        let servers = match redis {
+            Redis::Private => Servers::None,
+            Redis::Own => Servers::One(RedisServer::start(dir.path())),
+            Redis::Cluster => Servers::Cluster(RedisCluster::start(dir.path())),
         };
         Arc::new(Self {
             dir,
@@ -97,9 +107,11 @@ impl Deployment {
             redis_url: Some(self.redis_url()),
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
+            redis_allow_volatile: false,
             partitions: None,
-            dedup_hours: 24,
+            dedup_hours: None,
             log_commits_max: 100_000,
+            log_bytes_max: 256 << 20,
             redis_timeout_ms: 5000,
             archive_dir: None,
             archive_copy_dir: None,
@@ -251,6 +263,10 @@ impl Deployment {
         }
         command
     }
+}
+
+fn new_directory() -> TempDir {
+    tempfile::Builder::new().prefix("laurel-").tempdir().unwrap()
 }
 
 /// Lets SQL catch up with Redis, as the background work does.

@@ -7,4 +7,5 @@ mod distribution;
 mod entries;
 mod pages;
 mod pages_beside_writers;
+mod ranks_beside_writers;
 mod redis_commands;

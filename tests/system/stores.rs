@@ -3,5 +3,6 @@
 mod clear_text;
 mod encryption;
 mod files;
+mod old_rows;
 mod private_redis;
 mod transactions;

@@ -2,5 +2,7 @@
 
 mod durability;
 mod event_ids;
+mod full_log;
 mod random_games;
 mod refusals;
+mod skewed_clocks;

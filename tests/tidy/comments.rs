@@ -8,6 +8,9 @@ const COLUMNS_MAX: usize = 100;
 /// Words for which a noun, or an actor with a verb, reads better.
 const BANNED: [&str; 5] = ["whoever", "nobody", "somebody", "anew", "a standings"];
 
+/// Openings of sentences, with the same remedy.
+const BANNED_OPENINGS: [&str; 3] = ["What ", "Who ", "Whether "];
+
 /// Marks of unfinished work. Each is cut in two, as this file is searched, too.
 const LEFT_OVER: [&str; 4] =
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("to", "do!"), concat!("db", "g!")];
@@ -43,6 +46,24 @@ fn prose_names_the_actor() {
                     "{word:?}: name the reader, writer, member or job, or say it in another way"
                 );
                 findings.push(file.at(number, &remedy));
+            }
+        }
+    }
+    report(findings);
+}
+
+#[test]
+fn sentences_begin_with_a_noun() {
+    let mut findings = vec![];
+    for file in files(&[".rs", ".md", ".graphql", ".lua"]) {
+        let is_rust = file.path.ends_with(".rs");
+        for (number, line) in file.lines().filter(|(_, line)| !is_rust || is_comment(line)) {
+            let text = line.trim_start_matches(|c: char| !c.is_alphabetic());
+            for opening in BANNED_OPENINGS {
+                if text.starts_with(opening) || line.contains(&format!(". {opening}")) {
+                    let remedy = format!("{opening:?}: begin with a noun, or with the actor");
+                    findings.push(file.at(number, &remedy));
+                }
             }
         }
     }

@@ -26,20 +26,12 @@ fn names_window(file: &SourceFile, arm: &str) -> bool {
     let pattern = arm.split("=>").next().unwrap_or_default();
     let pattern = pattern.split(" if ").next().unwrap_or_default();
     let is_own = file.path.starts_with("ranking/src/window");
-    let own = [
-        "Self::All",
-        "Self::Hourly",
-        "Self::Daily",
-        "Self::Weekly",
-        "Self::Monthly",
-        "Self::Rolling",
-    ];
     let is_variant = |(start, name): (usize, &str)| {
         let (before, after) = (&pattern[..start], &pattern[start + name.len()..]);
         !before.ends_with(char::is_alphanumeric) && after.starts_with(char::is_uppercase)
     };
     pattern.match_indices("Window::").any(is_variant)
-        || is_own && own.iter().any(|name| has_word(pattern, name))
+        || is_own && pattern.match_indices("Self::").any(is_variant)
 }
 
 #[test]

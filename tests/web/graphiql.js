@@ -33,7 +33,7 @@ try {
   context.on('requestfailed', request => complain('failed', request.url()));
   context.on('weberror', error => complain('thrown', error.error()));
   context.on('console', message => {
-    // What a policy refuses is among the errors.
+    // The browser reports the refusals of a policy as errors.
     if (['error', 'warning'].includes(message.type())) complain(message.type(), message.text());
   });
   await visit(context.pages()[0]);

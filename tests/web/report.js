@@ -31,7 +31,7 @@ try {
   context.on('weberror', error => seen.complaints.push(`thrown: ${error.error()}`));
   context.on('dialog', dialog => seen.complaints.push(`dialog: ${dialog.message()}`));
   context.on('console', message => {
-    // What a policy refuses is among the errors.
+    // The browser reports the refusals of a policy as errors.
     if (['error', 'warning'].includes(message.type())) seen.complaints.push(message.text());
   });
   await visit(context.pages()[0]);

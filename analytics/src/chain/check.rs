@@ -149,16 +149,16 @@ mod tests {
 
     /// Three commits, the second without events.
     fn chain() -> Vec<Recorded> {
-        let mut head = Head { seq: 0, commit: ROOT_COMMIT.to_owned(), run_id: "r".to_owned() };
+        let (commit, run_id) = (ROOT_COMMIT.to_owned(), "r".to_owned());
+        let mut head = Head { seq: 0, commit, clock_ms: 1_700_000_000_000, epoch: 1, run_id };
         let events = [vec![removal("ann"), removal("bob")], vec![], vec![removal("cid")]];
         let commits = (1..).zip(events).map(|(random, events)| {
             let commit = head.next([random; 32], 1_700_000_000_000, events);
-            (head.seq, head.commit) = (commit.seq, commit.id.clone());
+            head = head.moved_to(&commit);
             let no = PartitionNo(2);
             let mut recorded = Recorded::new(commit::Model::of_commit(no, &commit, 0));
-            for (index, event) in commit.events.iter().enumerate() {
-                let salt = commit.salt(index).to_vec();
-                recorded.put(score_event::Model::of_event(no, commit.seq, index, event, salt));
+            for index in 0..commit.events.len() {
+                recorded.put(score_event::Model::of_event(no, &commit, index));
             }
             recorded
         });
@@ -190,6 +190,9 @@ mod tests {
         assert_eq!(faults(&added), [(Kind::Phantom, 3, true)]);
         let mut at_another_time = chain();
         at_another_time[1].row.accepted_at_ms += 1;
+        assert_eq!(faults(&at_another_time), [(Kind::Altered, 2, false)]);
+        at_another_time[1].row.accepted_at_ms -= 1;
+        at_another_time[1].row.clock_ms += 1;
         assert_eq!(faults(&at_another_time), [(Kind::Altered, 2, false)]);
         at_another_time[1].row.id = at_another_time[1].row.computed_id().unwrap();
         assert_eq!(faults(&at_another_time), [(Kind::Altered, 3, false)]);

@@ -7,7 +7,9 @@ use entity::archive::commit_file;
 use entity::history::{commit, dead_letter, log_cursor, score_event};
 use polars::prelude::{Column, DataFrame, NamedFrom, Series, col, lit};
 use ranking::commit::content::{from_hex, to_hex};
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
+};
 
 use crate::display_path;
 use crate::frame::counted::in_parts;
@@ -23,12 +25,12 @@ const COMMITS_MAX: usize = 200_000;
 const STEP: i64 = 1000;
 
 /// Moves the commits of all partitions that were accepted before an instant from SQL to files, but
-/// none from the first one on that has an event or a refused event in SQL. Returns their number.
+/// none from the first one on that has an event or a refused event in SQL, or whose event ids may
+/// still count. Returns their number.
 ///
 /// # Errors
 /// If a store does not answer, or a file cannot be written; run it again.
 pub async fn prune(deployment: &Deployment, before_ms: i64) -> Result<u64> {
-    let before_ms = before_ms.min(deployment.clock.now_ms() - 2 * deployment.dedup.window_ms);
     let mut pruned = 0;
     for partition in deployment.partitions() {
         drop_rows(partition).await?;
@@ -43,15 +45,21 @@ pub async fn prune(deployment: &Deployment, before_ms: i64) -> Result<u64> {
 /// The seq of the last commit that may leave SQL.
 async fn last_free(partition: Partition<'_>, before_ms: i64) -> Result<i64> {
     let (db, no) = (&partition.db, i32::from(partition.no));
-    // The last commit stays, whatever its age: the log leads on from it.
-    let cursor = log_cursor::Entity::find_by_id(no).one(db).await?;
-    let mut end_seq = cursor.map_or(0, |cursor| cursor.seq);
+    let Some(cursor) = log_cursor::of(db, partition.no).await? else { return Ok(0) };
+    // The last commit stays, whatever its age: the log leads on from it, and recovery takes the
+    // clock from it.
+    let Some(last) = partition.commit(cursor.seq).await? else { return Ok(0) };
+    let mut end_seq = last.seq;
+    let before_ms = before_ms.min(last.clock_ms - partition.dedup.kept_ms());
     use {commit::Column as C, dead_letter::Column as D, score_event::Column as E};
     let young = commit::Entity::find()
         .select_only()
         .column_as(C::Seq.min(), "seq")
         .filter(C::Partition.eq(no))
-        .filter(C::AcceptedAtMs.gte(before_ms));
+        // A process' clock may be behind that of Redis, by which event ids are kept.
+        .filter(
+            Condition::any().add(C::AcceptedAtMs.gte(before_ms)).add(C::ClockMs.gte(before_ms)),
+        );
     let with_event = score_event::Entity::find()
         .select_only()
         .column_as(E::Seq.min(), "seq")
@@ -188,6 +196,7 @@ fn frame(rows: &[commit::Model]) -> Result<DataFrame> {
         texts("id", |row| row.id.clone()),
         texts("parent", |row| row.parent.clone()),
         numbers("accepted_at_ms", |row| row.accepted_at_ms),
+        numbers("clock_ms", |row| row.clock_ms),
         numbers("events", |row| row.events.into()),
         numbers("gone", |row| row.gone.into()),
         numbers("version", |row| row.version.into()),
@@ -212,6 +221,7 @@ fn rows(frame: &DataFrame) -> Result<Vec<commit::Model>> {
             id: text("id", place)?,
             parent: text("parent", place)?,
             accepted_at_ms: number("accepted_at_ms", place)?,
+            clock_ms: number("clock_ms", place)?,
             events: number("events", place)?.try_into()?,
             gone: number("gone", place)?.try_into()?,
             version: number("version", place)?.try_into()?,
@@ -234,6 +244,7 @@ mod tests {
             id: "i".to_owned(),
             parent: "p".to_owned(),
             accepted_at_ms: 5,
+            clock_ms: 6,
             events: 1,
             gone: 1,
             version: 1,

@@ -20,6 +20,7 @@ pub struct Line {
     parent: String,
     random: String,
     accepted_at_ms: i64,
+    clock_ms: i64,
     events: Vec<EventOfLine>,
 }
 
@@ -76,6 +77,7 @@ impl Line {
             parent: row.parent.clone(),
             random: to_hex(&row.random),
             accepted_at_ms: row.accepted_at_ms,
+            clock_ms: row.clock_ms,
             events: events.collect::<Result<_>>()?,
         })
     }
@@ -106,6 +108,7 @@ impl Line {
             id: self.id,
             parent: self.parent,
             accepted_at_ms: self.accepted_at_ms,
+            clock_ms: self.clock_ms,
             events: self.events.len().try_into()?,
             gone,
             version: self.version,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::integrity::look::{Location, Seen, StoredValues};
+use engine::integrity::look::{Location, Observation, StoredValues};
 use engine::integrity::repair::ForeignKey;
 use entity::integrity::integrity_finding::{self, Kind};
 use ranking::board::Board;
@@ -48,7 +48,7 @@ pub struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// An entry or a row of a member, who is named by bytes.
-    Place(Vec<u8>, Location),
+    Location(Vec<u8>, Location),
     /// A key in Redis that Laurel does not write.
     Key(ForeignKey),
     /// The standings of a period that the list of periods does not name.
@@ -89,14 +89,19 @@ pub fn kind_between(history: Option<StoredValues>, store: Option<StoredValues>) 
 impl Finding {
     /// The difference at a location, if there is one: that of Redis, or else that of SQL. Scores
     /// that decay are shown as of an instant, rounded.
-    pub fn of(board: &Board, partition: PartitionNo, seen: &Seen, now_ms: i64) -> Option<Self> {
-        let Seen { member, spot, history, sql, redis } = seen;
-        let has_row = !matches!(spot, Location::Entry(id) if id.window != Window::All);
-        let is_in_redis = matches!(spot, Location::Entry(_));
+    pub fn of(
+        board: &Board,
+        partition: PartitionNo,
+        seen: &Observation,
+        now_ms: i64,
+    ) -> Option<Self> {
+        let Observation { member, location, history, sql, redis } = seen;
+        let has_row = !matches!(location, Location::Entry(id) if id.window != Window::All);
+        let is_in_redis = matches!(location, Location::Entry(_));
         let by_redis = is_in_redis.then(|| kind_between(*history, *redis)).flatten();
         let by_sql = || has_row.then(|| kind_between(*history, *sql)).flatten();
         let kind = by_redis.or_else(by_sql)?;
-        let id = match spot {
+        let id = match location {
             Location::Entry(id) | Location::Sealed(id) => id.clone(),
             Location::Archived(segment) => StandingsId::all_time(board, segment.clone()),
         };
@@ -122,7 +127,7 @@ impl Finding {
             sql: score(sql.filter(|_| has_row)),
             redis: score(redis.filter(|_| is_in_redis)),
             partition,
-            what: What::Place(member.clone(), spot.clone()),
+            what: What::Location(member.clone(), location.clone()),
             is_against_both,
             is_repaired: false,
             note: is_against_both.then(|| AGAINST_BOTH.to_owned()),
@@ -163,7 +168,7 @@ impl Finding {
                 finding.window = format!("partition {partition}");
                 finding.period = format!("commit {seq} event {index}");
             }
-            What::Place(..) => {}
+            What::Location(..) => {}
         }
         finding
     }
@@ -210,9 +215,9 @@ impl What {
     pub fn location(&self) -> integrity_finding::Location {
         use integrity_finding::Location as Named;
         match self {
-            Self::Place(_, Location::Entry(_)) => Named::Entry,
-            Self::Place(_, Location::Sealed(_)) => Named::Sealed,
-            Self::Place(_, Location::Archived(_)) => Named::Archived,
+            Self::Location(_, Location::Entry(_)) => Named::Entry,
+            Self::Location(_, Location::Sealed(_)) => Named::Sealed,
+            Self::Location(_, Location::Archived(_)) => Named::Archived,
             Self::Key(_) => Named::Key,
             Self::Unlisted(_) => Named::Periods,
             Self::File(_) => Named::File,
@@ -234,7 +239,8 @@ pub fn name_wrong_windows(findings: &mut [Finding]) {
             score,
         )
     };
-    let is_entry = |finding: &Finding| matches!(finding.what, What::Place(_, Location::Entry(_)));
+    let is_entry =
+        |finding: &Finding| matches!(finding.what, What::Location(_, Location::Entry(_)));
     let missing: BTreeSet<_> = findings
         .iter()
         .filter(|finding| finding.kind == Kind::Missing && is_entry(finding))

@@ -45,7 +45,7 @@ impl Findings {
             return;
         }
         for finding in &mut self.kept {
-            if let What::Place(member, _) = &finding.what
+            if let What::Location(member, _) = &finding.what
                 && (finding.board_no, finding.partition) == (board_no, partition)
                 && members.contains(member)
             {

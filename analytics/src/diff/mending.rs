@@ -89,23 +89,23 @@ async fn mend_part(
         if finding.is_against_both && against.is_none() {
             continue;
         }
-        let (member, spot) = match &finding.what {
-            What::Place(member, spot) => (member, spot),
+        let (member, location) = match &finding.what {
+            What::Location(member, location) => (member, location),
             What::Unlisted(id) => {
                 unlisted.insert(id.clone());
                 continue;
             }
             What::Key(_) | What::File(_) | What::Commit(_) | What::Event(..) => continue,
         };
-        let has_row = match spot {
+        let has_row = match location {
             Location::Entry(id) => {
-                in_redis.entry(member.clone()).or_default().insert(spot.clone());
+                in_redis.entry(member.clone()).or_default().insert(location.clone());
                 id.window == Window::All
             }
             Location::Sealed(_) | Location::Archived(_) => true,
         };
         if has_row {
-            in_sql.entry(member.clone()).or_default().insert(spot.clone());
+            in_sql.entry(member.clone()).or_default().insert(location.clone());
         }
     }
     let mut mended = 0;

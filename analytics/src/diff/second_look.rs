@@ -43,9 +43,9 @@ impl<'a> Suspects<'a> {
     }
 
     /// Adds a suspect.
-    pub(crate) fn add(&mut self, member: &[u8], spot: Location) {
-        let spots = self.places.entry(member.to_vec()).or_default();
-        self.count += usize::from(spots.insert(spot));
+    pub(crate) fn add(&mut self, member: &[u8], location: Location) {
+        let locations = self.places.entry(member.to_vec()).or_default();
+        self.count += usize::from(locations.insert(location));
         self.has_had_some = true;
     }
 
@@ -89,14 +89,14 @@ impl<'a> Suspects<'a> {
 /// Splits locations into groups of at most [`PLACES_MAX`].
 pub(crate) fn chunks(places: Locations) -> Vec<Locations> {
     let (mut chunks, mut count) = (vec![], PLACES_MAX);
-    for (member, spots) in places {
-        for spot in spots {
+    for (member, locations) in places {
+        for location in locations {
             if count >= PLACES_MAX {
                 chunks.push(Locations::new());
                 count = 0;
             }
             if let Some(chunk) = chunks.last_mut() {
-                chunk.entry(member.clone()).or_default().insert(spot);
+                chunk.entry(member.clone()).or_default().insert(location);
             }
             count += 1;
         }

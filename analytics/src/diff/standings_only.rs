@@ -89,7 +89,7 @@ pub(crate) async fn compare(part: &PartitionDiff<'_>, findings: &mut Findings) -
 fn findings_of(
     part: &PartitionDiff<'_>,
     findings: &mut Findings,
-    seen: &engine::integrity::look::Seen,
+    seen: &engine::integrity::look::Observation,
 ) {
     let now_ms = part.partition.clock.now_ms();
     if let Some(mut finding) = Finding::of(part.board, part.partition.no, seen, now_ms) {

@@ -4,16 +4,18 @@
 
 mod keys;
 mod periods;
+mod sums;
 
-use self::keys::{column, key, nearest_key, of_each, same_type};
+use self::keys::{key, nearest_key, of_each, same_type};
 use self::periods::{in_periods, periods, rolling_periods};
-use anyhow::{Context, Result};
+use self::sums::{decayed, halves, saturated};
+use anyhow::Result;
 use polars::prelude::{
-    DataFrame, DataType, Expr, IdxCa, IdxSize, IntoLazy, LazyFrame, SortMultipleOptions, UnionArgs,
-    col, concat, len, lit,
+    DataFrame, DataType, Expr, IdxCa, IdxSize, LazyFrame, SortMultipleOptions, UnionArgs, col,
+    concat, len, lit,
 };
 use ranking::board::{Board, Direction, Policy};
-use ranking::window::{HalfLife, Period, Window};
+use ranking::window::{Period, Window};
 
 use crate::frame::counted::{Counted, in_parts};
 use crate::frame::sorted::{Entries, Folded, Sorted};
@@ -173,49 +175,31 @@ fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
         Direction::LowFirst => scores.min(),
     };
     let (score, tick) = (col("score"), col("tick"));
+    let (mut totals, mut total) = (vec![], None);
     let (state_score, state_tick) = match rules.policy {
-        Policy::Sum => (score.sum(), tick.max()),
+        Policy::Sum => {
+            let [high, low] = halves(score);
+            totals.push(low.alias("low"));
+            total = Some(saturated().alias("score"));
+            (high, tick.max())
+        }
         Policy::Best => {
             let best_score = best(score.clone());
             (best_score.clone(), tick.filter(score.eq(best_score)).min())
         }
         Policy::Latest => (best(score.filter(tick.clone().eq(tick.clone().max()))), tick.max()),
     };
-    let states = events.group_by(by.iter().copied().map(col).collect::<Vec<_>>()).agg([
+    totals.extend([
         state_score.alias("score"),
         state_tick.alias("tick"),
         col("seq").max(),
         len().cast(DataType::Int64).alias("events"),
     ]);
+    let states = events.group_by(by.iter().copied().map(col).collect::<Vec<_>>()).agg(totals);
+    let states = states.with_columns(total.into_iter().collect::<Vec<_>>());
     let the_one = [("segment", lit("")), ("period", first_place())];
     let the_one = the_one.into_iter().filter(|(name, _)| !by.contains(name));
     states.with_columns(the_one.map(|(name, one)| one.alias(name)).collect::<Vec<_>>())
-}
-
-/// As [`fold`], for scores that decay: row by row in the order of acceptance, as every other fold
-/// adds them, since sums are rounded.
-fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
-    let order = ["member", "segment", "order"];
-    let mut events = in_parts(events.sort(order, SortMultipleOptions::default()))?;
-    events.rechunk_mut();
-    let number = |name: &str| -> Result<_> { Ok(events.column(name)?.i64()?.clone()) };
-    let (score, at_ms) = (number("score")?, number("at_ms")?);
-    let (member, segment) = (events.column("member")?.str()?, events.column("segment")?.str()?);
-    let mut sums: Vec<i64> = vec![];
-    for row in 0..events.height() {
-        let (score, at_ms) = score.get(row).zip(at_ms.get(row)).context("a score has no value")?;
-        let code = half_life.code(score as f64, at_ms);
-        let place = |row: usize| (member.get(row), segment.get(row));
-        let before = row.checked_sub(1).filter(|&before| place(before) == place(row));
-        sums.push(before.map_or(code, |before| half_life.add(sums[before], code)));
-    }
-    events.with_column(column("sum", sums))?;
-    // The last row of each group has the sum of all its events.
-    Ok(events.lazy().group_by_stable([col("member"), col("segment"), col("period")]).agg([
-        col("sum").last().alias("score"),
-        lit(0_i64).alias("tick"),
-        col("seq").max(),
-    ]))
 }
 
 #[cfg(test)]
@@ -225,6 +209,7 @@ mod tests {
     use super::*;
     use crate::frame::events::Events;
     use entity::history::score_event::{self, Kind};
+    use polars::prelude::IntoLazy;
     use proptest::prelude::*;
     use ranking::board::State;
     use ranking::board::rules::{Rules, RulesInput};
@@ -233,7 +218,6 @@ mod tests {
     use ranking::rank_key::RankKey;
     use ranking::standings_id::StandingsId;
     use std::collections::{BTreeMap, HashSet};
-    use std::sync::Arc;
 
     fn boards() -> impl Strategy<Value = Board> {
         let zones =
@@ -257,23 +241,13 @@ mod tests {
                     direction,
                     policy,
                     tie_break,
-                    tick_ms: None,
-                    decimals: 0,
                     min: -500,
                     max: 500,
                     zone,
-                    shards: 1,
                     windows,
-                })
-                .ok()?;
-                Some(Board {
-                    no: BoardNo(1),
-                    generation: 1,
-                    admission: Default::default(),
-                    added: Default::default(),
-                    layouts: Default::default(),
-                    rules: Arc::new(rules),
-                })
+                    ..Default::default()
+                });
+                Some(Board::new(BoardNo(1), rules.ok()?))
             },
         )
     }

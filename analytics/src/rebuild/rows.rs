@@ -15,10 +15,9 @@ use anyhow::{Context, Result, bail};
 use engine::partition::{Partition, all_time_rows};
 use entity::board;
 use entity::history::{log_cursor, score_event};
-use entity::sql::{begin, insert_chunked};
+use entity::sql::{begin, insert_chunked, lock_cursor};
 use entity::standings::standing;
 use ranking::board::Board;
-use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
     QuerySelect,
@@ -93,13 +92,9 @@ impl Rows<'_> {
         known: &HashMap<&str, Vec<(&str, usize)>>,
     ) -> Result<()> {
         let partition = i32::from(self.partition.no);
-        // A write that changes nothing, for its lock: no persister moves the cursor until the
-        // commit. It comes first, since SQLite has one write lock.
-        log_cursor::Entity::update_many()
-            .col_expr(log_cursor::Column::Epoch, Expr::col(log_cursor::Column::Epoch))
-            .filter(log_cursor::Column::Partition.eq(partition))
-            .exec(transaction)
-            .await?;
+        // No persister moves the cursor until the commit. The lock comes first, since SQLite has
+        // one write lock.
+        lock_cursor(self.partition.no).exec(transaction).await?;
         let cursor = log_cursor::Entity::find_by_id(partition)
             .one(transaction)
             .await?

@@ -1,30 +1,29 @@
 //! The background work. It persists the log of every partition, recovers partitions that are not
-//! level, rolls windows, finishes interrupted work, and runs the daily diff.
+//! level, rolls windows, finishes interrupted work, deletes old rows, and runs the daily diff.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
+use engine::settings::RetentionSettings;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
+use super::persister;
 use crate::background::checkpoints;
 use crate::background::daily_diff::Daily;
+use crate::background::retention;
+use crate::health::Health;
 
-/// How long the persister sleeps before it reads the heads again, as other processes commit too.
-const IDLE: Duration = Duration::from_millis(200);
+/// The longest time of one round of upkeep. Each step of it goes on where it stopped.
+const UPKEEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How long the persister gathers commits for one transaction, unless a client waits for SQL. Small
-/// transactions cost many times as much, and each has the disk to itself while Redis wants to
-/// write.
-const GATHER: Duration = Duration::from_millis(50);
-
-/// How long the persister pauses after a store failed.
-const PAUSE: Duration = Duration::from_millis(500);
+/// How long SQL may take to note that this process' jobs end.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long upkeep pauses between two rounds.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,9 +34,6 @@ const PURGE_AFTER_MS: i64 = 20_000;
 
 /// How long after a failed seal upkeep tries again, in milliseconds.
 const SEAL_AGAIN_MS: i64 = 10_000;
-
-/// How long the last round of the persister may take when the process stops.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Signals to the persister of this process.
 #[derive(Debug, Default)]
@@ -51,64 +47,30 @@ pub struct Signals {
 /// Works until `stop` is set, then persists the rest of the logs, as far as the stores answer.
 pub async fn work(
     deployment: Deployment,
+    health: Arc<Health>,
     signals: Arc<Signals>,
     daily: Daily,
+    retained: RetentionSettings,
     stop: watch::Receiver<bool>,
 ) {
     tokio::join!(
         daily.work(&deployment, stop.clone()),
         checkpoints::work(&deployment, stop.clone()),
-        persist(&deployment, &signals, stop.clone()),
+        retention::work(&deployment, &retained, stop.clone()),
+        persister::persist(&deployment, &health, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {
             finish_interrupted_work(deployment).boxed()
         }),
         upkeep(&deployment, stop, |deployment| roll(deployment).boxed()),
     );
-    if let Err(error) =
-        job::end_own(&deployment.db, "its server was stopped", deployment.clock.now_ms()).await
-    {
-        tracing::warn!(%error, "jobs of this process could not be ended; they end once their heartbeats expire");
-    }
-}
-
-async fn persist(deployment: &Deployment, signals: &Signals, mut stop: watch::Receiver<bool>) {
-    let mut seqs = vec![None; usize::from(deployment.store.partitions().count())];
-    let mut well = true;
-    while !*stop.borrow() {
-        match round(deployment, &mut seqs).await {
-            Ok(()) => {
-                if !std::mem::replace(&mut well, true) {
-                    tracing::info!("the stores answer again");
-                }
-                tokio::select! {
-                    () = signals.committed.notified() => {}
-                    () = sleep(IDLE) => {}
-                    _ = stop.changed() => continue,
-                }
-                tokio::select! {
-                    () = signals.awaited.notified() => {}
-                    () = sleep(GATHER) => {}
-                    _ = stop.changed() => {}
-                }
-            }
-            Err(error) => {
-                if std::mem::replace(&mut well, false) {
-                    tracing::warn!(%error, "the background work waits for the stores");
-                }
-                deployment.revive_redis().await;
-                tokio::select! {
-                    () = sleep(PAUSE) => {}
-                    _ = stop.changed() => {}
-                }
-            }
-        }
-    }
-    let deadline = Instant::now() + DRAIN_TIMEOUT;
-    while Instant::now() < deadline && well {
-        match timeout(DRAIN_TIMEOUT, round(deployment, &mut seqs)).await {
-            Ok(Ok(())) => return,
-            _ => sleep(Duration::from_millis(50)).await,
-        }
+    let now_ms = deployment.clock.now_ms();
+    let ended = job::end_own(&deployment.db, "its server was stopped", now_ms);
+    match timeout(END_TIMEOUT, ended).await {
+        Ok(Ok(_)) => {}
+        ended => tracing::warn!(
+            ?ended,
+            "jobs of this process could not be ended; they end once their heartbeats expire"
+        ),
     }
 }
 
@@ -121,7 +83,9 @@ async fn upkeep(
     let mut well = true;
     while !*stop.borrow() {
         tokio::select! {
-            finished = work(deployment) => {
+            finished = timeout(UPKEEP_TIMEOUT, work(deployment)) => {
+                let late = || ranking::Error::Unavailable("it took too long".into()).into();
+                let finished = finished.unwrap_or_else(|_| Err(late()));
                 let was_well = std::mem::replace(&mut well, finished.is_ok());
                 if let Err(error) = finished && was_well {
                     tracing::warn!(%error, "upkeep failed and is retried");
@@ -191,23 +155,4 @@ async fn seal(deployment: &Deployment) -> Result<()> {
     };
     job.end(outcome.as_deref().map_err(String::as_str)).await?;
     sealed.map(drop)
-}
-
-/// Persists every partition whose head has moved since its last round, and recovers those that are
-/// not level.
-async fn round(deployment: &Deployment, seqs: &mut [Option<u64>]) -> Result<()> {
-    let heads = deployment.store.heads().await?;
-    let mut failed = None;
-    for (partition, head) in deployment.partitions().zip(heads) {
-        let seq = &mut seqs[usize::from(partition.no.0)];
-        if seq.is_some() && head.is_ok_and(|head| Some(head.seq) == *seq) {
-            continue;
-        }
-        match partition.settle().await {
-            Ok(settled) => *seq = Some(settled),
-            // A partition that fails must not stop the others.
-            Err(error) => failed = Some(error),
-        }
-    }
-    failed.map_or(Ok(()), Err)
 }

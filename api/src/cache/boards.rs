@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::cache::sql::{FRESH, SqlCache};
 use crate::error::Result;
+use crate::health::Health;
 
 /// The most boards kept in memory.
 const BOARDS_MAX: u64 = 10_000;
@@ -40,8 +41,8 @@ impl CachedBoard {
 
 impl Boards {
     /// Starts empty.
-    pub fn new() -> Self {
-        Self(SqlCache::new(BOARDS_MAX, |_| 1))
+    pub fn new(health: &Arc<Health>) -> Self {
+        Self(SqlCache::new(health, BOARDS_MAX, |_| 1))
     }
 
     /// Finds the board of a slug, `None` if there is none; and the instant until which that is

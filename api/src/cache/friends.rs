@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::cache::sql::SqlCache;
 use crate::error::{Error, Result};
+use crate::health::Health;
 
 /// The most friends of one member.
 pub const FRIENDS_MAX: usize = 10_000;
@@ -22,12 +23,12 @@ pub struct Friends(SqlCache<MemberId, Arc<[MemberId]>>);
 
 impl Friends {
     /// Starts empty.
-    pub fn new() -> Self {
+    pub fn new(health: &Arc<Health>) -> Self {
         let bytes = |friends: &Arc<[MemberId]>| {
             let bytes: usize = friends.iter().map(|friend| friend.as_str().len() + 40).sum();
             u32::try_from(bytes + 100).unwrap_or(u32::MAX)
         };
-        Self(SqlCache::new(BYTES_MAX, bytes))
+        Self(SqlCache::new(health, BYTES_MAX, bytes))
     }
 
     /// Finds a member's friends, ordered by key; and the instant until which the list is good.

@@ -2,28 +2,23 @@
 //! unavailable.
 //!
 //! A value is good for [`FRESH`], or until this process changes it. Then one request reads it
-//! again, and the others wait for that. If SQL does not answer, the last known value stays in use.
+//! again, and the others wait for that. If SQL does not answer, the last known value stays in use,
+//! and while SQL is known to be away, at once.
 
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use moka::future::Cache;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::health::Health;
+use crate::health::sql::unavailable;
 
 /// How long a value is good. Writes of other processes show here that much later at most.
 pub const FRESH: Duration = Duration::from_millis(250);
-
-/// How long a repeated read may take before the last known value is used instead.
-const REFRESH_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// How long the first read of a value may take.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long to leave SQL alone after it did not answer.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// The number of change counters, which keys share by hash.
 const COUNTERS: usize = 1024;
@@ -31,6 +26,7 @@ const COUNTERS: usize = 1024;
 /// A cache of values from SQL, by key.
 pub struct SqlCache<K, V> {
     values: Cache<K, Value<V>>,
+    health: Arc<Health>,
     hasher: RandomState,
     changes: Vec<AtomicU64>,
 }
@@ -53,10 +49,11 @@ where
     V: Clone + Send + Sync + 'static,
 {
     /// Starts empty, and keeps values up to a total weight.
-    pub fn new(weight_max: u64, weigh: fn(&V) -> u32) -> Self {
+    pub fn new(health: &Arc<Health>, weight_max: u64, weigh: fn(&V) -> u32) -> Self {
         let weigher = move |_: &K, value: &Value<V>| value.last.as_ref().map_or(1, weigh);
         Self {
             values: Cache::builder().max_capacity(weight_max).weigher(weigher).build(),
+            health: health.clone(),
             hasher: RandomState::new(),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -99,9 +96,8 @@ where
         // The read may miss changes made after this point.
         let changes = self.changes_of(key).load(Ordering::Acquire);
         let began = Instant::now();
-        let patience = if last.is_some() { REFRESH_TIMEOUT } else { FIRST_TIMEOUT };
-        let error = match timeout(patience, read).await {
-            Ok(Ok(value)) => {
+        let error = match self.health.sql.ask(read).await {
+            Ok(value) => {
                 return Value {
                     last: Some(value),
                     error: None,
@@ -109,14 +105,13 @@ where
                     changes,
                 };
             }
-            Ok(Err(error)) => error,
-            Err(_) => unavailable(),
+            Err(error) => error,
         };
         // The last known value serves while SQL is unavailable, but not after a change by this
         // process.
         match last {
             Some(last) if error.code == ErrorCode::Unavailable && last.changes >= changes => {
-                Value { good_until: Instant::now() + RETRY, error: None, ..last }
+                Value { good_until: Instant::now() + FRESH, error: None, ..last }
             }
             last => Value {
                 changes: last.as_ref().map_or(changes, |last| last.changes),
@@ -145,8 +140,4 @@ impl<V> Value<V> {
             (error, _) => Err(error.unwrap_or_else(unavailable)),
         }
     }
-}
-
-fn unavailable() -> Error {
-    Error::new(ErrorCode::Unavailable, "the database does not answer; try again later")
 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::deployment::Deployment;
 use engine::process::StopSignals;
-use engine::settings::StoreArguments;
 use engine::settings::stores::Missing;
+use engine::settings::{RetentionSettings, StoreArguments};
 use entity::board;
 use entity::history::score_event;
 use flate2::read::GzDecoder;
 use futures::StreamExt;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::board::{Board, Direction, Policy, TieBreak};
+use ranking::board::{Board, Policy};
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
 use ranking::submission::{Submission, Verdict};
@@ -26,10 +26,11 @@ use ranking::window::Window;
 use sea_orm::DatabaseConnection;
 use serde::Deserialize;
 
-use super::worker::Working;
+use super::worker::{PROBE_TIMEOUT, Working};
 use super::{connect, open};
 use crate::background::daily_diff::Daily;
 use crate::background::worker::Signals;
+use crate::health::Health;
 use crate::submit::committer::Committers;
 
 const EVENTS: &[u8] = include_bytes!("../../demo/commits.csv.gz");
@@ -72,7 +73,9 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     let deployment = open(&arguments, db).await?;
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, BATCHES_BYTES);
-    let working = Working::start(&deployment, &signals, Daily::default());
+    let health = Health::start(&deployment, PROBE_TIMEOUT);
+    let (daily, retention) = (Daily::default(), RetentionSettings::default());
+    let working = Working::start(&deployment, &health, &signals, daily, retention);
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();
     let loaded = tokio::select! {
@@ -81,6 +84,7 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     };
     committers.drain().await;
     working.stop().await;
+    health.stop();
     deployment.close().await;
     let loaded = loaded?;
     println!(
@@ -230,18 +234,7 @@ async fn find_or_create(
     if slug == RECENT {
         windows.push("7d".parse()?);
     }
-    let rules = Rules::new(RulesInput {
-        direction: Direction::HighFirst,
-        policy,
-        tie_break: TieBreak::Earliest,
-        tick_ms: None,
-        decimals: 0,
-        min: 0,
-        max: 999_999_999,
-        zone: ranking::window::parse_zone("UTC")?,
-        shards: 1,
-        windows,
-    })?;
+    let rules = Rules::new(RulesInput { policy, windows, ..Default::default() })?;
     if let Some(row) = board::of_slug(db, slug).await? {
         let ours = board::of_rules(slug, title, &rules, "UTC", row.created_at_ms);
         let ours = board::Model { no: row.no, ..ours };

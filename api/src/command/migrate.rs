@@ -2,6 +2,8 @@
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use engine::settings::stores::tzdb;
+use entity::deployment;
 
 use super::SqlArguments;
 
@@ -19,6 +21,9 @@ pub enum MigrateCommand {
     },
     /// Lists the steps, applied or pending.
     Status(SqlArguments),
+    /// Takes this program's version of the time zone database for the deployment's, once all
+    /// processes with another one have stopped.
+    TimeZones(SqlArguments),
 }
 
 /// Runs a command.
@@ -35,6 +40,17 @@ pub async fn run(command: MigrateCommand) -> Result<()> {
             for (name, state) in migration::status(&connect(&sql).await?).await? {
                 println!("{state}  {name}");
             }
+        }
+        MigrateCommand::TimeZones(sql) => {
+            let db = connect(&sql).await?;
+            let Some(row) = deployment::find(&db).await? else {
+                bail!(
+                    "there is no deployment in this database: expected one that `laurel serve` made"
+                )
+            };
+            deployment::accept_tzdb(&db, tzdb()).await?;
+            println!("time zone database {}, before {}", tzdb(), row.tzdb);
+            println!("check boards whose zone has changed between the two: laurel diff");
         }
     }
     Ok(())

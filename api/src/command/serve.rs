@@ -10,18 +10,20 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use engine::deployment::{Deployment, files};
 use engine::process::StopSignals;
-use engine::settings::ConnectionSettings;
 use engine::settings::stores::Missing;
+use engine::settings::{ConnectionSettings, ServeSettings};
 use entity::access_token;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::worker::Working;
+use super::worker::{CLOSE_TIMEOUT, STOP_TIMEOUT, Working};
 use super::{ServeArguments, connect};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
+use crate::background::watch::Watch;
 use crate::background::worker::Signals;
+use crate::health::Health;
 use crate::http::serving::tls::Certificates;
 use crate::http::serving::{Listeners, Serving};
 use crate::submit::committer::Committers;
@@ -30,25 +32,53 @@ use crate::{graphql, http};
 /// The time that requests may take to end when the process stops.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time that requests, commits and the log may take together when the process stops. Together
-/// with the next one it is below the ten seconds after which supervisors kill.
-const STOP_TIMEOUT: Duration = Duration::from_millis(7500);
+/// The time that a start may still take once the process is to stop.
+const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time that executions may outlive their requests.
 const EXECUTIONS_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The time that the stores may take to close.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// The file with the first admin token, in the data directory; its operator removes it.
 const TOKEN_FILE: &str = "admin-token";
 
 /// Serves until a signal comes, then drains requests, commits and the log. With `--no-workers` it
-/// leaves the background work to others.
+/// leaves the background work to others. A start that is stopped has a moment to complete, and is
+/// given up then, as a store may not answer.
 pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    let ServeArguments {
-        http: settings,
+    let mut starting = Box::pin(start(arguments, environment));
+    let (started, is_stopped) = tokio::select! {
+        started = &mut starting => (started, false),
+        _ = stop.wait() => match timeout(START_TIMEOUT, starting).await {
+            Ok(started) => (started, true),
+            Err(_) => {
+                tracing::warn!("stopped before the stores answered");
+                return Ok(());
+            }
+        },
+    };
+    let started = started?;
+    if !is_stopped {
+        stop.wait().await;
+    }
+    started.stop().await;
+    Ok(())
+}
+
+/// A server that serves.
+struct Started {
+    deployment: Deployment,
+    health: Arc<Health>,
+    watch: Watch,
+    app: SharedApp,
+    serving: Serving,
+    /// The background work, if this process does it.
+    working: Option<Working>,
+}
+
+async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) -> Result<Started> {
+    let ServeArguments { http: settings, serve, stores } = arguments;
+    let ServeSettings {
         connections,
         pools,
         limits,
@@ -56,8 +86,8 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
         submissions,
         caches,
         daily_diff,
-        stores,
-    } = arguments;
+        retention,
+    } = serve;
     stores.log.start("info")?;
     // Settings are checked before anything is made.
     connections.connections_max()?;
@@ -77,33 +107,44 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
     warn_of_clear_text(settings.listen, &connections);
     let opening = stores.settings.open_to_serve(db, &pools).await;
     let deployment = opening.context("the stores cannot be opened")?;
+    let health = Health::start(&deployment, Duration::from_millis(pools.sql_lookup_timeout_ms));
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, submissions.submissions_bytes);
-    let working = daily.map(|daily| Working::start(&deployment, &signals, daily));
-    let public_reads = settings.public_reads;
-    let app = App::new(deployment.clone(), committers, public_reads, &submissions, &caches);
+    let watch = Watch::start(&deployment);
+    let working =
+        daily.map(|daily| Working::start(&deployment, &health, &signals, daily, retention));
+    let (public_reads, of_app) = (settings.public_reads, (deployment.clone(), health.clone()));
+    let app = App::new(of_app, committers, public_reads, &pools, &submissions, &caches);
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
     let schema = graphql::schema(app.clone());
     let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates);
     let serving = Serving::start(listeners, routes, certificates, &connections)?;
     addresses.announce(&deployment, &stores.settings.sql.data_dir).await?;
-    stop.wait().await;
-    tracing::info!("stopping: waiting for requests, commits and the log");
-    let ended = timeout(STOP_TIMEOUT, async {
-        serving.stop(REQUESTS_TIMEOUT).await;
-        drain(app).await;
-        if let Some(working) = working {
-            working.stop().await;
+    Ok(Started { deployment, health, watch, app, serving, working })
+}
+
+impl Started {
+    /// Waits for requests, commits and the log, then closes the stores.
+    async fn stop(self) {
+        let Self { deployment, health, watch, app, serving, working } = self;
+        tracing::info!("stopping: waiting for requests, commits and the log");
+        let ended = timeout(STOP_TIMEOUT, async {
+            serving.stop(REQUESTS_TIMEOUT).await;
+            drain(app).await;
+            if let Some(working) = working {
+                working.stop().await;
+            }
+        });
+        if ended.await.is_err() {
+            tracing::warn!("stopping: the rest of the log waits in Redis for the next start");
         }
-    });
-    if ended.await.is_err() {
-        tracing::warn!("stopping: the rest of the log waits in Redis for the next start");
+        health.stop();
+        drop(watch);
+        if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
+            tracing::warn!("stopping: the stores did not close in time");
+        }
     }
-    if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
-        tracing::warn!("stopping: the stores did not close in time");
-    }
-    Ok(())
 }
 
 async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener> {

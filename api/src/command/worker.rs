@@ -2,29 +2,59 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
 use engine::process::StopSignals;
+use engine::settings::RetentionSettings;
 use engine::settings::stores::Missing;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::{WorkerArguments, connect, open};
 use crate::background::daily_diff::Daily;
+use crate::background::watch::Watch;
 use crate::background::worker::{self, Signals};
+use crate::health::Health;
+
+/// The time that the rest of the log may take when the process stops, and the stores to close:
+/// together less than the ten seconds after which supervisors kill.
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(7500);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// The time that a look-up may take; this process makes none for requests.
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Does the background work until a signal comes.
 pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
     arguments.stores.log.start("info")?;
     let daily = Daily::new(&arguments.daily_diff, environment)?;
-    let db = connect(&arguments.stores, Missing::Refuse).await?;
-    let deployment = open(&arguments.stores, db).await?;
-    let working = Working::start(&deployment, &Arc::default(), daily);
+    let opening = Box::pin(async {
+        let db = connect(&arguments.stores, Missing::Refuse).await?;
+        open(&arguments.stores, db).await
+    });
+    let deployment = tokio::select! {
+        opened = opening => opened?,
+        _ = stop.wait() => {
+            tracing::warn!("stopped before the stores answered");
+            return Ok(());
+        }
+    };
+    let health = Health::start(&deployment, PROBE_TIMEOUT);
+    let watch = Watch::start(&deployment);
+    let working = Working::start(&deployment, &health, &Arc::default(), daily, arguments.retention);
     stop.wait().await;
-    working.stop().await;
-    deployment.close().await;
+    if timeout(STOP_TIMEOUT, working.stop()).await.is_err() {
+        tracing::warn!("stopping: the rest of the log waits in Redis for the next start");
+    }
+    health.stop();
+    drop(watch);
+    if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
+        tracing::warn!("stopping: the stores did not close in time");
+    }
     Ok(())
 }
 
@@ -36,12 +66,17 @@ pub struct Working {
 
 impl Working {
     /// Starts it.
-    pub fn start(deployment: &Deployment, signals: &Arc<Signals>, daily: Daily) -> Self {
+    pub fn start(
+        deployment: &Deployment,
+        health: &Arc<Health>,
+        signals: &Arc<Signals>,
+        daily: Daily,
+        retained: RetentionSettings,
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
-        Self {
-            stop,
-            task: tokio::spawn(worker::work(deployment.clone(), signals.clone(), daily, stopped)),
-        }
+        let (deployment, health, signals) = (deployment.clone(), health.clone(), signals.clone());
+        let work = worker::work(deployment, health, signals, daily, retained, stopped);
+        Self { stop, task: tokio::spawn(work) }
     }
 
     /// Stops it, and waits until it has ended.

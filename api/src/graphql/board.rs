@@ -1,7 +1,6 @@
 //! Boards and their windows.
 
 pub mod input;
-pub(crate) mod segments;
 pub mod window;
 
 use std::sync::Arc;

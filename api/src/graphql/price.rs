@@ -1,8 +1,8 @@
 //! The prices of look-ups, in points: microseconds of CPU of the API and Redis together.
 //!
-//! A resolver pays before the work with what it knows: shards, lengths, positions. What it learns
-//! from the work only, such as the number of a member's friends, it pays after it. A look-up that a
-//! request makes once is paid once.
+//! A resolver pays before the work with what it knows: shards, lengths, positions. It pays after
+//! the work for what only the work tells, such as the number of a member's friends. A look-up that
+//! a request makes once is paid once.
 
 use ranking::board::TieBreak;
 use ranking::id::MemberId;

@@ -1,6 +1,8 @@
 //! The submission of scores, and the result for each of them.
 
+mod duplicates;
 mod durable;
+mod segments;
 pub(crate) mod written;
 
 use std::collections::BTreeMap;
@@ -14,7 +16,6 @@ use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
 use super::board::input::no_board;
-use super::board::segments::Segments;
 use super::request::{RequestState, app, state};
 use super::standings::entry::Entry;
 use super::standings::{Choice, Standings};
@@ -24,6 +25,7 @@ use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
+use segments::Segments;
 
 /// How far the clock of a client may be ahead of the server's, in milliseconds; a time within it is
 /// taken as now.
@@ -355,6 +357,10 @@ async fn submit_to(
 ) -> Vec<crate::error::Result<Verdict>> {
     let members: Vec<MemberId> =
         submissions.iter().map(|submission| submission.member.clone()).collect();
+    let sent = match ack {
+        Ack::Applied => vec![],
+        Ack::Durable => submissions.clone(),
+    };
     let placed = match app.committers.submit(partition, submissions).await {
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
@@ -364,7 +370,7 @@ async fn submit_to(
     app.recent_members.insert(accepted.map(|(member, _)| member));
     match ack {
         Ack::Applied => placed.verdicts.into_iter().map(Ok).collect(),
-        Ack::Durable => durable::confirm(app, partition, placed).await,
+        Ack::Durable => durable::confirm(app, partition, &sent, placed).await,
     }
 }
 

@@ -35,7 +35,7 @@ use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
 
-/// How long a mutation may take. What it changes is changed all the same if it takes longer.
+/// How long a mutation may take. One that takes longer makes its changes all the same.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The points of a request besides those of its text: it is parsed, and may be answered from a
@@ -211,14 +211,14 @@ async fn principal(
         return Err(unauthenticated("invalid Authorization: expected \"Bearer <token>\""));
     };
     let token = token.trim();
-    if let Some(principal) = app.access.cached(token).await {
+    let now_ms = app.deployment.clock.now_ms();
+    if let Some(principal) = app.access.cached(token, now_ms).await {
         return Ok(Some(principal));
     }
     if service.rates.has_failed_tokens(received.address) {
         // Others may share the address, so that a good token is only late.
         sleep(FAILED_TOKENS_DELAY).await;
     }
-    let now_ms = app.deployment.clock.now_ms();
     match Box::pin(app.access.check(&app.deployment.lookups, token, now_ms)).await {
         Ok(principal) => Ok(Some(principal)),
         Err(error) if error.code == ErrorCode::Unauthenticated => {

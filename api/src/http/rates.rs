@@ -126,15 +126,14 @@ impl Rates {
         self.reads.as_ref().map_or(Ok(()), |buckets| buckets.take(client, points))
     }
 
-    /// Takes points that a read turned out to cost besides. What the client does not have, it owes.
+    /// Takes points that a read turned out to cost besides. The client owes those that it lacks.
     pub fn read_more(&self, client: &Client, points: u64) {
         if let Some(buckets) = &self.reads {
             buckets.owe(client, points);
         }
     }
 
-    /// Takes changes that a write turned out to make besides. What the client does not have, it
-    /// owes.
+    /// Takes changes that a write turned out to make besides. The client owes those that it lacks.
     pub fn write_more(&self, client: &Client, changes: u64) {
         if let Some(buckets) = &self.writes {
             buckets.owe(client, changes);

@@ -27,7 +27,7 @@ pub struct Found {
     pub position: u64,
 }
 
-/// Finds entries in one round trip, or two if there are several shards.
+/// Finds entries in one round trip, or two if there are several shards; more for members that move.
 pub(crate) struct EntryBatch(pub(crate) Lookups);
 
 /// Counts entries.

@@ -8,7 +8,7 @@ use futures::FutureExt;
 
 use super::ROWS_MAX;
 use super::lookups::Lookups;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Loads members by their keys.
 pub(crate) struct MemberBatch(pub(crate) Lookups);
@@ -25,13 +25,14 @@ impl BatchFn<String, Row> for MemberBatch {
 async fn rows(lookups: &Lookups, keys: &[String]) -> HashMap<String, Row> {
     let mut found = HashMap::with_capacity(keys.len());
     for chunk in keys.chunks(ROWS_MAX) {
-        match lookups.read(member::of_keys(&lookups.app.deployment.reads, chunk)).await {
+        let app = &lookups.app;
+        let read = async { Ok(member::of_keys(&app.deployment.reads, chunk).await?) };
+        match lookups.read(app.health.sql.read(read)).await {
             Ok(rows) => {
                 found.extend(chunk.iter().map(|key| (key.clone(), Ok(None))));
                 found.extend(rows.into_iter().map(|row| (row.key.clone(), Ok(Some(row)))));
             }
             Err(error) => {
-                let error = Error::from(error);
                 found.extend(chunk.iter().map(|key| (key.clone(), Err(error.clone()))));
             }
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use entity::history::log_cursor;
+use entity::history::{dead_letter, log_cursor};
 use entity::integrity::integrity_run;
 use entity::job::State;
 use entity::{Result, job};
@@ -19,6 +19,8 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
 use super::{Label, registered};
+use crate::health::Health;
+use crate::health::partition::STUCK_BY;
 
 /// The greatest age of the gauges.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -45,7 +47,12 @@ pub(crate) struct Stores {
     up: Family<Label, Gauge>,
     log_commits: ByPartition,
     sql_lag_commits: ByPartition,
+    sql_lag_seconds: Family<[(&'static str, u16); 1], Gauge<f64, AtomicU64>>,
+    level: ByPartition,
+    stuck: ByPartition,
+    stuck_by: Family<Label, Gauge>,
     jobs: Family<[(&'static str, &'static str); 2], Gauge>,
+    dead_letters: Family<Label, Gauge>,
     last_run: Family<Label, Gauge>,
     findings: Gauge,
     checked: Gauge,
@@ -64,11 +71,32 @@ impl Stores {
                 "sql_lag_commits",
                 "Commits of a partition that SQL does not have yet",
             ),
+            sql_lag_seconds: registered(
+                registry,
+                "sql_lag_seconds",
+                "Age of the oldest commit of a partition that SQL does not have yet, in seconds",
+            ),
+            level: registered(
+                registry,
+                "partition_level",
+                "1 if the partition is level, so that it can be read and written, else 0",
+            ),
+            stuck: registered(
+                registry,
+                "sql_cursor_stuck",
+                "1 if SQL's cursor of a partition stands still although commits wait, else 0",
+            ),
+            stuck_by: registered(
+                registry,
+                "sql_cursors_stuck",
+                "Partitions whose cursor stands still, by reason",
+            ),
             jobs: registered(
                 registry,
                 "jobs",
                 "Jobs that are running, and those that ended in the last 24 hours",
             ),
+            dead_letters: registered(registry, "dead_letters", "Events that SQL refused, by state"),
             last_run: registered(
                 registry,
                 "integrity_last_run",
@@ -99,11 +127,16 @@ impl Stores {
 
     /// Asks the stores, unless a request did so a moment ago. No other request asks while the guard
     /// is held.
-    pub(crate) async fn ask(&self, deployment: &Deployment) -> MutexGuard<'_, Option<Instant>> {
+    pub(crate) async fn ask(
+        &self,
+        deployment: &Deployment,
+        health: &Health,
+    ) -> MutexGuard<'_, Option<Instant>> {
         let mut asked = self.asked.lock().await;
+        self.set_partitions(health);
         if asked.is_none_or(|at| at.elapsed() >= AGE_MAX) {
             let (sql, redis) = tokio::join!(
-                timeout(ANSWER_TIMEOUT, self.ask_sql(deployment)),
+                timeout(ANSWER_TIMEOUT, self.ask_sql(deployment, health)),
                 timeout(ANSWER_TIMEOUT, deployment.store.log_lengths()),
             );
             let (sql, redis) = (sql.ok().and_then(Result::ok), redis.ok().and_then(Result::ok));
@@ -120,10 +153,14 @@ impl Stores {
     }
 
     /// Sets the gauges of SQL. Returns the seqs of its cursors by partition.
-    async fn ask_sql(&self, deployment: &Deployment) -> Result<HashMap<i32, u64>> {
-        let db = &deployment.db;
+    async fn ask_sql(&self, deployment: &Deployment, health: &Health) -> Result<HashMap<i32, u64>> {
+        if health.sql.is_away() {
+            return Err(ranking::Error::Unavailable("the database is away".into()).into());
+        }
+        let db = &deployment.reads;
         self.ask_jobs(db, deployment.clock.now_ms() - JOBS_MS).await?;
         self.ask_integrity(db).await?;
+        self.ask_dead_letters(db).await?;
         let cursors = log_cursor::all(db).await?;
         let seq = |row: log_cursor::Model| (row.partition, row.seq.unsigned_abs());
         Ok(cursors.into_iter().map(seq).collect())
@@ -171,6 +208,38 @@ impl Stores {
             self.checked.set(run.checked);
         }
         Ok(())
+    }
+
+    async fn ask_dead_letters(&self, db: &DatabaseConnection) -> Result<()> {
+        let counts = dead_letter::counts(db, i64::MIN).await?;
+        for (state, label) in
+            [(dead_letter::State::Pending, "PENDING"), (dead_letter::State::Voided, "VOIDED")]
+        {
+            let of_state = counts.iter().filter(|(of, _)| *of == state).map(|(_, count)| *count);
+            self.dead_letters.get_or_create_owned(&[("state", label)]).set(of_state.sum());
+        }
+        Ok(())
+    }
+
+    /// Sets the gauges of each partition's health, which no store need be asked for.
+    fn set_partitions(&self, health: &Health) {
+        let (now, is_sql_away) = (Instant::now(), health.sql.is_away());
+        let mut stuck_by = HashMap::from(STUCK_BY.map(|reason| (reason, 0)));
+        for (partition, health) in (0..).zip(health.partitions()) {
+            let labels = [("partition", partition)];
+            let seconds = health.behind_for(now).as_secs_f64();
+            self.sql_lag_seconds.get_or_create_owned(&labels).set(seconds);
+            let is_level = health.is_level == Some(true);
+            self.level.get_or_create_owned(&labels).set(is_level.into());
+            let reason = health.stuck_by(now, is_sql_away);
+            self.stuck.get_or_create_owned(&labels).set(reason.is_some().into());
+            if let Some(reason) = reason {
+                *stuck_by.entry(reason).or_default() += 1;
+            }
+        }
+        for (reason, count) in stuck_by {
+            self.stuck_by.get_or_create_owned(&[("reason", reason)]).set(count);
+        }
     }
 
     fn set_logs(&self, cursors: &HashMap<i32, u64>, logs: Vec<Option<LogLength>>) {

@@ -25,9 +25,8 @@ pub(super) struct MemberHistory {
     pub(super) archived: Vec<archived_entry::Model>,
     /// Those events that SQL refused.
     pub(super) refused: HashSet<EventPlace>,
-    /// The acceptance time of the event to be voided, and the field of its event id in the seen
-    /// hashes.
-    pub(super) seen: Option<(i64, String)>,
+    /// The times of the event to be voided, and the field of its event id in the seen hashes.
+    pub(super) seen: Option<(commit::Times, String)>,
 }
 
 impl Amending {
@@ -72,7 +71,7 @@ impl Amending {
             let of_target = (i32::from(target.partition), target.seq as i64);
             let row = commit::Entity::find_by_id(of_target).one(db).await?;
             let field = seen_field(self.board.no, &self.member, event_id);
-            seen = row.map(|row| (row.accepted_at_ms, field));
+            seen = row.map(|row| (row.times(), field));
         }
         let events = BTreeMap::from([(self.member.to_string(), events)]);
         let history = MembersHistory { cursor, events };
@@ -84,8 +83,8 @@ impl Amending {
 impl MemberHistory {
     /// The bucket and field of the event id of the event to be voided.
     pub(super) fn seen_in(&self, dedup: Dedup) -> Option<(i64, String)> {
-        let (accepted_at_ms, field) = self.seen.as_ref()?;
-        Some((dedup.bucket(*accepted_at_ms), field.clone()))
+        let (times, field) = self.seen.as_ref()?;
+        Some((dedup.bucket(times.clock_ms), field.clone()))
     }
 
     /// True if the event id that a partition remembers is that of the event to be voided.
@@ -95,7 +94,7 @@ impl MemberHistory {
         partition: PartitionNo,
         target: EventPlace,
     ) -> ranking::Result<bool> {
-        let accepted_at_ms = self.seen.as_ref().map_or(0, |(at_ms, _)| *at_ms);
+        let accepted_at_ms = self.seen.as_ref().map_or(0, |(times, _)| times.accepted_at_ms);
         let is_here = target.partition == partition;
         let seq = if is_here { target.seq } else { ELSEWHERE };
         seen_is_of(value, seq, accepted_at_ms)

@@ -36,7 +36,7 @@ pub async fn plan(
         ));
     }
     let now_ms = deployment.clock.now_ms();
-    let mut before_ms = before_ms.min(now_ms - deployment.dedup.window_ms);
+    let mut before_ms = before_ms.min(now_ms - deployment.dedup.kept_ms());
     if let Some(lateness_ms) = row.lateness_max_ms {
         before_ms = before_ms.min(now_ms - lateness_ms);
     }
@@ -90,7 +90,10 @@ async fn span(partition: Partition<'_>, board: BoardNo, before_ms: i64) -> Resul
         .select_only()
         .column_as(C::Seq.min(), "seq")
         .filter(C::Partition.eq(mark.partition))
-        .filter(C::AcceptedAtMs.gte(before_ms))
+        .filter(
+            // A process' clock may be behind that of Redis, by which event ids are kept.
+            Condition::any().add(C::AcceptedAtMs.gte(before_ms)).add(C::ClockMs.gte(before_ms)),
+        )
         .into_tuple()
         .one(db)
         .await?;

@@ -5,6 +5,7 @@
 //! <dir>/redis.sock     the Unix socket; elsewhere if this path is too long
 //! <dir>/socket-dir     the path of that other directory
 //! <dir>/password.conf  the password, as Redis reads it
+//! <dir>/id             a random name, by which processes tell this server from others
 //! <dir>/users.lock     every process that uses the server holds it shared
 //! <dir>/start.lock     held by the process that starts a server
 //! <dir>/…              the append-only file
@@ -13,11 +14,12 @@
 //! Its directories are this user's alone, and so is the process at the other end of its socket: a
 //! server of another user is refused, whatever it answers.
 
+mod start;
+
 use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ranking::store::server;
@@ -25,6 +27,7 @@ use ranking::{Error, Result};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
+use self::start::Started;
 use super::files::{
     failed, is_private, keep_private, lock_file, lock_holders, own_user, write_private,
 };
@@ -51,6 +54,8 @@ pub struct PrivateRedis {
     socket: PathBuf,
     url: String,
     users: File,
+    /// Why the last revival failed; the log has it once.
+    failure: Mutex<Option<String>>,
 }
 
 impl PrivateRedis {
@@ -65,10 +70,11 @@ impl PrivateRedis {
         let users = locked(&dir, "users.lock", File::try_lock_shared, USERS_TIMEOUT).await?;
         let (password, socket) = {
             let _start = locked(&dir, "start.lock", File::try_lock, START_TIMEOUT).await?;
+            make_id(&dir)?;
             (password(&dir)?, socket_dir(&dir)?.join(SOCKET))
         };
         let url = format!("redis+unix://{}?pass={password}", socket.display());
-        let server = Self { dir, socket, url, users };
+        let server = Self { dir, socket, url, users, failure: Mutex::default() };
         server.ensure_running().await?;
         Ok(server)
     }
@@ -87,13 +93,17 @@ impl PrivateRedis {
             return Ok(());
         }
         let _start = locked(&self.dir, "start.lock", File::try_lock, START_TIMEOUT).await?;
-        // A socket that refuses connections has no server; a server that answers LOADING is
-        // starting.
-        if !self.listens().await? {
-            self.spawn()?;
-        }
+        let mut started: Option<Started> = None;
         let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = self.ask().await? {
+            if let Some(started) = started.as_ref().filter(|started| started.has_ended()) {
+                return Err(Error::Unavailable(started.failure()));
+            }
+            // A socket that refuses connections has no server; a server that answers LOADING is
+            // starting.
+            if started.is_none() && !self.listens().await? {
+                started = Some(Started::spawn(&self.dir, &self.socket)?);
+            }
             if Instant::now() >= deadline {
                 return Err(Error::Unavailable(format!(
                     "redis-server in {} did not answer within {} s ({error}); its log is redis.log there",
@@ -104,6 +114,17 @@ impl PrivateRedis {
             sleep(PAUSE).await;
         }
         Ok(())
+    }
+
+    /// As [`Self::ensure_running`], for the background work: the log has a failure once, until
+    /// another one follows.
+    pub(crate) async fn revive(&self) {
+        let failed = self.ensure_running().await.err().map(|error| error.to_string());
+        let mut known = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failed) = failed.as_ref().filter(|failed| known.as_ref() != Some(*failed)) {
+            tracing::error!("the private redis-server failed to start: {failed}");
+        }
+        *known = failed;
     }
 
     /// Makes the server save its data and stop, unless another process uses it.
@@ -151,33 +172,29 @@ impl PrivateRedis {
         }
         Ok(true)
     }
-
-    fn spawn(&self) -> Result<()> {
-        // A dead server's socket file stays behind and would block the new one.
-        let _ = std::fs::remove_file(&self.socket);
-        let mut command = Command::new("redis-server");
-        // The password is in a file, as every user can read the arguments of a process.
-        command.arg(self.dir.join(PASSWORD));
-        command.args(["--port", "0", "--unixsocketperm", "700", "--save", ""]);
-        command.args(["--appendonly", "yes", "--appendfsync", "everysec"]);
-        command.args(["--maxmemory-policy", "noeviction", "--lazyfree-lazy-server-del", "yes"]);
-        command.args(["--daemonize", "no"]);
-        command.arg("--unixsocket").arg(&self.socket).arg("--dir").arg(&self.dir);
-        command.arg("--logfile").arg(self.dir.join("redis.log"));
-        // Its own process group: a Ctrl-C in the terminal reaches its users only, and the last one
-        // stops it.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| {
-            Error::Unavailable(format!("redis-server cannot be started ({error}); install it, or name a running one in LAUREL_REDIS_URL"))
-        })?;
-        // Without a thread that collects the exit status, a dead server stays a zombie.
-        std::thread::spawn(move || child.wait());
-        Ok(())
-    }
 }
 
 /// The name of the file with the password, a line of Redis' configuration.
 const PASSWORD: &str = "password.conf";
+
+/// The name of the file with the server's identity.
+const ID: &str = "id";
+
+/// The identity of the private Redis in a directory; empty if none has been started there.
+pub(crate) fn known_id(dir: &Path) -> String {
+    let known = std::fs::read_to_string(dir.join(ID)).unwrap_or_default();
+    known.trim_end().to_owned()
+}
+
+/// Gives a directory an identity, unless it has one. The caller holds the lock of starts.
+fn make_id(dir: &Path) -> Result<()> {
+    if !known_id(dir).is_empty() {
+        return Ok(());
+    }
+    let path = dir.join(ID);
+    let line = format!("{}\n", entity::random_id());
+    write_private(&path, &line).map_err(|error| failed(&path, &error))
+}
 
 /// The word before the password in that line.
 const REQUIRE: &str = "requirepass ";

@@ -59,11 +59,11 @@ pub enum StoredValues {
 
 /// A location, and the values found there.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct Observation {
     /// The member, as bytes.
     pub member: Vec<u8>,
     /// The location.
-    pub spot: Location,
+    pub location: Location,
     /// The value by the history.
     pub history: Option<StoredValues>,
     /// The value in SQL; that of the history where SQL stores none.
@@ -172,9 +172,9 @@ pub(crate) async fn probe(
     places: &Locations,
 ) -> Result<(Vec<(StandingsId, Asked)>, Probe)> {
     let mut by_standings: BTreeMap<&StandingsId, Vec<Vec<u8>>> = BTreeMap::new();
-    for (member, spots) in places {
-        for spot in spots {
-            if let Location::Entry(id) = spot {
+    for (member, locations) in places {
+        for location in locations {
+            if let Location::Entry(id) = location {
                 by_standings.entry(id).or_default().push(member.clone());
             }
         }
@@ -201,7 +201,7 @@ pub async fn look(
     board: &Board,
     archived: &ArchivedHistory,
     places: &Locations,
-) -> Result<Vec<Seen>> {
+) -> Result<Vec<Observation>> {
     partition.settle().await?;
     let (asked, probe) = probe(partition, board, places).await?;
     let rolls = Rolls { marks: probe.rolls, now_ms: partition.clock.now_ms() };
@@ -228,19 +228,19 @@ pub async fn look(
     view.rollback().await?;
     let in_sql = in_sql?;
     let mut seen = vec![];
-    for (member, spots) in places {
-        let folded = in_sql.fold(board, member, u64::MAX, &rolls, spots)?;
-        let then = in_sql.fold(board, member, probe.head.seq, &rolls, spots)?;
-        for spot in spots {
-            let now = folded.held(board, spot)?;
-            let sql = in_sql.row(board, member, spot);
-            let seen_here = match spot {
+    for (member, locations) in places {
+        let folded = in_sql.fold(board, member, u64::MAX, &rolls, locations)?;
+        let then = in_sql.fold(board, member, probe.head.seq, &rolls, locations)?;
+        for location in locations {
+            let now = folded.held(board, location)?;
+            let sql = in_sql.row(board, member, location);
+            let seen_here = match location {
                 Location::Entry(id) if is_sealing(&later, id) => continue,
                 Location::Entry(id) => {
                     let redis = doubles.get(&(id, member.as_slice()));
                     let redis =
                         redis.map(|&double| StoredValues::of_double(board, id.window, double));
-                    let mut history = then.held(board, spot)?;
+                    let mut history = then.held(board, location)?;
                     if redis.is_none() && is_on_its_way(board, id, &rolls) {
                         history = None;
                     }
@@ -253,9 +253,9 @@ pub async fn look(
             };
             let (history, sql, redis) = seen_here;
             if history != sql || history != redis {
-                let (member, spot) = (member.clone(), spot.clone());
-                let redis = redis.filter(|_| matches!(spot, Location::Entry(_)));
-                seen.push(Seen { member, spot, history, sql, redis });
+                let (member, location) = (member.clone(), location.clone());
+                let redis = redis.filter(|_| matches!(location, Location::Entry(_)));
+                seen.push(Observation { member, location, history, sql, redis });
             }
         }
     }
@@ -271,7 +271,7 @@ pub async fn look_at_standings(
     partition: Partition<'_>,
     board: &Board,
     places: &Locations,
-) -> Result<Vec<Seen>> {
+) -> Result<Vec<Observation>> {
     let (mut seen, mut left) = (vec![], places.clone());
     for _ in 0..LOOKS_MAX {
         if left.is_empty() {
@@ -313,9 +313,9 @@ pub async fn look_at_standings(
                 let sql = rows.get(&(id.segment.clone(), member.clone())).copied();
                 let redis = double.map(|double| StoredValues::of_double(board, id.window, double));
                 if sql != redis && !later.contains(member) {
-                    seen.push(Seen {
+                    seen.push(Observation {
                         member: member.clone(),
-                        spot: Location::Entry(id.clone()),
+                        location: Location::Entry(id.clone()),
                         history: sql,
                         sql,
                         redis,

@@ -13,7 +13,7 @@ use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
 };
 
-use crate::partition::persist::HistoryTransaction;
+use crate::partition::HistoryTransaction;
 use entity::archive::{archive_mark, archived_entry};
 use entity::history::score_event;
 use entity::sql::insert_chunked;

@@ -7,7 +7,7 @@ use ranking::commit::{Commit, Head};
 use ranking::error::Error as RankingError;
 use ranking::store::log::Tail;
 use ranking::store::write::{Outcome, Writes};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::partition::Partition;
 use entity::error::{Error, Result};
@@ -15,12 +15,17 @@ use entity::error::{Error, Result};
 /// The time limit of a commit of a job.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long SQL may take to say whether it has a commit whose reply was lost.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A change folded onto a partition's present state.
 pub(crate) struct Proposal<T> {
     /// The head that the change was folded onto.
     pub head: Head,
     /// The number of the partition's commits that SQL does not have yet.
     pub log_len: u64,
+    /// Their bytes.
+    pub log_bytes: u64,
     /// The commit and its writes; `None` if there is nothing to write.
     pub commit: Option<(Commit, Writes)>,
     /// The result of the change, once the commit is written.
@@ -28,9 +33,10 @@ pub(crate) struct Proposal<T> {
 }
 
 impl<T> Proposal<T> {
-    /// A proposal that changes nothing.
+    /// A proposal that changes nothing. The limit of the log does not bind it: rolls, seals and
+    /// moves keep standings right, and their commits have no events.
     pub(crate) fn nothing(head: Head, outcome: T) -> Self {
-        Self { head, log_len: 0, commit: None, outcome }
+        Self { head, log_len: 0, log_bytes: 0, commit: None, outcome }
     }
 
     /// A proposal onto the end of a log that SQL does not have yet, so far without writes.
@@ -132,8 +138,8 @@ impl Partition<'_> {
                 }
             };
             if let Some(Error::Ranking(RankingError::NotLevel(_))) = error {
-                match Box::pin(self.recover()).await {
-                    Err(error) if !error.is_transient() => {
+                match timeout_at(deadline, Box::pin(self.recover())).await {
+                    Ok(Err(error)) if !error.is_transient() => {
                         return Err(if sent.is_empty() { error } else { Error::Unknown });
                     }
                     _ => {}
@@ -160,7 +166,7 @@ impl Partition<'_> {
         change: &mut C,
         sent: &mut Vec<Sent<C::Outcome>>,
     ) -> Result<Tried<C::Outcome>> {
-        let Proposal { head, log_len, commit, outcome } = change.propose(self).await?;
+        let Proposal { head, log_len, log_bytes, commit, outcome } = change.propose(self).await?;
         for index in 0..sent.len() {
             if self.is_written(&head, &sent[index]).await? {
                 let Sent { seq, id, outcome } = sent.swap_remove(index);
@@ -170,9 +176,9 @@ impl Partition<'_> {
         let Some((commit, writes)) = commit else {
             return Ok(Tried::Done(Done { outcome, commit: None }));
         };
-        if log_len >= self.log_commits_max {
+        if log_len >= self.log_commits_max || log_bytes >= self.log_bytes_max {
             return Ok(Tried::Refused(RankingError::Unavailable(format!(
-            "the log of partition {self} is full: {log_len} commits wait for the database; try again later"
+            "the log of partition {self} is full: {log_len} commits of {log_bytes} bytes wait for the database; try again later"
         ))
         .into()));
         }
@@ -207,7 +213,9 @@ impl Partition<'_> {
         if let Some(commit) = log.commits.first().filter(|commit| commit.seq == sent.seq) {
             return Ok(commit.id == sent.id);
         }
-        let row = self.commit(sent.seq as i64).await?.ok_or_else(|| {
+        let unavailable = |_| RankingError::Unavailable("SQL did not answer in time".into());
+        let row = timeout(LOOK_UP_TIMEOUT, self.commit(sent.seq as i64)).await;
+        let row = row.map_err(unavailable)??.ok_or_else(|| {
             RankingError::Unavailable(format!(
                 "commit {} of partition {self} has left the log and is not yet in SQL",
                 sent.seq

@@ -1,4 +1,5 @@
-//! SQL's cursor of a partition: the Redis run whose commits it accepts, and its epochs.
+//! SQL's cursor of a partition: the Redis run whose commits it accepts, the runs before it, and its
+//! epochs.
 
 use ranking::commit::ROOT_COMMIT;
 use sea_orm::{ActiveValue::Set, EntityTrait, QueryFilter};
@@ -9,9 +10,11 @@ use entity::error::Result;
 use entity::history::log_cursor;
 
 impl Partition<'_> {
-    /// Makes SQL accept commits of the present run of Redis. From here on, no persister of an
-    /// earlier run can write.
-    pub(super) async fn accept_run(self, run_id: &str) -> Result<log_cursor::Model> {
+    /// Makes SQL accept commits of the present run of Redis, in an epoch that is no earlier than
+    /// `epoch`. From here on, no persister of an earlier run can write. A run that follows another
+    /// one begins an epoch, and the cursor remembers the former run.
+    pub(super) async fn accept_run(self, run_id: &str, epoch: u64) -> Result<log_cursor::Model> {
+        let epoch = epoch as i64;
         loop {
             let Some(cursor) = self.cursor().await? else {
                 let first = log_cursor::ActiveModel {
@@ -19,24 +22,18 @@ impl Partition<'_> {
                     run_id: Set(run_id.to_owned()),
                     seq: Set(0),
                     commit_id: Set(ROOT_COMMIT.to_owned()),
-                    epoch: Set(0),
+                    epoch: Set(epoch + 1),
+                    retired_runs: Set(String::new()),
                 };
                 let insert = log_cursor::Entity::insert(first)
                     .on_conflict_do_nothing_on([log_cursor::Column::Partition]);
                 insert.exec_without_returning(&self.db).await?;
                 continue;
             };
-            if cursor.run_id == run_id {
+            if cursor.run_id == run_id && cursor.epoch >= epoch {
                 return Ok(cursor);
             }
-            log_cursor::Entity::update_many()
-                .set(log_cursor::ActiveModel {
-                    run_id: Set(run_id.to_owned()),
-                    ..Default::default()
-                })
-                .filter(is_still(&cursor))
-                .exec(&self.db)
-                .await?;
+            self.begin_epoch_after(&cursor, run_id, epoch).await?;
         }
     }
 
@@ -44,17 +41,32 @@ impl Partition<'_> {
     /// can write.
     pub(super) async fn begin_epoch(self, run_id: &str) -> Result<()> {
         loop {
-            let cursor = self.accept_run(run_id).await?;
-            let next =
-                log_cursor::ActiveModel { epoch: Set(cursor.epoch + 1), ..Default::default() };
-            let moved = log_cursor::Entity::update_many()
-                .set(next)
-                .filter(is_still(&cursor))
-                .exec(&self.db)
-                .await?;
-            if moved.rows_affected == 1 {
+            let cursor = self.accept_run(run_id, 0).await?;
+            if self.begin_epoch_after(&cursor, run_id, cursor.epoch).await? {
                 return Ok(());
             }
         }
+    }
+
+    /// Begins an epoch later than the cursor's and a given one. Returns false if the cursor has
+    /// moved.
+    async fn begin_epoch_after(
+        self,
+        cursor: &log_cursor::Model,
+        run_id: &str,
+        epoch: i64,
+    ) -> Result<bool> {
+        let next = log_cursor::ActiveModel {
+            run_id: Set(run_id.to_owned()),
+            epoch: Set(cursor.epoch.max(epoch) + 1),
+            retired_runs: Set(cursor.retired_before(run_id)),
+            ..Default::default()
+        };
+        let moved = log_cursor::Entity::update_many()
+            .set(next)
+            .filter(is_still(cursor))
+            .exec(&self.db)
+            .await?;
+        Ok(moved.rows_affected == 1)
     }
 }

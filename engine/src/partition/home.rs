@@ -7,8 +7,11 @@ use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, PartitionNo};
+use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_entry};
-use sea_orm::{ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
@@ -110,21 +113,20 @@ pub(crate) struct Remembered {
     pub(crate) member: MemberId,
     /// The member's present partition.
     pub(crate) there: PartitionNo,
-    /// The bucket of the event's acceptance time.
+    /// The bucket of the deployment's clock at acceptance.
     pub(crate) bucket: i64,
     /// The field and value in a seen hash.
     pub(crate) entry: (String, String),
 }
 
-/// The event ids that a home accepted for a board in one layout since an instant, except those of
-/// voided events, in pages by (seq, index).
+/// The event ids that a home accepted for a board in one layout and that may still count, except
+/// those of voided events, in pages by (seq, index).
 pub(crate) struct SeenPages<'a> {
     deployment: &'a Deployment,
     board: &'a Board,
     layout: usize,
     home: PartitionNo,
     voided: &'a HashSet<EventPlace>,
-    since_ms: i64,
     /// The end of the last page; `None` before the first one.
     last: Option<(i64, i32)>,
 }
@@ -136,9 +138,8 @@ impl<'a> SeenPages<'a> {
         board: &'a Board,
         (layout, home): (usize, PartitionNo),
         voided: &'a HashSet<EventPlace>,
-        since_ms: i64,
     ) -> Self {
-        Self { deployment, board, layout, home, voided, since_ms, last: None }
+        Self { deployment, board, layout, home, voided, last: None }
     }
 
     /// The next page; `None` at the end.
@@ -146,7 +147,7 @@ impl<'a> SeenPages<'a> {
         let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
         let after = match self.last {
             Some(last) => last,
-            None => match first_seq_since(db, self.home, self.since_ms).await? {
+            None => match first_seq_kept(db, self.home, self.deployment.dedup).await? {
                 Some(first_seq) => (first_seq - 1, i32::MAX),
                 None => return Ok(None),
             },
@@ -161,22 +162,21 @@ impl<'a> SeenPages<'a> {
             return Ok(None);
         };
         self.last = Some((end.seq, end.event_index));
-        let accepted = commit::accepted_at_ms(db, self.home, first.seq, end.seq).await?;
+        let times = commit::times(db, self.home, first.seq, end.seq).await?;
         let mut seen = vec![];
         for row in rows {
-            let at_ms = accepted.get(&row.seq);
-            let at_ms = at_ms.filter(|&&at_ms| at_ms > self.since_ms);
-            let (Some(&at_ms), false) = (at_ms, self.voided.contains(&row.place()?)) else {
+            let is_voided = self.voided.contains(&row.place()?);
+            let (Some(times), false) = (times.get(&row.seq), is_voided) else {
                 continue;
             };
             let event = row.to_ranking()?;
             let there = partitions.of_member(self.board, &event.member);
             let seq = seq_there(row.seq as u64, self.home, there);
-            if let Some(entry) = seen_entry(&event, at_ms, seq) {
+            if let Some(entry) = seen_entry(&event, times.accepted_at_ms, seq) {
                 seen.push(Remembered {
                     member: event.member,
                     there,
-                    bucket: self.deployment.dedup.bucket(at_ms),
+                    bucket: self.deployment.dedup.bucket(times.clock_ms),
                     entry,
                 });
             }
@@ -185,17 +185,22 @@ impl<'a> SeenPages<'a> {
     }
 }
 
-/// The first commit of a partition that was accepted after an instant; `None` if there is none.
-pub(crate) async fn first_seq_since(
+/// The first commit of a partition whose event ids may still count, given the clock at its last
+/// one; `None` if it has no commits. As the clock never moves back, those of later ones do too.
+pub(crate) async fn first_seq_kept(
     db: &impl ConnectionTrait,
     partition: PartitionNo,
-    since_ms: i64,
+    dedup: Dedup,
 ) -> Result<Option<i64>> {
-    let first: Option<Option<i64>> = commit::Entity::find()
+    use commit::Column::{ClockMs, Partition as In, Seq};
+    let commits = || commit::Entity::find().filter(In.eq(i32::from(partition)));
+    let Some(last) = commits().order_by_desc(Seq).one(db).await? else {
+        return Ok(None);
+    };
+    let first: Option<Option<i64>> = commits()
         .select_only()
-        .column_as(commit::Column::Seq.min(), "seq")
-        .filter(commit::Column::Partition.eq(i32::from(partition)))
-        .filter(commit::Column::AcceptedAtMs.gt(since_ms))
+        .column_as(Seq.min(), "seq")
+        .filter(ClockMs.gte(last.clock_ms - dedup.kept_ms()))
         .into_tuple()
         .one(db)
         .await?;

@@ -1,7 +1,7 @@
 //! A partition of Redis loaded from SQL: all its standings, marks and event ids.
 
 use crate::partition::Partition;
-use crate::partition::home::SeenPages;
+use crate::partition::home::{SeenPages, first_seq_kept};
 use crate::partition::persist::one_transaction;
 use entity::board;
 use entity::board::reshard::Step;
@@ -11,6 +11,7 @@ use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
+use ranking::commit::Head;
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId};
 use ranking::rank_key::RankKey;
@@ -36,20 +37,28 @@ const STEP_STANDINGS: usize = 500;
 type Buckets = BTreeMap<i64, Vec<(String, String)>>;
 
 impl Partition<'_> {
-    /// Loads the whole partition from SQL.
-    pub(super) async fn load(self, recovery: &Recovery) -> Result<()> {
+    /// Loads the whole partition from SQL; only begins a new log if all else in Redis is as of the
+    /// head that `at_tip` names and SQL then has all up to it.
+    pub(super) async fn load(self, recovery: &Recovery, at_tip: Option<Head>) -> Result<()> {
         // The head goes first: from here on no commit is accepted and no persister starts.
         recovery.close().await?;
         // A persister that has started may still end. The next epoch waits for it or makes it fail.
         self.begin_epoch(recovery.run_id()).await?;
         let cursor = loop {
-            let cursor = self.accept_run(recovery.run_id()).await?;
+            let cursor = self.accept_run(recovery.run_id(), 0).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             if found.descendants.is_empty() {
                 break cursor;
             }
             self.persist_commits(&cursor, &one_transaction(found.descendants)).await?;
         };
+        let is_at = |head: &Head| head.seq == cursor.seq as u64 && head.commit == cursor.commit_id;
+        if let Some(head) = at_tip.filter(is_at) {
+            tracing::warn!(partition = %self, seq = cursor.seq, "another program has written to the log in Redis: the partition begins a new one");
+            recovery.drop_log().await?;
+            let epoch = cursor.epoch.unsigned_abs();
+            return Ok(recovery.finish(head.seq, &head.commit, epoch, head.clock_ms).await?);
+        }
         if cursor.seq > 0 {
             tracing::warn!(partition = %self, seq = cursor.seq, "Redis is not level with SQL: the partition is loaded from SQL");
         }
@@ -61,7 +70,8 @@ impl Partition<'_> {
         let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
         let boards = board::rules_of(living.collect())?;
         // Not before the partition's last commit: another process' clock may have been ahead.
-        let last_ms = self.commit(cursor.seq).await?.map_or(0, |commit| commit.accepted_at_ms);
+        let last = self.commit(cursor.seq).await?;
+        let last_ms = last.as_ref().map_or(0, |commit| commit.accepted_at_ms);
         let now_ms = self.clock.now_ms().max(last_ms);
         let standings = self.load_standings(&boards, now_ms).await?;
         let rolled: BTreeSet<_> = standings
@@ -90,7 +100,9 @@ impl Partition<'_> {
         for board in moved {
             self.load_seen_of(recovery, board).await?;
         }
-        Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id).await?)
+        let clock_ms = last.map_or(0, |commit| commit.clock_ms);
+        let epoch = cursor.epoch.unsigned_abs();
+        Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id, epoch, clock_ms).await?)
     }
 
     /// Loads standings beside their keys, and swaps them in while the lease of the recovery is
@@ -232,10 +244,9 @@ impl Partition<'_> {
     /// Restores the event ids, within the dedup window, of a board that moved to another number of
     /// shards.
     async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<()> {
-        let since_ms = self.clock.now_ms() - self.dedup.window_ms;
         let voided = score_event::voided_on(&self.db, board.no).await?;
         for home in self.store.partitions().homes(board, self.no) {
-            let mut pages = SeenPages::new(self.deployment, board, home, &voided, since_ms);
+            let mut pages = SeenPages::new(self.deployment, board, home, &voided);
             while let Some(seen) = pages.next().await? {
                 let mut buckets = Buckets::new();
                 for seen in seen.into_iter().filter(|seen| seen.there == self.no) {
@@ -249,17 +260,16 @@ impl Partition<'_> {
 
     /// Restores the event ids within the dedup window, except those of boards that moved.
     async fn load_seen(self, recovery: &Recovery, boards: &HashMap<BoardNo, Board>) -> Result<()> {
-        let since_ms = self.clock.now_ms() - self.dedup.window_ms;
+        let Some(first) = first_seq_kept(&self.db, self.no, self.dedup).await? else {
+            return Ok(());
+        };
         let voided = score_event::voided(&self.db, self.no, i64::MAX as u64).await?;
-        let mut last = 0;
+        let mut last = first - 1;
         loop {
-            use commit::Column::{AcceptedAtMs, Partition as In, Seq};
-            let of_time = Condition::all()
-                .add(In.eq(i32::from(self.no)))
-                .add(AcceptedAtMs.gt(since_ms))
-                .add(Seq.gt(last));
+            use commit::Column::{Partition as In, Seq};
             let commits = commit::Entity::find()
-                .filter(of_time)
+                .filter(In.eq(i32::from(self.no)))
+                .filter(Seq.gt(last))
                 .order_by_asc(Seq)
                 .limit(100)
                 .all(&self.db)
@@ -285,9 +295,8 @@ impl Partition<'_> {
                 let Some(commit) = commits.iter().find(|commit| commit.seq == row.seq) else {
                     continue;
                 };
-                let accepted_at_ms = commit.accepted_at_ms;
-                let seen = seen_entry(&row.to_ranking()?, accepted_at_ms, row.seq as u64);
-                buckets.entry(self.dedup.bucket(accepted_at_ms)).or_default().extend(seen);
+                let seen = seen_entry(&row.to_ranking()?, commit.accepted_at_ms, row.seq as u64);
+                buckets.entry(self.dedup.bucket(commit.clock_ms)).or_default().extend(seen);
             }
             self.put_seen(recovery, buckets).await?;
         }
@@ -296,7 +305,7 @@ impl Partition<'_> {
     async fn put_seen(self, recovery: &Recovery, buckets: Buckets) -> Result<()> {
         for (bucket, seen) in buckets {
             let mut writes = Writes::default();
-            writes.set_seen(&self.store.keys().seen(self.no, bucket), &seen, self.dedup);
+            writes.set_seen(self.store.keys(), (self.no, bucket), &seen, self.dedup);
             recovery.apply(&writes).await?;
         }
         Ok(())

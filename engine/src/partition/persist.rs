@@ -6,19 +6,21 @@
 //! standings. A persister that loses the race for the cursor changes nothing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
-use ranking::id::{BoardNo, PartitionNo};
+use ranking::id::BoardNo;
 use ranking::store::log::LogRead;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
     IntoActiveModel, QueryFilter,
 };
+use tokio::time::timeout;
 
-use crate::partition::Partition;
 use crate::partition::all_time_rows;
+use crate::partition::{HistoryTransaction, Partition};
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result, is_refused_content};
@@ -34,6 +36,15 @@ const COMMITS_AT_FIRST: usize = 8;
 
 /// The most events in one transaction, unless a single commit has more.
 const EVENTS_MAX: usize = 5000;
+
+/// The longest time of one transaction, with all that it reads: a connection that is silent must
+/// not be waited for. It is longer than SQLite waits for a lock.
+const PERSIST_TIMEOUT: Duration = Duration::from_secs(45);
+/// The most commits that stay in a log although SQL has them; the part of a full log that they are
+/// at most; and the most events in them, about.
+const TAIL_COMMITS_MAX: u64 = 1000;
+const TAIL_PART: u64 = 10;
+const TAIL_EVENTS_MAX: u64 = 20_000;
 
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,35 +65,38 @@ pub enum Progress {
     Beaten,
 }
 
-/// A transaction that writes events of a partition; it locks the partition's cursor.
-#[derive(Clone, Copy)]
-pub(crate) struct HistoryTransaction<'a> {
-    pub db: &'a DatabaseTransaction,
-    pub partition: PartitionNo,
-    /// The boards of the events, except deleted ones.
-    pub boards: &'a HashMap<BoardNo, Board>,
-    /// The time of the transaction, in Unix milliseconds.
-    pub now_ms: i64,
-}
-
 /// Events that SQL refuses, by (seq, index), with the reason.
 type Refused = BTreeMap<(u64, usize), String>;
 
 impl Partition<'_> {
-    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log.
+    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log up
+    /// to a tail behind the cursor.
     ///
     /// # Errors
-    /// `NotLevel` if the log does not lead on from the cursor in this run of Redis.
+    /// `NotLevel` if the log does not lead on from the cursor in this run of Redis; `Unavailable`
+    /// if that takes too long, as on a silent connection, which is then closed.
     pub async fn persist(self) -> Result<Progress> {
+        let persisted = timeout(PERSIST_TIMEOUT, Box::pin(self.persist_once())).await;
+        persisted.unwrap_or_else(|_| {
+            let seconds = PERSIST_TIMEOUT.as_secs();
+            Err(ranking::Error::Unavailable(format!(
+                "partition {self} was not persisted in {seconds} s"
+            ))
+            .into())
+        })
+    }
+
+    async fn persist_once(self) -> Result<Progress> {
         let not_level = || Error::Ranking(ranking::Error::NotLevel(self.no.0));
         let cursor = self.cursor().await?.ok_or_else(not_level)?;
         let log = self.read_log(cursor.seq as u64).await?;
-        if log.head.run_id != cursor.run_id {
+        if !cursor.accepts(&log.head) {
             return Err(not_level());
         }
         if log.commits.is_empty() {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
             return if level {
+                self.health.note_persisted(self.no, None);
                 Ok(Progress::Level { seq: log.head.seq })
             } else {
                 Err(not_level())
@@ -95,7 +109,9 @@ impl Partition<'_> {
         let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
             return Ok(Progress::Beaten);
         };
-        self.store.trim(self.no, &cursor.run_id, seq).await?;
+        self.health.note_persisted(self.no, None);
+        let kept = tail_of(&commits, self.log_commits_max.min(self.log_bytes_max >> 10));
+        self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
     }
 
@@ -127,7 +143,8 @@ impl Partition<'_> {
     /// another persister moved the cursor first.
     ///
     /// # Errors
-    /// Any error of SQL except refused content.
+    /// Any error of SQL except refused content; that, too, if SQL refuses a commit and none of its
+    /// events. The watch then tells of it.
     pub(crate) async fn persist_commits(
         self,
         cursor: &log_cursor::Model,
@@ -135,7 +152,7 @@ impl Partition<'_> {
     ) -> Result<Option<u64>> {
         let mut refused = Refused::new();
         let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
-        let boards = board::some(&self.db, numbers.collect()).await?;
+        let boards = board::some_given_out(&self.db, numbers.collect()).await?;
         let mut part = commits;
         loop {
             match self.write(cursor, part, &boards, &refused).await {
@@ -147,6 +164,11 @@ impl Partition<'_> {
                     let before = refused.len();
                     self.find_refused(cursor, &part[0], &boards, &mut refused).await?;
                     if refused.len() == before {
+                        let text = format!(
+                            "SQL refuses commit {} of partition {self} though it takes each of its events alone ({error}): expected it to take both; remove the cause, or the partition's log grows to its limit",
+                            part[0].seq
+                        );
+                        self.health.note_persisted(self.no, Some(text));
                         return Err(error.into());
                     }
                 }
@@ -205,6 +227,15 @@ impl Partition<'_> {
     ) -> HistoryTransaction<'a> {
         HistoryTransaction { db, partition: self.no, boards, now_ms: self.clock.now_ms() }
     }
+}
+
+/// The number of commits that stay in the log although SQL has them, where commits are as large as
+/// these: an SQL that loses its last commits gets them again from there. They have a tenth of the
+/// events, and of the commits, that fill a log.
+fn tail_of(commits: &[Commit], log_max: u64) -> u64 {
+    let each = events_of(commits) / commits.len().max(1);
+    let most = log_max / TAIL_PART;
+    (TAIL_EVENTS_MAX.min(most) / each.max(1) as u64).min(TAIL_COMMITS_MAX).min(most)
 }
 
 fn events_of(commits: &[Commit]) -> usize {
@@ -267,8 +298,7 @@ async fn write_commits(
                 continue;
             }
             members.entry(event.member.as_str()).or_insert(commit.accepted_at_ms);
-            let (no, salt) = (within.partition, commit.salt(index).to_vec());
-            let row = score_event::Model::of_event(no, commit.seq, index, event, salt);
+            let row = score_event::Model::of_event(within.partition, commit, index);
             events.push(row.into_active_model());
             taken.push((commit.seq, event));
         }

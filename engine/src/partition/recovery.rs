@@ -4,18 +4,41 @@
 //! Nothing that SQL has is lost. Commits that only Redis had are lost with it. Those that are still
 //! in a log that leads on from SQL's cursor are written to SQL first. The head is set last: until
 //! then writes are refused, and reads report that the partition waits.
+//!
+//! Entries of other programs in the log are passed over. If the log leads to the head without
+//! them, all else in Redis is right, and the partition only begins a new log.
+//!
+//! A partition of another deployment, one of a Redis that was replaced, and one that knows of more
+//! in SQL than SQL has are left as they are: an operator decides by `laurel adopt`.
 
 use std::time::Duration;
 
+use ranking::commit::Head;
+use ranking::store::owner::Owner;
 use ranking::store::recovery::{Found, Recovery};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::log_cursor;
 
+/// The run id in a head whose log took no commit, as another program has written to it.
+const NO_RUN: &str = "-";
+
 /// The interval at which the lease of a recovery is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
+
+/// The time after which adopting a partition gives up waiting for another process' recovery.
+const ADOPTION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The answer to a Redis and an SQL of different pasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conflict {
+    /// Leave both as they are, and say so.
+    Refuse,
+    /// Let SQL win.
+    Adopt,
+}
 
 impl Partition<'_> {
     /// Makes the partition level with SQL; does nothing if it is level. If another process is
@@ -25,9 +48,17 @@ impl Partition<'_> {
     /// If a store fails. The partition then stays closed, and the next caller tries again.
     pub async fn recover(self) -> Result<()> {
         let token = entity::random_id();
-        let Some(recovery) = self.store.begin_recovery(self.no, &token).await? else {
-            sleep(Duration::from_millis(20)).await;
-            return Ok(());
+        let recovery = match self.store.begin_recovery(self.no, &token).await {
+            Ok(Some(recovery)) => recovery,
+            Ok(None) => {
+                sleep(Duration::from_millis(20)).await;
+                return Ok(());
+            }
+            // Out of memory, Redis takes no token; a partition that has all it had needs none.
+            Err(error @ ranking::Error::Unavailable(_)) => {
+                return if self.renew_head().await? { Ok(()) } else { Err(error.into()) };
+            }
+            Err(error) => return Err(error.into()),
         };
         let recovered = tokio::select! {
             recovered = self.make_level(&recovery) => recovered,
@@ -40,29 +71,183 @@ impl Partition<'_> {
         recovered
     }
 
+    /// Makes the partition level if it is this deployment's and its log leads from SQL's cursor to
+    /// the head; nothing but the head is written. Returns false if it does not.
+    async fn renew_head(self) -> Result<bool> {
+        let redis = self.own_redis().await?;
+        let mut owners = self.store.owners().await?.into_iter();
+        let owner = owners.nth(usize::from(self.no.0)).and_then(std::result::Result::ok).flatten();
+        if owner.is_none_or(|owner| owner.redis != redis) {
+            return Ok(false);
+        }
+        let run_id = self.store.run_id(self.no).await?;
+        let cursor = self.cursor_or_root().await?;
+        let Some(head) = self.whole_head(&cursor).await? else {
+            return Ok(false);
+        };
+        let cursor = self.accept_run(&run_id, head.epoch).await?;
+        // No persister of an earlier run writes from here on.
+        let Some(head) = self.whole_head(&cursor).await? else {
+            return Ok(false);
+        };
+        tracing::debug!(partition = %self, seq = head.seq, "Redis is out of memory and has all it had");
+        let epoch = cursor.epoch.unsigned_abs();
+        let renewed = Head { epoch, run_id: run_id.to_string(), ..head.clone() };
+        Ok(self.store.renew_head(self.no, &head, &renewed).await?)
+    }
+
+    /// The head, if a log of no other entries leads to it from a cursor.
+    async fn whole_head(self, cursor: &log_cursor::Model) -> Result<Option<Head>> {
+        let seq = cursor.seq as u64;
+        let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
+        let is_whole = found.leads_on(seq, &cursor.commit_id) && !found.has_others;
+        Ok(found.head.filter(|head| is_whole && head.run_id != NO_RUN))
+    }
+
     async fn make_level(self, recovery: &Recovery) -> Result<()> {
+        self.take(recovery).await?;
+        self.level(recovery, Conflict::Refuse).await
+    }
+
+    /// Makes the partition level with SQL, and this deployment's, whatever it holds: what does not
+    /// lead on from SQL's cursor is lost.
+    pub(crate) async fn adopt(self, owner: &Owner) -> Result<()> {
+        let token = entity::random_id();
+        let deadline = Instant::now() + ADOPTION_TIMEOUT;
+        let recovery = loop {
+            match self.store.begin_recovery(self.no, &token).await? {
+                Some(recovery) => break recovery,
+                None if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
+                None => {
+                    return Err(ranking::Error::Unavailable(format!(
+                        "another process recovers partition {self}: stop all other processes of Laurel"
+                    ))
+                    .into());
+                }
+            }
+        };
+        let adopted = async {
+            let former = recovery.owner().await?;
+            if former.is_none_or(|former| former.deployment != owner.deployment) {
+                // Its log is of other boards, whatever their numbers.
+                recovery.close().await?;
+                recovery.clear().await?;
+            }
+            recovery.set_owner(owner).await?;
+            self.level(&recovery, Conflict::Adopt).await
+        };
+        let adopted = tokio::select! {
+            adopted = adopted => adopted,
+            lost = keep(&recovery) => lost,
+        };
+        if adopted.is_err() {
+            let _ = recovery.abandon().await;
+        }
+        adopted
+    }
+
+    async fn level(self, recovery: &Recovery, conflict: Conflict) -> Result<()> {
         loop {
-            let cursor = self.accept_run(recovery.run_id()).await?;
+            let epoch = self.check(recovery, conflict).await?;
+            let cursor = self.accept_run(recovery.run_id(), epoch).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-            let (seq, tip) = tip(&cursor, &found);
-            match &found.head {
-                Some(head)
-                    if (head.seq, &head.commit) == (seq, &tip)
-                        && head.run_id == recovery.run_id() =>
-                {
+            let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
+            let at_tip = found.head.filter(|_| leads_on);
+            match at_tip {
+                Some(head) if !found.has_others && cursor.accepts(&head) => {
                     return Ok(recovery.abandon().await?);
                 }
-                // No writer can have moved a head of an earlier run.
-                Some(head) if (head.seq, &head.commit) == (seq, &tip) => {
-                    tracing::debug!(partition = %self, seq, "Redis restarted with all it had");
-                    return Ok(recovery.finish(seq, &tip).await?);
+                // No writer can have moved a head of an earlier run. One of no run has a log that
+                // took no commit.
+                Some(head)
+                    if !found.has_others
+                        && head.run_id != NO_RUN
+                        && head.run_id != recovery.run_id() =>
+                {
+                    tracing::debug!(partition = %self, seq = head.seq, "Redis restarted with all it had");
+                    let (epoch, clock_ms) = (cursor.epoch.unsigned_abs(), head.clock_ms);
+                    return Ok(recovery.finish(head.seq, &head.commit, epoch, clock_ms).await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
-                _ if self.accept_run(recovery.run_id()).await? != cursor => {}
-                _ => return self.load(recovery).await,
+                _ if self.accept_run(recovery.run_id(), epoch).await? != cursor => {}
+                at_tip => return self.load(recovery, at_tip).await,
             }
         }
     }
+
+    /// Checks that the partition is this deployment's, in the Redis that SQL names, and takes an
+    /// empty one for it.
+    async fn take(self, recovery: &Recovery) -> Result<()> {
+        let owner = recovery.owner().await?;
+        match &owner {
+            Some(owner) => self.check_owner(owner)?,
+            None => {
+                if let Some(key) = self.store.key_with_data(self.no).await? {
+                    return Err(self.unaccepted(&key).into());
+                }
+            }
+        }
+        let redis = self.own_redis().await?;
+        let own = Owner { deployment: self.identity.to_string(), redis };
+        if owner.as_ref() != Some(&own) {
+            recovery.set_owner(&own).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that neither Redis nor SQL is a past state that the other one has left behind.
+    /// Returns the epoch of the head, and 0 without one.
+    async fn check(self, recovery: &Recovery, on_conflict: Conflict) -> Result<u64> {
+        let mut cursor = self.cursor_or_root().await?;
+        loop {
+            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+            let Some(head) = &found.head else { return Ok(0) };
+            if on_conflict == Conflict::Adopt
+                || found.leads_on(cursor.seq as u64, &cursor.commit_id)
+            {
+                return Ok(head.epoch);
+            }
+            let Some(why) = conflict(&cursor, &found, head, recovery.run_id()) else {
+                return Ok(head.epoch);
+            };
+            // A persister may have moved the cursor on and trimmed the log since the first read.
+            let now = self.cursor_or_root().await?;
+            if now == cursor {
+                let why = format!("partition {self}: {why}");
+                return Err(ranking::Error::Unavailable(why).into());
+            }
+            cursor = now;
+        }
+    }
+
+    /// SQL's cursor, or the one from which a partition begins.
+    pub(crate) async fn cursor_or_root(self) -> Result<log_cursor::Model> {
+        Ok(self.cursor().await?.unwrap_or_else(|| log_cursor::Model::root(self.no)))
+    }
+}
+
+/// The reason why a partition whose log does not lead from SQL's cursor to its head is not to be
+/// loaded from SQL; `None` if it may be.
+fn conflict(
+    cursor: &log_cursor::Model,
+    found: &Found,
+    head: &Head,
+    run_id: &str,
+) -> Option<String> {
+    let (seq, epoch) = (cursor.seq as u64, cursor.epoch.unsigned_abs());
+    if head.epoch > epoch || found.settled > seq {
+        return Some(format!(
+            "the database has gone back: it has commits to {seq} of epoch {epoch}, and it had those to {} of epoch {}, which the log no longer has; restore a later database, or let `laurel adopt` go on from this one, which shows first what would be lost",
+            found.settled, head.epoch
+        ));
+    }
+    if head.epoch < epoch && cursor.is_retired(run_id) {
+        return Some(format!(
+            "this Redis was replaced: it is at epoch {}, and the database goes on with another one at epoch {epoch}; correct LAUREL_REDIS_URL, or let `laurel adopt` move to this Redis, which shows first what would be lost",
+            head.epoch
+        ));
+    }
+    None
 }
 
 /// Renews the lease of a recovery while it runs.
@@ -71,11 +256,4 @@ async fn keep(recovery: &Recovery) -> Result<()> {
         sleep(RENEWAL).await;
         recovery.renew().await?;
     }
-}
-
-fn tip(cursor: &log_cursor::Model, found: &Found) -> (u64, String) {
-    found.descendants.last().map_or_else(
-        || (cursor.seq as u64, cursor.commit_id.clone()),
-        |commit| (commit.seq, commit.id.clone()),
-    )
 }

@@ -27,10 +27,10 @@ impl Prepared {
         Self { batch: Batch::new(submissions, now_ms), snapshot: None }
     }
 
-    /// Splits off the second half if the batch touches more entries than one commit may.
+    /// Splits off the second half; `None` if there is only one submission.
     fn second_half(&mut self) -> Option<Self> {
         let submissions = self.batch.submissions();
-        if self.batch.touched() <= TOUCHED_MAX || submissions.len() < 2 {
+        if submissions.len() < 2 {
             return None;
         }
         let (first, second) = submissions.split_at(submissions.len() / 2);
@@ -43,7 +43,7 @@ impl Prepared {
 
     /// Reads the snapshot. If the read fails, the fold reads again.
     async fn read(&mut self, partition: Partition<'_>) {
-        let snapshot = partition.snapshot(self.batch.wanted(), self.batch.now_ms()).await;
+        let snapshot = partition.snapshot(self.batch.wanted()).await;
         self.snapshot = snapshot.ok();
     }
 }
@@ -67,6 +67,10 @@ impl Partition<'_> {
     /// needs one round trip only. A commit in between makes the snapshot stale, which the head
     /// reveals.
     ///
+    /// A batch that is refused for its content is halved until the faulty submission is alone: that
+    /// one is rejected, the others are applied. Nothing of a refused batch is written, so no
+    /// submission is applied twice.
+    ///
     /// # Errors
     /// `Unavailable` if nothing was written; `Unknown` if that could not be learned in time.
     pub async fn submit(
@@ -81,7 +85,9 @@ impl Partition<'_> {
         };
         let mut left = vec![prepared];
         while let Some(mut prepared) = left.pop() {
-            if let Some(second) = prepared.second_half() {
+            if prepared.batch.touched() > TOUCHED_MAX
+                && let Some(second) = prepared.second_half()
+            {
                 left.extend([second, prepared]);
                 continue;
             }
@@ -90,17 +96,36 @@ impl Partition<'_> {
                 following: if left.is_empty() { following.take() } else { None },
                 deadline,
             };
-            match self.commit_with_retry(&mut submitting, deadline).await {
+            let error = match self.commit_with_retry(&mut submitting, deadline).await {
                 Ok(done) => {
                     submitted.verdicts.extend(done.outcome);
                     submitted.commit = done.commit.or(submitted.commit);
+                    continue;
                 }
+                Err(error) => error,
+            };
+            following = submitting.following.take().or(following);
+            let mut prepared = submitting.prepared;
+            match error {
+                // Not for now, and nothing is written: one of the submissions is at fault.
+                error if !error.is_transient() => match prepared.second_half() {
+                    Some(second) => left.extend([second, prepared]),
+                    None => submitted.verdicts.push(Verdict::Rejected(of_content(error))),
+                },
                 // Part of the batch is already written.
-                Err(_) if submitted.commit.is_some() => return Err(Error::Unknown),
-                Err(error) => return Err(error),
+                _ if submitted.commit.is_some() => return Err(Error::Unknown),
+                error => return Err(error),
             }
         }
         Ok(submitted)
+    }
+}
+
+/// The reason why a submission is rejected, given the error of a batch that has no other.
+fn of_content(error: Error) -> ranking::Error {
+    match error {
+        Error::Ranking(error) => error,
+        error => ranking::Error::Corrupt(error.to_string()),
     }
 }
 
@@ -120,9 +145,9 @@ impl Change for Submitting<'_> {
         let (snapshot, folded) = loop {
             let snapshot = match snapshot.take() {
                 Some(snapshot) => snapshot,
-                None => partition.snapshot(batch.wanted(), now_ms).await?,
+                None => partition.snapshot(batch.wanted()).await?,
             };
-            match batch.fold(&snapshot, dedup.window_ms, rand::random())? {
+            match batch.fold(&snapshot, rand::random())? {
                 FoldOutcome::FoldedBatch(folded) => break (snapshot, folded),
                 FoldOutcome::Again(again) => *batch = again,
                 FoldOutcome::Roll(boards) => {
@@ -138,6 +163,7 @@ impl Change for Submitting<'_> {
         Ok(Proposal {
             head: snapshot.head,
             log_len: snapshot.log_len,
+            log_bytes: snapshot.log_bytes,
             commit: folded.commit.zip(Some(writes)),
             outcome: folded.verdicts,
         })

@@ -49,7 +49,7 @@ impl Reader {
             standings,
             0,
             |store, now| async move { store.size(&now).await }.boxed(),
-            |sealed| async move { sealed.size().await },
+            |sealed| async move { Ok(sealed.size()) },
         )
         .await
     }

@@ -31,6 +31,7 @@ const MOVED_MAX: usize = 8;
 pub struct SealedStandings<'a> {
     db: &'a DatabaseConnection,
     no: i64,
+    size: u64,
 }
 
 /// A bound below which entries are counted.
@@ -46,15 +47,15 @@ pub async fn find<'a>(
     db: &'a DatabaseConnection,
     standings: &Standings,
 ) -> Result<Option<SealedStandings<'a>>> {
-    let no: Option<i64> = sealed_period::Entity::find()
+    let found: Option<(i64, i64)> = sealed_period::Entity::find()
         .select_only()
-        .column(sealed_period::Column::No)
+        .columns([sealed_period::Column::No, sealed_period::Column::Size])
         .filter(sealed_period::of_list(&standings.id))
         .filter(sealed_period::Column::StartMs.eq(standings.period.present_from_ms))
         .into_tuple()
         .one(db)
         .await?;
-    Ok(no.map(|no| SealedStandings { db, no }))
+    Ok(found.map(|(no, size)| SealedStandings { db, no, size: size.unsigned_abs() }))
 }
 
 /// True of the rows of `sealed_period` whose standings have entries; an index answers it.
@@ -109,12 +110,9 @@ pub async fn periods(
 }
 
 impl SealedStandings<'_> {
-    /// The number of entries. O(size).
-    pub async fn size(&self) -> Result<u64> {
-        let all = sealed_entry::Entity::find()
-            .filter(sealed_entry::Column::StandingsNo.eq(self.no))
-            .count(self.db);
-        Ok(all.await?)
+    /// The number of entries, which their writers keep.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// The keys of members, in the order asked. One SELECT for each 5,000.
@@ -233,7 +231,7 @@ impl SealedStandings<'_> {
             }
             None => {
                 let sql = r#"TRUE ORDER BY "rank_key" DESC, "member" DESC LIMIT $2"#;
-                (self.size().await?, self.list(sql, vec![], limit).await?)
+                (self.size(), self.list(sql, vec![], limit).await?)
             }
         };
         entries.reverse();

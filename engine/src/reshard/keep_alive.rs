@@ -17,7 +17,7 @@ pub(super) fn keep_alive(reshard: &Reshard, deployment: &Deployment, no: i64) ->
 async fn renew_until_lost(deployment: Deployment, no: i64, id: String) {
     loop {
         sleep(Duration::from_millis(ALIVE_MS as u64 / 10)).await;
-        match Reshard::renew(&deployment.db, no, &id, deployment.clock.now_ms()).await {
+        match Reshard::renew(&deployment.db, no, &id).await {
             Ok(true) => {}
             // The move has ended, or another process took it over.
             Ok(false) => return,

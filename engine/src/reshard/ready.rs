@@ -10,6 +10,7 @@ use super::{invalid, take_over};
 use crate::deployment::Deployment;
 use entity::archive::archive_mark;
 use entity::board::{self, WindowState};
+use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::dead_letter;
 
@@ -17,7 +18,7 @@ use entity::history::dead_letter;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The time limit for obstacles that may pass, such as a seal.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The row of a board that is not moving; `None` if it was deleted. Waits for a move to end, and
 /// takes over one whose lease has expired.
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 /// `Invalid` if the move does not end in time.
 pub async fn at_rest(deployment: &Deployment, no: i64) -> Result<Option<board::Model>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let living = board::living().filter(board::Column::No.eq(no));
         let row = living.one(&deployment.db).await?;
@@ -46,7 +47,9 @@ async fn wait(
     if Instant::now() >= deadline {
         return Err(invalid(format!("board {}: {reason}", row.slug)));
     }
-    if row.reshard_until_ms.unwrap_or(i64::MAX) < deployment.clock.now_ms() {
+    if let Some(until_ms) = row.reshard_until_ms
+        && until_ms < sql_now_ms(&deployment.db).await?
+    {
         return take_over(deployment, row.clone(), &|_| {}).await;
     }
     sleep(PAUSE).await;
@@ -58,7 +61,7 @@ const IS_MOVING: &str = "it is moving to another number of shards; wait until it
 
 /// The row of a board that is not moving, being filled, sealed or archived.
 pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Model> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let row = board::living().filter(board::Column::No.eq(no)).one(&deployment.db).await?;
         let row = row.ok_or(ranking::Error::BoardGone)?;

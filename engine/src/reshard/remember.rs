@@ -10,13 +10,14 @@ use futures::FutureExt;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, PartitionNo};
 use ranking::store::write::Writes;
+use ranking::submission::Wanted;
 use ranking::submission::event_ids::{seen_entry, seen_mark, seen_prefix};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::{Moving, at_once};
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
-use crate::partition::home::{SeenPages, first_seq_since, seq_there};
+use crate::partition::home::{SeenPages, first_seq_kept, seq_there};
 use entity::error::Result;
 use entity::history::{commit, score_event};
 
@@ -49,9 +50,11 @@ impl Moving<'_> {
     /// between, both are lost together.
     pub(super) async fn remember_all(&self, partitions: &[Partition<'_>]) -> Result<()> {
         let deployment = self.deployment;
-        let (store, now_ms) = (&deployment.store, deployment.clock.now_ms());
+        let store = &deployment.store;
         for &partition in partitions {
-            for bucket in deployment.dedup.buckets(now_ms) {
+            let wanted = Wanted { boards: vec![self.board.no], ..Wanted::default() };
+            let clock_ms = partition.snapshot(&wanted).await?.clock_ms;
+            for bucket in deployment.dedup.buckets(clock_ms) {
                 let seen = store.seen_of(partition.no, bucket, self.board.no).await?;
                 let old = seen.into_keys().filter(|field| {
                     let member = self.member_of(field);
@@ -66,8 +69,7 @@ impl Moving<'_> {
         }
         let voided = score_event::voided_on(&deployment.db, self.board.no).await?;
         for home in self.homes() {
-            let since_ms = now_ms - deployment.dedup.window_ms;
-            let mut pages = SeenPages::new(deployment, &self.target, home, &voided, since_ms);
+            let mut pages = SeenPages::new(deployment, &self.target, home, &voided);
             while let Some(seen) = pages.next().await? {
                 let mut parts: BTreeMap<PartitionNo, Vec<Seen>> = BTreeMap::new();
                 for seen in seen {
@@ -96,17 +98,18 @@ impl Moving<'_> {
             return Ok(());
         };
         let (first, last) = (first.seq as i64, last.seq as i64);
-        let accepted = commit::accepted_at_ms(&deployment.db, home, first, last).await?;
+        let times = commit::times(&deployment.db, home, first, last).await?;
         let mut parts: BTreeMap<PartitionNo, Vec<Seen>> = BTreeMap::new();
         for (place, event) in events {
             let there = deployment.store.partitions().of_member(&self.target, &event.member);
-            let Some(&at_ms) = accepted.get(&(place.seq as i64)) else {
+            let Some(times) = times.get(&(place.seq as i64)) else {
                 continue;
             };
-            let entry = seen_entry(event, at_ms, seq_there(place.seq, home, there));
+            let seq = seq_there(place.seq, home, there);
+            let entry = seen_entry(event, times.accepted_at_ms, seq);
             if let Some(entry) = entry.filter(|_| self.comes(&event.member, there)) {
                 let part = parts.entry(there).or_default();
-                part.push((deployment.dedup.bucket(at_ms), entry));
+                part.push((deployment.dedup.bucket(times.clock_ms), entry));
             }
         }
         let commits = parts.into_iter();
@@ -118,18 +121,15 @@ impl Moving<'_> {
     /// As [`Self::remember_all`], for some members.
     pub(super) async fn remember(&self, members: &[MemberId]) -> Result<()> {
         let deployment = self.deployment;
-        let since_ms = deployment.clock.now_ms() - deployment.dedup.window_ms;
         let mut first_seqs: HashMap<i32, i64> = HashMap::new();
         let homes: BTreeSet<PartitionNo> = self.homes().into_iter().map(|(_, home)| home).collect();
         for home in homes {
-            let first = first_seq_since(&deployment.db, home, since_ms).await?;
+            let first = first_seq_kept(&deployment.db, home, deployment.dedup).await?;
             first_seqs.insert(home.into(), first.unwrap_or(i64::MAX));
         }
         let mut ids: BTreeMap<PartitionNo, Ids> = BTreeMap::new();
         for members in members.chunks(MEMBERS_MAX) {
-            for (partition, (bucket, field), value) in
-                self.ids_of(members, &first_seqs, since_ms).await?
-            {
+            for (partition, (bucket, field), value) in self.ids_of(members, &first_seqs).await? {
                 let ids = ids.entry(partition).or_default();
                 match value {
                     Some(value) => ids.set.push((bucket, (field, value))),
@@ -149,7 +149,6 @@ impl Moving<'_> {
         &self,
         members: &[MemberId],
         first_seqs: &HashMap<i32, i64>,
-        since_ms: i64,
     ) -> Result<Vec<(PartitionNo, (i64, String), Option<String>)>> {
         let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
         let of_members = score_event::Entity::find()
@@ -162,33 +161,30 @@ impl Moving<'_> {
             row.event_id.is_some() && first.is_some_and(|&first| row.seq >= first)
         };
         let recent: Vec<&score_event::Model> = rows.iter().filter(is_recent).collect();
-        let mut accepted: HashMap<(i32, i64), i64> = HashMap::new();
+        let mut accepted: HashMap<(i32, i64), commit::Times> = HashMap::new();
         for &home in first_seqs.keys() {
             let seqs: BTreeSet<i64> =
                 recent.iter().filter(|row| row.partition == home).map(|row| row.seq).collect();
             let seqs: Vec<i64> = seqs.into_iter().collect();
             for seqs in seqs.chunks(IDS_MAX) {
-                let commits = commit::Entity::find()
-                    .filter(commit::Column::Partition.eq(home))
-                    .filter(commit::Column::Seq.is_in(seqs.iter().copied()));
-                let commits = commits.all(db).await?.into_iter();
-                accepted.extend(commits.map(|row| ((home, row.seq), row.accepted_at_ms)));
+                let times = commit::times_of_seqs(db, home, seqs.to_vec()).await?.into_iter();
+                accepted.extend(times.map(|(seq, times)| ((home, seq), times)));
             }
         }
         let mut ids: BTreeMap<(PartitionNo, i64, String), Option<String>> = BTreeMap::new();
         for row in recent {
-            let at_ms = accepted.get(&(row.partition, row.seq));
-            let Some(&at_ms) = at_ms.filter(|&&at_ms| at_ms > since_ms) else {
+            let Some(times) = accepted.get(&(row.partition, row.seq)) else {
                 continue;
             };
             let (event, place) = (row.to_ranking()?, row.place()?);
             let there = partitions.of_member(&self.target, &event.member);
             let seq = seq_there(row.seq as u64, place.partition, there);
-            let entry = seen_entry(&event, at_ms, seq);
+            let entry = seen_entry(&event, times.accepted_at_ms, seq);
             let Some((field, value)) = entry.filter(|_| self.comes(&event.member, there)) else {
                 continue;
             };
-            let known = ids.entry((there, self.deployment.dedup.bucket(at_ms), field)).or_default();
+            let bucket = self.deployment.dedup.bucket(times.clock_ms);
+            let known = ids.entry((there, bucket, field)).or_default();
             if !voided.contains(&place) {
                 *known = Some(value);
             }
@@ -256,7 +252,7 @@ impl Change for Remembering<'_> {
             by_bucket.entry(*bucket).or_default().push(entry.clone());
         }
         for (bucket, seen) in by_bucket {
-            writes.set_seen(&keys.seen(partition.no, bucket), &seen, partition.dedup);
+            writes.set_seen(keys, (partition.no, bucket), &seen, partition.dedup);
         }
         for (bucket, field) in self.forgotten {
             writes.forget_seen(&keys.seen(partition.no, *bucket), field);

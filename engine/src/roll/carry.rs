@@ -121,7 +121,7 @@ impl Change for Carrying<'_> {
         let mut parts: BTreeMap<i64, (Period, Vec<MemberId>)> = BTreeMap::new();
         loop {
             let wanted = self.wanted(&parts);
-            let snapshot = partition.snapshot(&wanted, self.now_ms).await?;
+            let snapshot = partition.snapshot(&wanted).await?;
             let mark = snapshot.rolls.iter().flatten().next().copied().flatten();
             if let Some(BoardMark::Held(_)) = snapshot.boards.first() {
                 return Err(ranking::Error::BoardHeld.into());

@@ -10,8 +10,8 @@ use ranking::store::read::RankedEntry;
 use ranking::store::scan::sealing::FinalPage;
 use ranking::window::Period;
 use sea_orm::{
-    ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, PaginatorTrait,
-    QueryFilter, QuerySelect,
+    ColumnTrait, Condition, DatabaseTransaction, EntityTrait, PaginatorTrait, QueryFilter,
+    QuerySelect,
 };
 
 use super::{Sealing, WindowSeal};
@@ -20,7 +20,7 @@ use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::error::{Error, Result};
 use entity::history::{dead_letter, log_cursor, score_event};
-use entity::sql::{begin, insert_chunked, lock_cursor, set_windows};
+use entity::sql::{begin, lock_cursor, set_windows};
 use entity::standings::{sealed_entry, sealed_period};
 
 /// The most entries in one transaction.
@@ -157,13 +157,8 @@ impl WindowSeal<'_> {
             partition: partition.no.into(),
             seq: 0,
         };
-        let rows = in_time.iter().map(|entry| row(entry).into_active_model());
-        insert_chunked::<sealed_entry::Entity, _>(
-            transaction,
-            rows.collect(),
-            Some(sealed_entry::keep()),
-        )
-        .await?;
+        let rows = in_time.iter().map(row).collect();
+        sealed_entry::insert(transaction, rows, sealed_entry::keep()).await?;
         if !refused.is_empty() {
             let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
             let boards = HashMap::from([(self.board.no, self.board.clone())]);

@@ -23,12 +23,11 @@ use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::{Period, Window};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, IntoActiveModel, QueryFilter, Select};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, Select};
 
-use crate::partition::persist::HistoryTransaction;
+use crate::partition::HistoryTransaction;
 use entity::archive::archive_mark;
 use entity::history::score_event;
-use entity::sql::insert_chunked;
 use entity::standings::{sealed_entry, sealed_period};
 
 /// The most rows that one statement names.
@@ -167,16 +166,15 @@ async fn correct_member(
             partition: within.partition.into(),
             seq: concerned.seq as i64,
         };
-        upserts.push(row.into_active_model());
+        upserts.push(row);
     }
     for chunk in gone.chunks(ROWS_MAX) {
         let of_member = Condition::all()
             .add(sealed_entry::Column::StandingsNo.is_in(chunk.iter().copied()))
             .add(sealed_entry::Column::Member.eq(member.as_str()));
-        sealed_entry::Entity::delete_many().filter(of_member).exec(within.db).await?;
+        sealed_entry::delete(within.db, of_member).await?;
     }
-    insert_chunked::<sealed_entry::Entity, _>(within.db, upserts, Some(sealed_entry::replace()))
-        .await?;
+    sealed_entry::insert(within.db, upserts, sealed_entry::replace()).await?;
     Ok(numbers.into_values().collect())
 }
 

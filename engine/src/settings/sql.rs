@@ -1,31 +1,22 @@
 //! Settings of SQL, and its connections: what commits, look-ups and reads each have of their own.
 
+mod connection;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use entity::deployment as deployment_row;
 use entity::error::{Error, Result, is_locked, is_missing_table};
 use ranking::store::server::address::is_loopback;
-use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, EntityTrait};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
+use self::connection::{guarded, limited, sqlite_options};
 use super::redacted::Redacted;
 use crate::deployment::files::{keep_private, lock_holders};
-
-/// The part of the database that a connection to SQLite keeps in memory, in KiB; SQLite wants the
-/// minus sign.
-const SQLITE_CACHE: &str = "-32768";
-
-/// The length at which SQLite copies its write-ahead log back, in pages of 4 KiB: a page written
-/// often is copied once.
-const SQLITE_CHECKPOINT_PAGES: &str = "8000";
-
-/// The rows that SQLite reads ahead of its reader: each wait for the reader costs as much as some
-/// rows.
-const SQLITE_ROWS_MAX: usize = 1000;
 
 /// The longest wait at start for processes that make or upgrade a SQLite database, and the pause
 /// between two tries. SQLite at once refuses some of the processes that switch a new file to
@@ -39,8 +30,16 @@ const SQLITE_FILE: &str = "laurel.sqlite";
 /// The connections for writes and background work.
 const CONNECTIONS_DEFAULT: u32 = 16;
 
-/// The time to wait for a connection of a pool.
+/// The time to wait for a connection of a pool, and for one of a pool that answers requests: one
+/// that can have no connection must not hold up those that need none.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time that a transaction of a server may do nothing before PostgreSQL ends it.
+const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// As [`IDLE_TRANSACTION_TIMEOUT`], for batch jobs, which compute while they hold a view.
+pub const IDLE_JOB_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The accepted form of a URL of PostgreSQL.
 const POSTGRES_EXPECTED: &str = "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
@@ -66,6 +65,9 @@ pub struct SqlSettings {
     /// stranger can read.
     #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
     pub allow_cleartext: bool,
+    /// The time that a transaction may do nothing before PostgreSQL ends it.
+    #[arg(skip = IDLE_TRANSACTION_TIMEOUT)]
+    pub idle_transaction_timeout: Duration,
 }
 
 /// The server's connections to the database that wait for no other ones.
@@ -77,13 +79,21 @@ pub struct PoolSettings {
     #[arg(long, env = "LAUREL_SQL_READ_CONNECTIONS", default_value_t = 6, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_read_connections: u32,
     /// The most connections to the database for what every request looks up first: its access
-    /// token and its boards, 1 to 1000.
-    #[arg(long, env = "LAUREL_SQL_LOOKUP_CONNECTIONS", default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// token and its boards; and to see that the database has a score, 1 to 1000.
+    #[arg(long, env = "LAUREL_SQL_LOOKUP_CONNECTIONS", default_value_t = 4, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_lookup_connections: u32,
     /// The time that PostgreSQL may take for one statement of a read, in milliseconds, 100 to
     /// 600000. With SQLite, the time of the request is the limit.
     #[arg(long, env = "LAUREL_SQL_READ_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub sql_read_timeout_ms: u64,
+    /// The time that the database may take for what every request looks up first, in milliseconds,
+    /// 50 to 10000. Beyond it the server uses what it remembers, and asks again in the background.
+    #[arg(long, env = "LAUREL_SQL_LOOKUP_TIMEOUT_MS", default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=10_000))]
+    pub sql_lookup_timeout_ms: u64,
+    /// The time for which a checked access token is good while the database is away, in minutes, 1
+    /// to 10080. Until then a revocation may stay unseen.
+    #[arg(long, env = "LAUREL_TOKENS_REMEMBERED_MINUTES", default_value_t = 1440, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    pub tokens_remembered_minutes: u64,
 }
 
 impl SqlSettings {
@@ -94,6 +104,7 @@ impl SqlSettings {
             database_url,
             sql_connections: CONNECTIONS_DEFAULT,
             allow_cleartext: false,
+            idle_transaction_timeout: IDLE_TRANSACTION_TIMEOUT,
         }
     }
 
@@ -157,6 +168,7 @@ impl SqlSettings {
                 // Another pool would have another database in memory.
                 continue;
             }
+            options.acquire_timeout(READ_ACQUIRE_TIMEOUT);
             options
                 .map_sqlx_sqlite_opts(|sqlite| sqlite_options(sqlite).pragma("query_only", "ON"));
             *pool = self.open(options).await?;
@@ -183,11 +195,9 @@ impl SqlSettings {
         let url = self.database_url.clone().unwrap_or_else(embedded);
         let mut options = match self.check(&url)? {
             None => ConnectOptions::new(url),
-            Some(mut server) => {
-                if let Some(timeout) = timeout {
-                    server = server.options([("statement_timeout", timeout.as_millis())]);
-                }
-                let server = server.disable_statement_logging();
+            Some(server) => {
+                let server = limited(server, timeout, self.idle_transaction_timeout)
+                    .disable_statement_logging();
                 // SeaORM's spans show the URL that it gets, with the password.
                 let mut options = ConnectOptions::new("postgres://localhost");
                 options.map_sqlx_postgres_opts(move |_| server.clone());
@@ -195,7 +205,10 @@ impl SqlSettings {
             }
         };
         options.sqlx_logging(false).max_connections(count).acquire_timeout(ACQUIRE_TIMEOUT);
-        options.map_sqlx_sqlite_opts(sqlite_options);
+        options
+            .map_sqlx_sqlite_opts(sqlite_options)
+            .map_sqlx_sqlite_pool_opts(guarded)
+            .map_sqlx_postgres_pool_opts(guarded);
         Ok(options)
     }
 
@@ -232,6 +245,14 @@ impl SqlSettings {
         Err(refused(ENCRYPTION_EXPECTED).into())
     }
 
+    /// The file of the database; `None` for PostgreSQL, and for a database in memory.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        match &self.database_url {
+            Some(url) => sqlite_file(url).map(Path::to_owned),
+            None => Some(self.data_dir.join(SQLITE_FILE)),
+        }
+    }
+
     pub(super) fn no_deployment(&self) -> Error {
         let place = match &self.database_url {
             Some(_) => "in the database that LAUREL_DATABASE_URL names".to_owned(),
@@ -243,20 +264,6 @@ impl SqlSettings {
         ))
         .into()
     }
-}
-
-/// FULL: a power cut must not lose commits that the cursor names, as the log in Redis is trimmed up
-/// to it.
-fn sqlite_options(sqlite: SqliteConnectOptions) -> SqliteConnectOptions {
-    sqlite
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(Duration::from_secs(30))
-        .row_buffer_size(SQLITE_ROWS_MAX)
-        .pragma("cache_size", SQLITE_CACHE)
-        // The journals of single statements are small and not worth a file.
-        .pragma("temp_store", "MEMORY")
-        .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
 }
 
 /// The file that a URL of SQLite names; none for a database in memory or another kind.

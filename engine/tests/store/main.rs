@@ -7,4 +7,5 @@ mod keys;
 mod reads;
 mod restarts;
 mod server;
+mod snapshots;
 mod stages;

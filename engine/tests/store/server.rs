@@ -1,12 +1,10 @@
 //! A server, and the values that the tests put into it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::deployment::private_redis::PrivateRedis;
-use jiff::tz::TimeZone;
+use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::{Commit, Head, ROOT_COMMIT};
 use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::rank_key::RankKey;
@@ -38,7 +36,7 @@ impl Server {
                 .await
                 .unwrap()
                 .unwrap()
-                .finish(0, ROOT_COMMIT)
+                .finish(0, ROOT_COMMIT, 1, 0)
                 .await
                 .unwrap();
         }
@@ -71,26 +69,8 @@ pub(crate) fn store(redis: &PrivateRedis, partitions: u16) -> Store {
 }
 
 pub(crate) fn board(no: i64, shards: u16) -> Board {
-    let rules = Rules::new(RulesInput {
-        direction: Direction::HighFirst,
-        policy: Policy::Sum,
-        tie_break: TieBreak::Earliest,
-        tick_ms: None,
-        decimals: 0,
-        min: 0,
-        max: 999_999_999,
-        zone: TimeZone::UTC,
-        shards,
-        windows: vec![],
-    });
-    Board {
-        no: BoardNo(no),
-        generation: 1,
-        admission: Default::default(),
-        added: Default::default(),
-        layouts: Default::default(),
-        rules: Arc::new(rules.unwrap()),
-    }
+    let rules = Rules::new(RulesInput { shards, ..Default::default() });
+    Board::new(BoardNo(no), rules.unwrap())
 }
 
 pub(crate) fn standings(store: &Store, board: &Board) -> Standings {

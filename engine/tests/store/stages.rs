@@ -50,7 +50,7 @@ async fn redis_takes_payloads_and_gives_them_back() {
 }
 
 #[tokio::test]
-async fn a_standings_of_any_size_is_staged_and_expires() {
+async fn standings_of_any_size_are_staged_and_expire() {
     let mut server = Server::start(1).await;
     let store = server.store.clone();
     let id = |number: usize| StandingsId {

@@ -46,6 +46,30 @@ pub async fn some(
     rules_of(living().filter(Column::No.is_in(numbers)).all(db).await?)
 }
 
+/// As [`some`], of boards that SQL must know.
+///
+/// # Errors
+/// `Unavailable` if SQL never gave out one of the numbers: a deleted board keeps its row.
+pub async fn some_given_out(
+    db: &impl ConnectionTrait,
+    numbers: BTreeSet<BoardNo>,
+) -> Result<HashMap<BoardNo, Board>> {
+    let boards = some(db, numbers.clone()).await?;
+    let mut others: Vec<i64> = numbers.into_iter().map(|no| no.0).collect();
+    others.retain(|no| !boards.contains_key(&BoardNo(*no)));
+    if others.is_empty() {
+        return Ok(boards);
+    }
+    let deleted = of_numbers(db, &others).await?;
+    match others.into_iter().find(|no| deleted.iter().all(|row| row.no != *no)) {
+        None => Ok(boards),
+        Some(no) => Err(ranking::Error::Unavailable(format!(
+            "Redis has events of board number {no}, which this database never gave out: expected the database that Redis belongs to, or a later state of it; restore that one"
+        ))
+        .into()),
+    }
+}
+
 /// The instant before which events of a board may be archived; `None` if no archive exists.
 pub async fn archived_before_ms(
     db: &impl ConnectionTrait,

@@ -1,7 +1,7 @@
 //! A board's move to another number of shards, as the board's row records it.
 //!
 //! Each step is a compare-and-set: a process that takes the move over leaves the former holder
-//! nothing to continue from.
+//! nothing to continue from. SQL's clock judges leases, as those of processes may differ.
 
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseConnection, EntityTrait, QueryFilter,
@@ -9,6 +9,7 @@ use sea_orm::{
 };
 
 use crate::board;
+use crate::deployment::clock::sql_now_ms;
 use crate::error::Result;
 
 /// The time after its last heartbeat for which a move's holder counts as alive, in milliseconds.
@@ -48,8 +49,8 @@ impl Reshard {
         db: &DatabaseConnection,
         row: &board::Model,
         shards: u16,
-        now_ms: i64,
     ) -> Result<Option<Self>> {
+        let now_ms = sql_now_ms(db).await?;
         let reshard = Self { id: crate::random_id(), shards, step: Step::Staging };
         let begun = unchanged(row)
             .set(reshard.to_row(now_ms))
@@ -61,13 +62,8 @@ impl Reshard {
     }
 
     /// Advances to a step. Returns false if another process took the move over or advanced it.
-    pub async fn advance(
-        &mut self,
-        db: &DatabaseConnection,
-        no: i64,
-        step: Step,
-        now_ms: i64,
-    ) -> Result<bool> {
+    pub async fn advance(&mut self, db: &DatabaseConnection, no: i64, step: Step) -> Result<bool> {
+        let now_ms = sql_now_ms(db).await?;
         let next = Self { step, ..self.clone() };
         let advanced = of_text(no, &self.to_text()).set(next.to_row(now_ms)).exec(db).await?;
         if advanced.rows_affected == 1 {
@@ -78,12 +74,8 @@ impl Reshard {
 
     /// Takes the move over from a holder whose lease has expired. A move that is not decided is
     /// then to be undone. Returns false if the lease was renewed or another process was first.
-    pub async fn take_over(
-        &mut self,
-        db: &DatabaseConnection,
-        no: i64,
-        now_ms: i64,
-    ) -> Result<bool> {
+    pub async fn take_over(&mut self, db: &DatabaseConnection, no: i64) -> Result<bool> {
+        let now_ms = sql_now_ms(db).await?;
         let step = match self.step {
             Step::Staging | Step::Held => Step::Undoing,
             step => step,
@@ -102,7 +94,8 @@ impl Reshard {
 
     /// Renews the lease of the move with this id, whatever its step. Returns false if another
     /// process took the move over.
-    pub async fn renew(db: &DatabaseConnection, no: i64, id: &str, now_ms: i64) -> Result<bool> {
+    pub async fn renew(db: &DatabaseConnection, no: i64, id: &str) -> Result<bool> {
+        let now_ms = sql_now_ms(db).await?;
         let alive = board::ActiveModel {
             reshard_until_ms: Set(Some(now_ms + ALIVE_MS)),
             ..Default::default()
@@ -124,8 +117,8 @@ impl Reshard {
         db: &DatabaseConnection,
         row: &board::Model,
         later: board::ActiveModel,
-        now_ms: i64,
     ) -> Result<bool> {
+        let now_ms = sql_now_ms(db).await?;
         let next = Self { step: Step::Decided, ..self.clone() };
         let decided = board::ActiveModel {
             reshard: Set(Some(next.to_text())),

@@ -6,7 +6,7 @@ use ranking::commit::Commit;
 use ranking::commit::content::{CONTENT_VERSION, Content};
 use ranking::id::PartitionNo;
 use sea_orm::entity::prelude::*;
-use sea_orm::{QueryOrder, QuerySelect};
+use sea_orm::{Condition, QueryOrder, QuerySelect};
 
 /// A row of `commit`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -22,8 +22,11 @@ pub struct Model {
     pub id: String,
     /// The id of the previous commit.
     pub parent: String,
-    /// Time of acceptance, in Unix milliseconds.
+    /// Time of acceptance, in Unix milliseconds, by the clock of the process that accepted it.
     pub accepted_at_ms: i64,
+    /// The deployment's clock, in Unix milliseconds: that of Redis, but never before the previous
+    /// commit's. Event ids are kept by it.
+    pub clock_ms: i64,
     /// The number of its events.
     pub events: i32,
     /// The number of its events that history no longer has, or never had: of deleted boards,
@@ -39,6 +42,15 @@ pub struct Model {
 
 no_relations!();
 
+/// The times of a commit, in Unix milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// The time of acceptance.
+    pub accepted_at_ms: i64,
+    /// The deployment's clock.
+    pub clock_ms: i64,
+}
+
 impl Model {
     /// The row of a commit; `gone` of its events have no row.
     pub fn of_commit(partition: PartitionNo, commit: &Commit, gone: usize) -> Self {
@@ -48,12 +60,18 @@ impl Model {
             id: commit.id.clone(),
             parent: commit.parent.clone(),
             accepted_at_ms: commit.accepted_at_ms,
+            clock_ms: commit.clock_ms,
             events: commit.events.len() as i32,
             gone: gone as i32,
             version: CONTENT_VERSION.into(),
             random: commit.random[..16].to_vec(),
             leaves: commit.leaves.clone(),
         }
+    }
+
+    /// Its times.
+    pub fn times(&self) -> Times {
+        Times { accepted_at_ms: self.accepted_at_ms, clock_ms: self.clock_ms }
     }
 
     /// The id that follows from the other columns.
@@ -67,29 +85,24 @@ impl Model {
             random: &self.random,
             seq: self.seq.unsigned_abs(),
             accepted_at_ms: self.accepted_at_ms,
+            clock_ms: self.clock_ms,
             leaves: &self.leaves,
         };
         content.id()
     }
 }
 
-/// Acceptance times, by seq, of a partition's commits from `first_seq` to `last_seq`.
-pub async fn accepted_at_ms(
+/// The times, by seq, of a partition's commits from `first_seq` to `last_seq`.
+pub async fn times(
     db: &impl ConnectionTrait,
     partition: PartitionNo,
     first_seq: i64,
     last_seq: i64,
-) -> Result<BTreeMap<i64, i64>, DbErr> {
-    use Column::{AcceptedAtMs, Partition as In, Seq};
-    let rows: Vec<(i64, i64)> = Entity::find()
-        .select_only()
-        .columns([Seq, AcceptedAtMs])
-        .filter(In.eq(i32::from(partition)))
-        .filter(Seq.between(first_seq, last_seq))
-        .into_tuple()
-        .all(db)
-        .await?;
-    Ok(rows.into_iter().collect())
+) -> Result<BTreeMap<i64, Times>, DbErr> {
+    let of_span = Condition::all()
+        .add(Column::Partition.eq(i32::from(partition)))
+        .add(Column::Seq.between(first_seq, last_seq));
+    times_where(db, of_span).await
 }
 
 /// The commit of a partition and seq.
@@ -101,15 +114,41 @@ pub async fn find(
     Entity::find_by_id((i32::from(partition), seq as i64)).one(db).await
 }
 
-/// Seqs and acceptance times of the commits of a partition that have one of these seqs.
-pub async fn accepted_of_seqs(
+/// The times, by seq, of the commits of a partition that have one of these seqs.
+pub async fn times_of_seqs(
     db: &impl ConnectionTrait,
     partition: i32,
     seqs: Vec<i64>,
-) -> Result<Vec<(i64, i64)>, DbErr> {
+) -> Result<BTreeMap<i64, Times>, DbErr> {
+    let of_seqs =
+        Condition::all().add(Column::Partition.eq(partition)).add(Column::Seq.is_in(seqs));
+    times_where(db, of_seqs).await
+}
+
+async fn times_where(
+    db: &impl ConnectionTrait,
+    commits: Condition,
+) -> Result<BTreeMap<i64, Times>, DbErr> {
+    let rows: Vec<(i64, i64, i64)> = Entity::find()
+        .select_only()
+        .columns([Column::Seq, Column::AcceptedAtMs, Column::ClockMs])
+        .filter(commits)
+        .into_tuple()
+        .all(db)
+        .await?;
+    let times = |(seq, accepted_at_ms, clock_ms)| (seq, Times { accepted_at_ms, clock_ms });
+    Ok(rows.into_iter().map(times).collect())
+}
+
+/// Ids and parents of the commits of a partition that have one of these seqs.
+pub async fn links_of_seqs(
+    db: &impl ConnectionTrait,
+    partition: i32,
+    seqs: Vec<i64>,
+) -> Result<Vec<(String, String)>, DbErr> {
     Entity::find()
         .select_only()
-        .columns([Column::Seq, Column::AcceptedAtMs])
+        .columns([Column::Id, Column::Parent])
         .filter(Column::Partition.eq(partition))
         .filter(Column::Seq.is_in(seqs))
         .into_tuple()
@@ -174,19 +213,21 @@ mod tests {
 
     #[test]
     fn a_row_gives_the_id_and_the_leaves_of_its_commit() {
-        let head = Head { seq: 4, commit: ROOT_COMMIT.into(), run_id: "r".into() };
+        let (commit, run_id) = (ROOT_COMMIT.into(), "r".into());
+        let head = Head { seq: 4, commit, clock_ms: 1_700_000_000_001, epoch: 1, run_id };
         let events = vec![removal("ann"), removal("bob")];
         for events in [events, vec![]] {
             let commit = head.next([9; 32], 1_700_000_000_000, events);
             let row = Model::of_commit(PartitionNo(2), &commit, 0);
             assert_eq!(row.computed_id().as_deref(), Ok(row.id.as_str()));
-            let altered = Model { accepted_at_ms: 1, ..row.clone() };
-            assert_ne!(altered.computed_id().unwrap(), row.id);
+            for altered in
+                [Model { accepted_at_ms: 1, ..row.clone() }, Model { clock_ms: 1, ..row.clone() }]
+            {
+                assert_ne!(altered.computed_id().unwrap(), row.id);
+            }
             assert!(Model { version: 9, ..row.clone() }.computed_id().is_err());
-            for (index, event) in commit.events.iter().enumerate() {
-                let salt = commit.salt(index);
-                let of_event =
-                    score_event::Model::of_event(PartitionNo(2), 5, index, event, salt.to_vec());
+            for index in 0..commit.events.len() {
+                let of_event = score_event::Model::of_event(PartitionNo(2), &commit, index);
                 let leaf = of_event.leaf(row.version).unwrap();
                 assert_eq!(leaf, row.leaves[index * 32..][..32]);
                 let altered = score_event::Model { member: "eve".to_owned(), ..of_event };

@@ -2,6 +2,7 @@
 
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{BoardNo, PartitionNo};
+use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::Expr;
 
@@ -68,6 +69,19 @@ pub async fn pending(
         pending = pending.filter(Column::Partition.eq(i32::from(partition)));
     }
     pending.all(db).await
+}
+
+/// The numbers of the events that were refused since an instant in Unix milliseconds, by state.
+pub async fn counts(db: &impl ConnectionTrait, since_ms: i64) -> Result<Vec<(State, i64)>, DbErr> {
+    Entity::find()
+        .select_only()
+        .column(Column::State)
+        .column_as(Column::Seq.count(), "count")
+        .filter(Column::CreatedAtMs.gte(since_ms))
+        .group_by(Column::State)
+        .into_tuple()
+        .all(db)
+        .await
 }
 
 /// The refused events of a commit, voided or not.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ranking::board::Board;
 use ranking::commit::content::{Leaf, leaf};
-use ranking::commit::{Event, EventKind, EventPlace};
+use ranking::commit::{Commit, Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
@@ -137,14 +137,9 @@ impl Model {
         leaf(version.try_into().unwrap_or_default(), &self.salt, &self.to_ranking()?)
     }
 
-    /// The row of an event.
-    pub fn of_event(
-        partition: PartitionNo,
-        seq: u64,
-        event_index: usize,
-        event: &Event,
-        salt: Vec<u8>,
-    ) -> Self {
+    /// The row of the event of an index in a commit.
+    pub fn of_event(partition: PartitionNo, commit: &Commit, index: usize) -> Self {
+        let event = &commit.events[index];
         let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => {
                 (Kind::Score, Some(score), Some(at_ms), at_sent, None)
@@ -154,8 +149,8 @@ impl Model {
         };
         Self {
             partition: partition.into(),
-            seq: seq as i64,
-            event_index: event_index as i32,
+            seq: commit.seq as i64,
+            event_index: index as i32,
             board_no: event.board.0,
             generation: event.generation as i32,
             member: event.member.to_string(),
@@ -168,7 +163,7 @@ impl Model {
             void_partition: target.map(|target| target.partition.into()),
             void_seq: target.map(|target| target.seq as i64),
             void_index: target.map(|target| target.index as i32),
-            salt,
+            salt: commit.salt(index).to_vec(),
         }
     }
 }
@@ -381,4 +376,23 @@ pub async fn event_ids(
     let ids: Vec<Option<String>> =
         select.filter(Column::BoardNo.eq(board.0)).into_tuple().all(db).await?;
     Ok(ids.into_iter().flatten().collect())
+}
+
+/// The boards, members and event ids of those events of a commit that have one of these ids.
+pub async fn of_ids(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+    seq: u64,
+    event_ids: Vec<&str>,
+) -> Result<HashSet<(i64, String, String)>, DbErr> {
+    let found: Vec<(i64, String, String)> = Entity::find()
+        .select_only()
+        .columns([Column::BoardNo, Column::Member, Column::EventId])
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::Seq.eq(seq as i64))
+        .filter(Column::EventId.is_in(event_ids))
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(found.into_iter().collect())
 }

@@ -1,7 +1,17 @@
-//! The entries of sealed standings.
+//! The entries of sealed standings. Each function that adds or deletes some keeps the sizes of the
+//! standings.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
+use sea_orm::{Condition, IntoActiveModel, QuerySelect};
+
+use super::sealed_period;
+use crate::sql::insert_chunked;
+
+/// The most entries in one statement.
+const ROWS_MAX: usize = 1000;
 
 /// A row of `sealed_entry`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -26,6 +36,56 @@ pub struct Model {
 }
 
 no_relations!();
+
+/// Inserts entries into sealed standings that have numbers, and adds those that are new to the
+/// sizes.
+pub async fn insert(
+    db: &impl ConnectionTrait,
+    rows: Vec<Model>,
+    on_conflict: OnConflict,
+) -> Result<(), DbErr> {
+    let mut growth: BTreeMap<i64, i64> = BTreeMap::new();
+    for chunk in rows.chunks(ROWS_MAX) {
+        let numbers: BTreeSet<i64> = chunk.iter().map(|row| row.standings_no).collect();
+        let members: BTreeSet<&str> = chunk.iter().map(|row| row.member.as_str()).collect();
+        let known: Vec<(i64, String)> = Entity::find()
+            .select_only()
+            .columns([Column::StandingsNo, Column::Member])
+            .filter(Column::StandingsNo.is_in(numbers))
+            .filter(Column::Member.is_in(members))
+            .into_tuple()
+            .all(db)
+            .await?;
+        let known: BTreeSet<(i64, &str)> =
+            known.iter().map(|(no, member)| (*no, member.as_str())).collect();
+        let places: BTreeSet<(i64, &str)> =
+            chunk.iter().map(|row| (row.standings_no, row.member.as_str())).collect();
+        for (no, _) in places.difference(&known) {
+            *growth.entry(*no).or_default() += 1;
+        }
+        let rows = chunk.iter().cloned().map(IntoActiveModel::into_active_model);
+        insert_chunked::<Entity, _>(db, rows.collect(), Some(on_conflict.clone())).await?;
+    }
+    sealed_period::grow(db, growth).await
+}
+
+/// Deletes entries, and takes them from the sizes. Returns the numbers of their standings.
+pub async fn delete(db: &impl ConnectionTrait, which: Condition) -> Result<Vec<i64>, DbErr> {
+    let numbers: Vec<i64> = Entity::find()
+        .select_only()
+        .column(Column::StandingsNo)
+        .filter(which.clone())
+        .into_tuple()
+        .all(db)
+        .await?;
+    Entity::delete_many().filter(which).exec(db).await?;
+    let mut growth: BTreeMap<i64, i64> = BTreeMap::new();
+    for no in &numbers {
+        *growth.entry(*no).or_default() -= 1;
+    }
+    sealed_period::grow(db, growth).await?;
+    Ok(numbers)
+}
 
 /// Leaves an existing row of the same member unchanged.
 pub fn keep() -> OnConflict {

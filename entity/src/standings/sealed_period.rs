@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ranking::standings_id::StandingsId;
 use ranking::window::Period;
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::OnConflict;
+use sea_orm::sea_query::{ExprTrait, OnConflict};
 use sea_orm::{ActiveValue::Set, Condition, NotSet};
 
 use crate::sql::insert_chunked;
@@ -35,6 +35,8 @@ pub struct Model {
     pub label: String,
     /// Time at which the first entry was stored, in Unix milliseconds.
     pub sealed_at_ms: i64,
+    /// The number of entries. [`crate::standings::sealed_entry`] keeps it.
+    pub size: i64,
     /// The number of transactions that corrected entries.
     pub corrections: i64,
     /// Time of the last correction, in Unix milliseconds.
@@ -90,6 +92,7 @@ pub async fn number(
         start_ms: Set(period.present_from_ms),
         label: Set(period.label.clone()),
         sealed_at_ms: Set(now_ms),
+        size: Set(0),
         corrections: Set(0),
         corrected_at_ms: Set(None),
     };
@@ -98,4 +101,38 @@ pub async fn number(
         .do_nothing_on([BoardNo])
         .to_owned();
     insert_chunked::<Entity, _>(db, standings.iter().map(row).collect(), Some(known)).await
+}
+
+/// Adds to the sizes of standings, by number; in the order of the numbers, so that transactions
+/// that lock the same rows wait for each other in turn.
+pub(super) async fn grow(
+    db: &impl ConnectionTrait,
+    growth: BTreeMap<i64, i64>,
+) -> Result<(), DbErr> {
+    for (no, entries) in growth.into_iter().filter(|(_, entries)| *entries != 0) {
+        Entity::update_many()
+            .col_expr(Column::Size, Expr::col(Column::Size).add(entries))
+            .filter(Column::No.eq(no))
+            .exec(db)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Counts the entries of standings again, by number.
+pub async fn recount(
+    db: &impl ConnectionTrait,
+    numbers: impl IntoIterator<Item = i64>,
+) -> Result<(), DbErr> {
+    use super::sealed_entry;
+    for no in numbers {
+        let of_no = sealed_entry::Column::StandingsNo.eq(no);
+        let size = sealed_entry::Entity::find().filter(of_no).count(db).await?;
+        Entity::update_many()
+            .col_expr(Column::Size, Expr::value(size as i64))
+            .filter(Column::No.eq(no))
+            .exec(db)
+            .await?;
+    }
+    Ok(())
 }

@@ -44,6 +44,24 @@ pub struct RulesInput {
     pub windows: Vec<Window>,
 }
 
+/// The rules of a board whose creator says nothing.
+impl Default for RulesInput {
+    fn default() -> Self {
+        Self {
+            direction: Direction::HighFirst,
+            policy: Policy::Sum,
+            tie_break: TieBreak::Earliest,
+            tick_ms: None,
+            decimals: 0,
+            min: 0,
+            max: 999_999_999,
+            zone: TimeZone::UTC,
+            shards: 1,
+            windows: vec![],
+        }
+    }
+}
+
 /// A board's rules, known to be consistent.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -310,27 +328,17 @@ fn choose_tick(asked_ms: Option<u32>, fitting: &[u32]) -> Result<u32> {
 const _: () = assert!(KEY_BITS == 62, "the ranges above are made for 62 bits");
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn input() -> RulesInput {
-        RulesInput {
-            direction: Direction::HighFirst,
-            policy: Policy::Sum,
-            tie_break: TieBreak::Earliest,
-            tick_ms: None,
-            decimals: 0,
-            min: 0,
-            max: 999_999_999,
-            zone: TimeZone::UTC,
-            shards: 1,
-            windows: vec![],
-        }
-    }
-
     fn tick_for(max: i64, windows: &[Window], asked: Option<u32>) -> Result<u32> {
-        Rules::new(RulesInput { max, windows: windows.to_vec(), tick_ms: asked, ..input() })
-            .map(|rules| rules.tick_ms)
+        Rules::new(RulesInput {
+            max,
+            windows: windows.to_vec(),
+            tick_ms: asked,
+            ..Default::default()
+        })
+        .map(|rules| rules.tick_ms)
     }
 
     #[test]
@@ -357,7 +365,7 @@ pub(crate) mod tests {
         let refused = Rules::new(RulesInput {
             policy: Policy::Latest,
             tie_break: TieBreak::Member,
-            ..input()
+            ..Default::default()
         })
         .unwrap_err();
         assert!(refused.to_string().contains("expected EARLIEST or LATEST"));
@@ -365,8 +373,9 @@ pub(crate) mod tests {
 
     #[test]
     fn the_range_has_at_most_53_bits() {
-        let rules =
-            |min, max| Rules::new(RulesInput { min, max, tie_break: TieBreak::Member, ..input() });
+        let rules = |min, max| {
+            Rules::new(RulesInput { min, max, tie_break: TieBreak::Member, ..Default::default() })
+        };
         assert!(rules(0, RAW_MAX).is_ok());
         assert!(rules(-1, RAW_MAX).is_err());
         assert!(rules(5, 5).is_err());
@@ -374,11 +383,12 @@ pub(crate) mod tests {
 
     #[test]
     fn a_window_s_sum_may_leave_the_board_s_range_by_its_width() {
-        let rules = Rules::new(RulesInput { min: 10, max: 15, ..input() }).unwrap();
+        let rules = Rules::new(RulesInput { min: 10, max: 15, ..Default::default() }).unwrap();
         assert_eq!(rules.range(Window::All), (10, 15));
         assert_eq!(rules.range(Window::Daily), (-5, 15));
         let best =
-            Rules::new(RulesInput { min: 10, max: 15, policy: Policy::Best, ..input() }).unwrap();
+            Rules::new(RulesInput { min: 10, max: 15, policy: Policy::Best, ..Default::default() })
+                .unwrap();
         assert_eq!(best.range(Window::Daily), (10, 15));
     }
 }

@@ -41,6 +41,8 @@ pub struct Content<'a> {
     pub seq: u64,
     /// When it was accepted, in Unix milliseconds.
     pub accepted_at_ms: i64,
+    /// The deployment's clock, in Unix milliseconds.
+    pub clock_ms: i64,
     /// The leaves of its events, one behind the other.
     pub leaves: &'a [u8],
 }
@@ -59,6 +61,7 @@ impl Content<'_> {
         hash.update(self.random);
         hash.update(self.seq.to_be_bytes());
         hash.update(self.accepted_at_ms.to_be_bytes());
+        hash.update(self.clock_ms.to_be_bytes());
         hash.update(((self.leaves.len() / LEAF_BYTES) as u32).to_be_bytes());
         hash.update(self.leaves);
         let id: [u8; 32] = hash.finalize().into();
@@ -197,9 +200,10 @@ mod tests {
             random: &random,
             seq: 7,
             accepted_at_ms: 1_700_000_000_001,
+            clock_ms: 1_700_000_000_002,
             leaves: &leaves.concat(),
         };
-        let id = "f9bfeb7e29d3668d6764c5a9a53e89db25356a24caf4c12f2095b7167534952b";
+        let id = "ebc78b601787523f62abaa4464f8946269d61f49e4c93c266f043130e49f22e7";
         assert_eq!(content.id().as_deref(), Ok(id));
         assert!(Content { version: 2, ..content }.id().is_err());
         assert!(leaf(2, &salt, &events[0]).is_err());
@@ -217,8 +221,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_byte_of_the_content_is_in_the_id(
-            parent in "[0-9a-f]{64}", random: [u8; 16], seq: u64, accepted_at_ms: i64,
-            leaves in proptest::collection::vec(any::<u8>(), 1..4), at in 0_usize..208, flip in 1_u8..,
+            parent in "[0-9a-f]{64}", random: [u8; 16], seq: u64, accepted_at_ms: i64, clock_ms: i64,
+            leaves in proptest::collection::vec(any::<u8>(), 1..4), at in 0_usize..216, flip in 1_u8..,
         ) {
             let leaves: Vec<u8> = leaves.iter().flat_map(|&byte| [byte; LEAF_BYTES]).collect();
             let mut parts = [
@@ -226,16 +230,18 @@ mod tests {
                 random.to_vec(),
                 seq.to_be_bytes().to_vec(),
                 accepted_at_ms.to_be_bytes().to_vec(),
+                clock_ms.to_be_bytes().to_vec(),
                 leaves,
             ];
-            let id = |parts: &[Vec<u8>; 5]| {
+            let id = |parts: &[Vec<u8>; 6]| {
                 Content {
                     version: 1,
                     parent: &to_hex(&parts[0]),
                     random: &parts[1],
                     seq: u64::from_be_bytes(parts[2].as_slice().try_into().unwrap()),
                     accepted_at_ms: i64::from_be_bytes(parts[3].as_slice().try_into().unwrap()),
-                    leaves: &parts[4],
+                    clock_ms: i64::from_be_bytes(parts[4].as_slice().try_into().unwrap()),
+                    leaves: &parts[5],
                 }
                 .id()
                 .unwrap()

@@ -16,6 +16,7 @@ struct CommitWire {
     id: String,
     parent: String,
     at: i64,
+    clock: i64,
     /// The random bytes.
     r: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -56,6 +57,7 @@ impl Commit {
             id: self.id.clone(),
             parent: self.parent.clone(),
             at: self.accepted_at_ms,
+            clock: self.clock_ms,
             r: to_hex(&self.random),
             ev,
         };
@@ -83,7 +85,7 @@ impl Commit {
         };
         let random = from_hex(&wire.r).and_then(|random| random.try_into().ok());
         let random = random.ok_or_else(altered)?;
-        let commit = Self::new(seq, wire.parent, random, wire.at, events);
+        let commit = Self::new(seq, wire.parent, random, wire.at, wire.clock, events);
         if commit.id == wire.id { Ok(commit) } else { Err(altered()) }
     }
 }
@@ -166,8 +168,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(event(), 0..5), seq in 0..u64::MAX, accepted_at_ms: i64, random: [u8; 32]) {
-            let commit = Head { seq, ..root() }.next(random, accepted_at_ms, events);
+        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(event(), 0..5), seq in 0..u64::MAX, accepted_at_ms: i64, clock_ms: i64, random: [u8; 32]) {
+            let commit = Head { seq, ..root() }.next_at(clock_ms, random, accepted_at_ms, events);
             prop_assert_eq!(Commit::from_log(commit.seq, &commit.to_log()), Ok(commit.clone()));
             for event in commit.events {
                 prop_assert_eq!(Event::from_text(&event.to_text()), Ok(event));
@@ -181,9 +183,13 @@ mod tests {
         let text = root().next([7; 32], 5, vec![removal]).to_log();
         assert!(Commit::from_log(1, &text).is_ok());
         assert!(matches!(Commit::from_log(2, &text), Err(Error::Corrupt(_))));
-        for (part, other) in
-            [("\"at\":5", "\"at\":6"), ("ann", "eve"), ("0707", "0708"), (r#""b":1"#, r#""b":2"#)]
-        {
+        for (part, other) in [
+            (r#""at":5"#, r#""at":6"#),
+            (r#""clock":3"#, r#""clock":4"#),
+            ("ann", "eve"),
+            ("0707", "0708"),
+            (r#""b":1"#, r#""b":2"#),
+        ] {
             let altered = text.replacen(part, other, 1);
             assert_ne!(altered, text);
             assert!(matches!(Commit::from_log(1, &altered), Err(Error::Corrupt(_))), "{altered}");
@@ -196,10 +202,10 @@ mod tests {
             "",
             "{}",
             "null",
-            r#"{"v":1,"id":"","parent":"","at":0,"r":""}"#,
-            r#"{"v":2,"id":"","parent":"","at":0,"r":""}"#,
-            r#"{"v":2,"id":"","parent":"","at":0,"r":"","ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
-            r#"{"v":2,"id":"","parent":"","at":0,"r":"","ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
+            r#"{"v":1,"id":"","parent":"","at":0,"clock":0,"r":""}"#,
+            r#"{"v":2,"id":"","parent":"","at":0,"clock":0,"r":""}"#,
+            r#"{"v":2,"id":"","parent":"","at":0,"clock":0,"r":"","ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
+            r#"{"v":2,"id":"","parent":"","at":0,"clock":0,"r":"","ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
         ] {
             assert!(matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))), "{text}");
         }

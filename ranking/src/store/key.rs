@@ -1,9 +1,15 @@
 //! Every Redis key of Laurel is made here and nowhere else.
 //!
 //! ```text
-//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <run id>"
-//! laurel:{3}:log            stream of commits on their way to SQL; entry ids <seq>-0
-//! laurel:{3}:seen:<bucket>  hash of one day's event ids → their records
+//! laurel:{3}:owner          "<deployment> <Redis>": the ids of the deployment that has these keys,
+//!                           and of the Redis that it knows
+//! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <clock>
+//!                           <epoch> <run id>"
+//! laurel:{3}:log            stream of commits on their way to SQL, and the last ones that SQL has;
+//!                           entry ids <seq>-0
+//! laurel:{3}:settled        the seq up to which SQL had the commits when the log was last trimmed
+//! laurel:{3}:sizes          list: for each commit in the log, the bytes of the log up to its end
+//! laurel:{3}:seen:<bucket>  hash of the event ids of four hours → their records
 //! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
 //!                           or "held 7" during a move to generation 7, or "deleted";
 //!                           12.1:daily → progress of sealing in a window;
@@ -53,17 +59,46 @@ impl KeySpace {
         ))
     }
 
-    /// String: `<seq> <commit id> <layout> <run id>` of the partition's last commit.
+    /// String: `<deployment> <Redis>`, the ids of the deployment that has the partition's keys and
+    /// of its Redis; see [`Owner`](super::owner::Owner).
+    pub fn owner(&self, partition: PartitionNo) -> String {
+        self.of(partition, "owner")
+    }
+
+    /// The pattern of all keys of a partition.
+    pub fn pattern(&self, partition: PartitionNo) -> String {
+        self.of(partition, "*")
+    }
+
+    /// True for a key that may be in a partition that no deployment has: the owner itself, the
+    /// token of a recovery, and what is staged.
+    pub fn is_of_no_history(&self, partition: PartitionNo, key: &str) -> bool {
+        key == self.owner(partition)
+            || key == self.recovery(partition)
+            || key.starts_with(&self.of(partition, "stage:"))
+    }
+
+    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the partition's last commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }
 
-    /// Stream: commits that SQL does not have yet.
+    /// String: the seq up to which SQL had the commits when the log was last trimmed.
+    pub fn settled(&self, partition: PartitionNo) -> String {
+        self.of(partition, "settled")
+    }
+
+    /// Stream: commits that SQL does not have yet, after the last ones that it has.
     pub fn log(&self, partition: PartitionNo) -> String {
         self.of(partition, "log")
     }
 
-    /// Hash: the event ids accepted in one bucket, a day.
+    /// List: for each commit in the log, the bytes of the log up to its end.
+    pub fn sizes(&self, partition: PartitionNo) -> String {
+        self.of(partition, "sizes")
+    }
+
+    /// Hash: the event ids accepted in one bucket; see [`Dedup`](crate::store::write::Dedup).
     pub fn seen(&self, partition: PartitionNo, bucket: i64) -> String {
         self.of(partition, format_args!("seen:{bucket}"))
     }
@@ -196,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_standings_key_names_its_standings(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&["all", "hourly", "7d", "3mo", "decay:7d"][..])) {
+        fn a_key_of_standings_names_them(no in 1_i64.., generation: u32, segment in ".*", period in "[0-9:%TW+-]{0,20}", window in proptest::sample::select(&["all", "hourly", "7d", "3mo", "decay:7d"][..])) {
             let keys = KeySpace::new("laurel").unwrap();
             let window = window.parse().unwrap();
             let id = StandingsId { board: BoardNo(no), generation, segment, window, period };

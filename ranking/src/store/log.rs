@@ -24,39 +24,44 @@ pub struct LogRead {
 }
 
 /// Stream entries: ids and fields.
-pub(crate) type LogEntries = Vec<(String, HashMap<String, String>)>;
+pub(crate) type LogEntries = Vec<(String, HashMap<Vec<u8>, Vec<u8>>)>;
 
-/// The seqs and texts of log entries.
-pub(crate) fn entries_of(
-    partition: PartitionNo,
-    entries: LogEntries,
-) -> Result<Vec<(u64, String)>> {
-    let entry = |(id, mut fields): (String, HashMap<String, String>)| {
-        let seq = id.strip_suffix("-0").and_then(|seq| seq.parse().ok());
-        seq.zip(fields.remove("c")).ok_or_else(|| {
-            Error::corrupt(format!(
-                "the log entry {id} of partition {partition} was not written by Laurel"
-            ))
-        })
+/// The seq and text of a log entry; `None` if it does not look like one of Laurel's.
+pub(crate) fn own_entry(
+    (id, mut fields): (String, HashMap<Vec<u8>, Vec<u8>>),
+) -> Option<(u64, String)> {
+    let seq = id.strip_suffix("-0")?.parse().ok()?;
+    Some((seq, String::from_utf8(fields.remove(&b"c"[..])?).ok()?))
+}
+
+/// The commits of log entries.
+///
+/// # Errors
+/// `NotLevel` if another program wrote an entry: recovery makes a new log. `Corrupt` if an entry is
+/// damaged or of another version.
+fn commits_of(partition: PartitionNo, entries: LogEntries) -> Result<Vec<Commit>> {
+    let commit = |entry| {
+        let (seq, text) = own_entry(entry).ok_or(Error::NotLevel(partition.0))?;
+        Commit::from_log(seq, &text)
     };
-    entries.into_iter().map(entry).collect()
+    entries.into_iter().map(commit).collect()
 }
 
-fn commits_of(entries: Vec<(u64, String)>) -> Result<Vec<Commit>> {
-    entries.into_iter().map(|(seq, text)| Commit::from_log(seq, &text)).collect()
+/// The id of the first log entry after a seq.
+pub(crate) fn first_after(seq: u64) -> String {
+    format!("{}-0", seq + 1)
 }
 
-/// Asks for at most `count` entries of a log after `seq`: `XRANGE`.
-fn ask_log(pipe: &mut Pipeline, log: &str, seq: u64, count: usize) {
-    let first = format!("{}-0", seq + 1);
-    pipe.cmd("XRANGE").arg(log).arg(first).arg("+").arg("COUNT").arg(count);
+/// Asks for at most `count` entries of a log from an id on: `XRANGE`.
+fn ask_log(pipe: &mut Pipeline, log: &str, from: &str, count: usize) {
+    pipe.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(count);
 }
 
 /// The answers of all servers, in the order of the partitions that each was asked for.
 ///
 /// # Errors
 /// The first server's, if none answered.
-fn by_partition<P: Ord + Copy, T>(
+pub(super) fn by_partition<P: Ord + Copy, T>(
     groups: Vec<Vec<P>>,
     asked: Vec<Result<Vec<T>>>,
 ) -> Result<Vec<Result<T>>> {
@@ -81,32 +86,34 @@ impl Store {
     /// `GET`, `XRANGE` in a transaction.
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
+    /// `NotLevel`, also if another program wrote an entry; `Unavailable`; `Corrupt` if an entry is
+    /// damaged.
     pub async fn log_after(
         &self,
         partition: PartitionNo,
         seq: u64,
         count: usize,
     ) -> Result<LogRead> {
-        let (head, commits, run_id) = self.head_and_log(partition, seq, count).await?;
+        let (head, entries, run_id) =
+            self.head_and_log(partition, &first_after(seq), count).await?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        Ok(LogRead { head, commits: commits_of(commits)? })
+        Ok(LogRead { head, commits: commits_of(partition, entries)? })
     }
 
-    /// The text of the head and the raw log after `seq`, level or not, and the run id of the server
-    /// that answered.
+    /// The text of the head and the raw log from an id on, level or not, and the run id of the
+    /// server that answered.
     pub(crate) async fn head_and_log(
         &self,
         partition: PartitionNo,
-        seq: u64,
+        from: &str,
         count: usize,
-    ) -> Result<(Option<String>, Vec<(u64, String)>, std::sync::Arc<str>)> {
+    ) -> Result<(Option<String>, LogEntries, std::sync::Arc<str>)> {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(self.keys().head(partition));
-        ask_log(&mut pipe, &self.keys().log(partition), seq, count);
+        ask_log(&mut pipe, &self.keys().log(partition), from, count);
         let ((head, entries), run_id): ((Option<String>, LogEntries), _) = self.read(&pipe).await?;
-        Ok((head, entries_of(partition, entries)?, run_id))
+        Ok((head, entries, run_id))
     }
 
     /// The heads of all partitions, in order; an error for a partition that is not level or whose
@@ -120,7 +127,20 @@ impl Store {
         Ok(by_partition(groups, asked)?.into_iter().map(Result::flatten).collect())
     }
 
-    async fn heads_of(&self, partitions: &[PartitionNo]) -> Result<Vec<Result<Head>>> {
+    /// The partitions, by the servers that have them.
+    ///
+    /// # Errors
+    /// `Unavailable` if no server answers.
+    pub async fn partitions_by_server(&self) -> Result<Vec<Vec<PartitionNo>>> {
+        Ok(self.inner.cluster.map().await?.by_server())
+    }
+
+    /// The heads of the partitions of one server, in their order; an error for one that is not
+    /// level. One round trip: a `GET` for each.
+    ///
+    /// # Errors
+    /// `Unavailable` if the server does not answer.
+    pub async fn heads_of(&self, partitions: &[PartitionNo]) -> Result<Vec<Result<Head>>> {
         let mut pipe = redis::pipe();
         for &partition in partitions {
             pipe.cmd("GET").arg(self.keys().head(partition));
@@ -134,14 +154,26 @@ impl Store {
         Ok(values.map(head).collect())
     }
 
-    /// Drops the commits that SQL has from the log: everything up to `seq`, if the run with that id
-    /// accepted it. One round trip: `XTRIM` in a script.
-    pub async fn trim(&self, partition: PartitionNo, run_id: &str, seq: u64) -> Result<u64> {
-        let keys = [self.keys().head(partition), self.keys().log(partition)];
-        let keep = format!("{}-0", seq + 1);
-        Ok(self
-            .write(&self.inner.scripts.trim, &keys, &[run_id.as_bytes(), keep.as_bytes()])
-            .await?)
+    /// Notes that SQL has the commits up to `seq`, and drops them from the log but for the last
+    /// `kept`; does nothing unless the run with that id accepted them. One round trip: `SET` and
+    /// `XTRIM` in a script.
+    pub async fn trim(
+        &self,
+        partition: PartitionNo,
+        run_id: &str,
+        seq: u64,
+        kept: u64,
+    ) -> Result<u64> {
+        let keys = self.keys();
+        let keys = [
+            keys.head(partition),
+            keys.log(partition),
+            keys.sizes(partition),
+            keys.settled(partition),
+        ];
+        let (settled, first) = (seq.to_string(), first_after(seq.saturating_sub(kept)));
+        let args = [run_id.as_bytes(), first.as_bytes(), settled.as_bytes()];
+        Ok(self.write(&self.inner.scripts.trim, &keys, &args).await?)
     }
 }
 
@@ -216,7 +248,7 @@ impl Store {
     /// `HMGET`, `HGETALL`, `HGET` in a transaction.
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` if another program wrote an entry.
+    /// As [`Store::log_after`].
     pub async fn tail(
         &self,
         partition: PartitionNo,
@@ -230,7 +262,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("GET").arg(keys.head(partition));
-        ask_log(&mut pipe, &keys.log(partition), seq, count);
+        ask_log(&mut pipe, &keys.log(partition), &first_after(seq), count);
         let marks = pipe.cmd("HMGET").arg(keys.board_marks(partition)).arg(board.0);
         for seal in seals {
             marks.arg(seal.field());
@@ -243,7 +275,7 @@ impl Store {
         let mut answers = answers.into_iter();
         let head: Option<String> = decode(answers.next())?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
-        let commits = commits_of(entries_of(partition, decode(answers.next())?)?)?;
+        let commits = commits_of(partition, decode(answers.next())?)?;
         let marks: Vec<Option<String>> = decode(answers.next())?;
         let mut marks = marks.into_iter();
         let board = BoardMark::parse(marks.next().flatten().as_deref())?;

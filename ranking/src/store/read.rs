@@ -4,6 +4,9 @@
 //! given as the number of entries before it in each shard. Pages are merged from there, forward or
 //! backward. Positions are 0-based.
 //!
+//! The shards of a server are read one right after the other, and several servers side by side. A
+//! rank is that of an entry which its member had while the shards were counted; see `ranks`.
+//!
 //! S shards are read in one pipeline for each server that has some. Each pipeline also reads:
 //! * the heads, so that no answer comes from a partition that is not level;
 //! * for a rolling window, its progress, so that no read takes a period that is not rolled for an
@@ -17,14 +20,15 @@
 pub mod around;
 pub mod merge;
 mod pages;
+mod ranks;
 pub(crate) mod requests;
 pub mod search;
 
 use std::sync::Arc;
 
+use super::Store;
 use super::read::requests::{Reads, group_by_shard};
 use super::snapshot::keys_of;
-use super::{Store, decode};
 use crate::board::Board;
 use crate::board::rules::Rules;
 use crate::error::{Error, Result};
@@ -180,114 +184,6 @@ impl Store {
             }
         }
         Ok(keys)
-    }
-
-    /// The positions of entries; `None` for an entry that has since left. One round trip for each
-    /// 1,000 entries: a `ZRANK` for each on its own shard, and for the S − 1 other shards one
-    /// script for each 250 entries that counts those before them; O(entries · S · log(size)). A
-    /// script reads a run of equal keys once for all of its entries.
-    pub async fn positions(
-        &self,
-        standings: &Standings,
-        entries: &[RankedEntry],
-    ) -> Result<Vec<Option<u64>>> {
-        let mut order: Vec<usize> = (0..entries.len()).collect();
-        order.sort_unstable_by_key(|&index| &entries[index]);
-        let mut positions = vec![None; entries.len()];
-        for some in order.chunks(POSITIONS_MAX) {
-            let shard = |&index: &usize| (index, standings.shard(&entries[index].member));
-            let some: Vec<(usize, usize)> = some.iter().map(shard).collect();
-            let found = self.some_positions(standings, entries, &some).await?;
-            for ((index, _), position) in some.into_iter().zip(found) {
-                positions[index] = position;
-            }
-        }
-        Ok(positions)
-    }
-
-    /// The positions of some entries, which are given in order by their index and their shard.
-    async fn some_positions(
-        &self,
-        standings: &Standings,
-        entries: &[RankedEntry],
-        some: &[(usize, usize)],
-    ) -> Result<Vec<Option<u64>>> {
-        let mut reads = Reads::new(self, standings);
-        for &(index, own) in some {
-            let member = entries[index].member.as_str();
-            reads.pipe.cmd("ZRANK").arg(standings.key(self, own)).arg(member);
-        }
-        // Places in `some`, for each script.
-        let mut lists: Vec<Vec<usize>> = vec![];
-        for shard in 0..standings.partitions.len() {
-            let others: Vec<usize> =
-                (0..some.len()).filter(|&place| some[place].1 != shard).collect();
-            for chunk in others.chunks(PLACES_MAX) {
-                reads.count_before(shard, chunk.iter().map(|&place| &entries[some[place].0]));
-                lists.push(chunk.to_vec());
-            }
-        }
-        let mut answers = reads.send::<redis::Value>().await?.into_iter();
-        let mut positions: Vec<Option<u64>> = Vec::with_capacity(some.len());
-        for _ in some {
-            positions.push(decode(answers.next())?);
-        }
-        for list in lists {
-            let counts: Vec<u64> = decode(answers.next())?;
-            for (place, count) in list.into_iter().zip(counts) {
-                positions[place] = positions[place].map(|position| position + count);
-            }
-        }
-        Ok(positions)
-    }
-
-    /// The entries and positions of members, in the order given; `None` for members without an
-    /// entry. S = 1: one round trip, a `ZMSCORE` and a `ZRANK` for each member. Otherwise as
-    /// [`Self::rank_keys`] and [`Self::positions`].
-    pub async fn find(
-        &self,
-        standings: &Standings,
-        members: &[MemberId],
-    ) -> Result<Vec<Option<(RankedEntry, u64)>>> {
-        let placed = |(key, member): (Option<RankKey>, &MemberId)| {
-            let member = member.clone();
-            key.map(|key| RankedEntry { key, member })
-        };
-        if standings.partitions.len() > 1 || members.is_empty() {
-            let keys = self.rank_keys(standings, members).await?;
-            let entries: Vec<Option<RankedEntry>> =
-                keys.into_iter().zip(members).map(placed).collect();
-            let there: Vec<RankedEntry> = entries.iter().flatten().cloned().collect();
-            let mut positions = self.positions(standings, &there).await?.into_iter();
-            let found = entries.into_iter().map(|entry| {
-                let entry = entry?;
-                Some((entry, positions.next().flatten()?))
-            });
-            return Ok(found.collect());
-        }
-        let (mut reads, key) = (Reads::new(self, standings), standings.key(self, 0));
-        for chunk in members.chunks(SCORES_MAX) {
-            let command = reads.pipe.cmd("ZMSCORE").arg(&key);
-            for member in chunk {
-                command.arg(member.as_str());
-            }
-        }
-        for member in members {
-            reads.pipe.cmd("ZRANK").arg(&key).arg(member.as_str());
-        }
-        let mut answers = reads.send::<redis::Value>().await?.into_iter();
-        let mut keys = Vec::with_capacity(members.len());
-        for _ in members.chunks(SCORES_MAX) {
-            for key in keys_of(decode(answers.next())?) {
-                keys.push(key?);
-            }
-        }
-        let mut found = Vec::with_capacity(members.len());
-        for entry in keys.into_iter().zip(members).map(placed) {
-            let position: Option<u64> = decode(answers.next())?;
-            found.push(entry.zip(position));
-        }
-        Ok(found)
     }
 
     /// The number of entries with a smaller key than each of these. One round trip: `ZCOUNT` for

@@ -7,6 +7,8 @@ use std::time::Duration;
 use redis::Pipeline;
 
 use super::Store;
+use super::log::{first_after, own_entry};
+use super::owner::Owner;
 use super::write::Writes;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
@@ -27,6 +29,22 @@ pub struct Found {
     pub head: Option<Head>,
     /// The commits after the cursor that descend from it, parent by parent, oldest first.
     pub descendants: Vec<Commit>,
+    /// True if the log also has entries that do not descend from the cursor, such as those of
+    /// another program.
+    pub has_others: bool,
+    /// The seq up to which SQL had the commits when the log was last trimmed.
+    pub settled: u64,
+}
+
+impl Found {
+    /// True if the log leads from the cursor to the head.
+    pub fn leads_on(&self, cursor_seq: u64, cursor_commit: &str) -> bool {
+        let tip = self
+            .descendants
+            .last()
+            .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
+        self.head.as_ref().is_some_and(|head| (head.seq, head.commit.as_str()) == tip)
+    }
 }
 
 /// The right to recover one partition on one run of Redis; lost when it expires or the server
@@ -62,6 +80,102 @@ impl Store {
             self.read(&pipe).await?;
         let recovery = Recovery { store: self.clone(), partition, token: token.to_owned(), run_id };
         Ok((holder.as_deref() == Some(token)).then_some(recovery))
+    }
+
+    /// A partition's data in Redis, relative to SQL's cursor. Passes over entries of the log that
+    /// do not descend from it. One round trip for each 1,000 entries.
+    ///
+    /// # Errors
+    /// `Unavailable`; `NotLevel` if Redis restarts meanwhile.
+    pub async fn find_log(
+        &self,
+        partition: PartitionNo,
+        cursor_seq: u64,
+        cursor_commit: &str,
+    ) -> Result<Found> {
+        let run_id = self.run_id(partition).await?;
+        let settled = self.settled(partition).await?;
+        let mut found =
+            Found { run_id, head: None, descendants: vec![], has_others: false, settled };
+        let (mut seq, mut parent) = (cursor_seq, cursor_commit.to_owned());
+        let mut from = first_after(cursor_seq);
+        loop {
+            let (text, log, run_id) = match self.head_and_log(partition, &from, 1000).await {
+                Err(Error::Corrupt(_)) => (None, vec![], found.run_id.clone()),
+                read => read?,
+            };
+            if run_id != found.run_id {
+                return Err(Error::NotLevel(partition.0));
+            }
+            found.head = text.and_then(|text| Head::parse(&text).ok()).or(found.head);
+            let Some((last, _)) = log.last() else {
+                return Ok(found);
+            };
+            from = format!("({last}");
+            for entry in log {
+                let commit = own_entry(entry)
+                    .and_then(|(seq, text)| Commit::from_log(seq, &text).ok())
+                    .filter(|commit| commit.parent == parent && commit.seq == seq + 1);
+                let Some(commit) = commit else {
+                    found.has_others = true;
+                    continue;
+                };
+                (seq, parent) = (commit.seq, commit.id.clone());
+                found.descendants.push(commit);
+            }
+        }
+    }
+
+    /// The commits of a partition's log, level or not, without entries of other programs. One round
+    /// trip for each 1,000 entries.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn whole_log(&self, partition: PartitionNo) -> Result<Vec<Commit>> {
+        let mut commits: Vec<Commit> = vec![];
+        let mut from = first_after(0);
+        loop {
+            let log = match self.head_and_log(partition, &from, 1000).await {
+                Err(Error::Corrupt(_)) => return Ok(commits),
+                read => read?.1,
+            };
+            let Some((last, _)) = log.last() else {
+                return Ok(commits);
+            };
+            from = format!("({last}");
+            let own = log.into_iter().filter_map(own_entry);
+            commits.extend(own.filter_map(|(seq, text)| Commit::from_log(seq, &text).ok()));
+        }
+    }
+
+    async fn settled(&self, partition: PartitionNo) -> Result<u64> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(self.keys().settled(partition));
+        let ((text,), _): ((Option<String>,), _) = self.read(&pipe).await?;
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// Makes a partition level that has all it had: replaces the head, as it was found, by one
+    /// with the run id that answered. Needs no right to recover and no memory. Returns false if the head has
+    /// changed since. One round trip: `GET`, `INFO`, `SET` in a script.
+    ///
+    /// # Errors
+    /// `NotLevel` if Redis restarted since; `Unavailable`.
+    pub async fn renew_head(
+        &self,
+        partition: PartitionNo,
+        head: &Head,
+        renewed: &Head,
+    ) -> Result<bool> {
+        let (old, new) = (head.to_text(), renewed.to_text());
+        let args = [old.as_bytes(), new.as_bytes(), renewed.run_id.as_bytes()];
+        let script = &self.inner.scripts.renew;
+        let answer: String = self.write(script, &[self.keys().head(partition)], &args).await?;
+        match answer.as_str() {
+            "DONE" => Ok(true),
+            "STALE" => Ok(false),
+            _ => Err(Error::NotLevel(partition.0)),
+        }
     }
 
     /// The keys of a partition's standings, of all boards or one, including foreign keys with the
@@ -117,39 +231,12 @@ impl Recovery {
         &self.run_id
     }
 
-    /// The partition's data in Redis, relative to SQL's cursor. One round trip for each 1,000
-    /// commits in the log.
+    /// As [`Store::find_log`], in the run under recovery.
     pub async fn find(&self, cursor_seq: u64, cursor_commit: &str) -> Result<Found> {
-        let mut descendants: Vec<Commit> = vec![];
-        let mut head = None;
-        loop {
-            let (last_seq, last_id) = descendants
-                .last()
-                .map_or((cursor_seq, cursor_commit), |commit| (commit.seq, commit.id.as_str()));
-            let (text, log, run_id) =
-                match self.store.head_and_log(self.partition, last_seq, 1000).await {
-                    Err(Error::Corrupt(_)) => (None, vec![], self.run_id.clone()),
-                    found => found?,
-                };
-            if run_id != self.run_id {
-                return Err(Error::NotLevel(self.partition.0));
-            }
-            head = text.and_then(|text| Head::parse(&text).ok()).or(head);
-            let (mut parent, mut seq) = (last_id.to_owned(), last_seq);
-            let before = descendants.len();
-            for (entry_seq, text) in log {
-                let commit = Commit::from_log(entry_seq, &text)
-                    .ok()
-                    .filter(|commit| commit.parent == parent && entry_seq == seq + 1);
-                let Some(commit) = commit else {
-                    return Ok(Found { run_id, head, descendants });
-                };
-                (parent, seq) = (commit.id.clone(), commit.seq);
-                descendants.push(commit);
-            }
-            if descendants.len() == before {
-                return Ok(Found { run_id, head, descendants });
-            }
+        let found = self.store.find_log(self.partition, cursor_seq, cursor_commit).await?;
+        match found.run_id == self.run_id {
+            true => Ok(found),
+            false => Err(Error::NotLevel(self.partition.0)),
         }
     }
 
@@ -161,11 +248,24 @@ impl Recovery {
         self.apply(&writes).await
     }
 
-    /// Deletes the partition's log, standings, lists of periods, marks and event ids. `SCAN` and
+    /// Deletes the log: the next commit begins a new one. One round trip.
+    pub async fn drop_log(&self) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.drop_key(&self.store.keys().log(self.partition));
+        writes.drop_key(&self.store.keys().sizes(self.partition));
+        self.apply(&writes).await
+    }
+
+    /// Deletes the partition's log, standings, lists of periods, marks and event ids, but not its
+    /// owner. `SCAN` and
     /// `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
-        let mut found = vec![keys.log(self.partition)];
+        let mut found = vec![
+            keys.log(self.partition),
+            keys.sizes(self.partition),
+            keys.settled(self.partition),
+        ];
         found.extend(self.store.standings_keys(self.partition, None).await?);
         found.push(keys.board_marks(self.partition));
         for pattern in [
@@ -185,9 +285,26 @@ impl Recovery {
         Ok(())
     }
 
-    /// Sets the head, which reopens the partition, and gives up the right to recover it.
-    pub async fn finish(&self, seq: u64, commit: &str) -> Result<()> {
-        let head = Head { seq, commit: commit.to_owned(), run_id: self.run_id.to_string() };
+    /// The owner of the partition's keys; `None` if it has none. One round trip.
+    pub async fn owner(&self) -> Result<Option<Owner>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(self.store.keys().owner(self.partition));
+        let ((text,), _): ((Option<String>,), _) = self.store.read(&pipe).await?;
+        text.as_deref().map(Owner::parse).transpose()
+    }
+
+    /// Sets the owner of the partition's keys. One round trip.
+    pub async fn set_owner(&self, owner: &Owner) -> Result<()> {
+        let mut writes = Writes::default();
+        writes.push("SET", &self.store.keys().owner(self.partition), vec![owner.to_text()]);
+        self.apply(&writes).await
+    }
+
+    /// Sets the head, which reopens the partition in an epoch, and gives up the right to recover
+    /// it.
+    pub async fn finish(&self, seq: u64, commit: &str, epoch: u64, clock_ms: i64) -> Result<()> {
+        let (commit, run_id) = (commit.to_owned(), self.run_id.to_string());
+        let head = Head { seq, commit, clock_ms, epoch, run_id };
         let mut writes = Writes::default();
         writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
         writes.drop_key(&self.store.keys().recovery(self.partition));

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub(crate) mod cluster;
+pub mod health;
 pub(crate) mod node;
 pub(crate) mod route;
 

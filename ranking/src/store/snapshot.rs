@@ -1,8 +1,8 @@
 //! The state of a partition at one moment, as a fold reads it.
 
-use super::{Store, decode};
+use super::{Store, decode, foreign_key};
 use crate::board::mark::BoardMark;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::PartitionNo;
 use crate::rank_key::RankKey;
 use crate::roll::RollMark;
@@ -10,6 +10,10 @@ use crate::seal::SealMark;
 use crate::store::write::Dedup;
 use crate::submission::{Snapshot, Wanted};
 use redis::FromRedisValue;
+use std::sync::atomic::Ordering;
+
+/// The most looks for the buckets of event ids that count by the clock of Redis.
+const LOOKS_MAX: usize = 4;
 
 /// The keys of doubles, each with an error of its own: a foreign entry must not hide its neighbors.
 pub(crate) fn keys_of(scores: Vec<Option<f64>>) -> Vec<Result<Option<RankKey>>> {
@@ -20,41 +24,70 @@ fn next<T: FromRedisValue>(answer: &mut impl Iterator<Item = redis::Value>) -> R
     decode(answer.next())
 }
 
-/// This many values of a key; all `None` if the key does not exist.
+/// This many values of a key; all `None` if the key has none of them.
+///
+/// # Errors
+/// `Corrupt` if the key has another type.
 fn next_of<T: FromRedisValue + Clone>(
-    answer: &mut impl Iterator<Item = redis::Value>,
+    answer: &mut impl Iterator<Item = (redis::Value, String)>,
     count: usize,
 ) -> Result<Vec<Option<T>>> {
-    let found: Option<Vec<Option<T>>> = next(answer)?;
-    Ok(found.unwrap_or_else(|| vec![None; count]))
+    match answer.next() {
+        Some((redis::Value::Nil, _)) => Ok(vec![None; count]),
+        Some((redis::Value::BulkString(_), key)) => Err(foreign_key(&key)),
+        answered => decode(answered.map(|(value, _)| value)),
+    }
 }
 
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards and seals, one for each board's
-    /// rolling windows, one for each day of the dedup window, and a `ZMSCORE` for each of the
-    /// standings; O(event ids + members).
+    /// rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for each of the
+    /// standings; O(event ids · buckets + members). One more if the clock of Redis has come
+    /// to another bucket since the last snapshot, and for the first one.
     ///
     /// # Errors
-    /// `NotLevel`, `Unavailable`; `Corrupt` if a key has a foreign type or score.
+    /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
+    /// value. Standings with a foreign type or score are in the snapshot as errors.
     pub async fn snapshot(
         &self,
         partition: PartitionNo,
         wanted: &Wanted,
         dedup: Dedup,
-        now_ms: i64,
     ) -> Result<Snapshot> {
-        let buckets = dedup.buckets(now_ms).map(|bucket| self.keys().seen(partition, bucket));
-        let buckets: Vec<String> = buckets.collect();
-        let seen_in: &[String] = if wanted.seen.is_empty() { &[] } else { &buckets };
+        let last = &self.inner.clock_ms;
+        for _ in 0..LOOKS_MAX {
+            let buckets: Vec<i64> = dedup.buckets(last.load(Ordering::Relaxed)).collect();
+            let snapshot = self.snapshot_with(partition, wanted, &buckets).await?;
+            last.store(snapshot.clock_ms, Ordering::Relaxed);
+            if wanted.seen.is_empty() || dedup.buckets(snapshot.clock_ms).eq(buckets) {
+                return Ok(snapshot);
+            }
+        }
+        Err(Error::Unavailable("the clock of Redis jumps; try again".into()))
+    }
+
+    /// The state of a partition, with the event ids of some buckets.
+    async fn snapshot_with(
+        &self,
+        partition: PartitionNo,
+        wanted: &Wanted,
+        buckets: &[i64],
+    ) -> Result<Snapshot> {
+        let buckets = buckets.iter().map(|bucket| self.keys().seen(partition, *bucket));
+        let seen_in: Vec<String> = if wanted.seen.is_empty() { vec![] } else { buckets.collect() };
+        let read_keys = self.snapshot_keys(partition, wanted, &seen_in);
         let mut pipe = redis::pipe();
-        pipe.add_command(self.snapshot_command(partition, wanted, seen_in));
+        pipe.add_command(self.snapshot_command(partition, wanted, &read_keys, seen_in.len()));
         let ((answer,), _): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
         let mut answer = answer.into_iter();
         let run_id: String = next(&mut answer)?;
         let head: Option<String> = next(&mut answer)?;
         let head = Self::check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
+        let clock_ms = head.clock_ms.max(next(&mut answer)?);
+        let log_bytes = next(&mut answer)?;
+        let mut answer = answer.zip(read_keys);
         let marks: Vec<Option<String>> =
             next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
         let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
@@ -69,17 +102,34 @@ impl Store {
         let seals =
             seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
-        for _ in seen_in {
-            let found: Option<Vec<Option<String>>> = next(&mut answer)?;
-            for (seen, found) in seen.iter_mut().zip(found.unwrap_or_default()) {
+        for _ in &seen_in {
+            let found: Vec<Option<String>> = next_of(&mut answer, wanted.seen.len())?;
+            for (seen, found) in seen.iter_mut().zip(found) {
                 *seen = seen.take().or(found);
             }
         }
-        let members = wanted.standings.iter().map(|(_, members)| members.len());
-        let keys = members
-            .map(|count| Ok(keys_of(next_of(&mut answer, count)?)))
-            .collect::<Result<_>>()?;
-        Ok(Snapshot { head, log_len, boards, rolls, seals, seen, keys })
+        // A foreign key in the place of standings refuses only what touches those.
+        let keys =
+            wanted.standings.iter().map(|(_, members)| match next_of(&mut answer, members.len()) {
+                Ok(scores) => keys_of(scores),
+                Err(error) => vec![Err(error); members.len()],
+            });
+        let keys = keys.collect();
+        Ok(Snapshot { head, log_len, log_bytes, clock_ms, boards, rolls, seals, seen, keys })
+    }
+
+    /// The keys that the script looks into, in the order of their look-ups.
+    fn snapshot_keys(
+        &self,
+        partition: PartitionNo,
+        wanted: &Wanted,
+        seen_in: &[String],
+    ) -> Vec<String> {
+        let keys = self.keys();
+        let rolls = wanted.rolls.iter().map(|(no, _)| keys.rolls(partition, *no));
+        let standings = wanted.standings.iter().map(|(id, _)| keys.standings(partition, id));
+        let marks = std::iter::once(keys.board_marks(partition));
+        marks.chain(rolls).chain(seen_in.iter().cloned()).chain(standings).collect()
     }
 
     /// The call of the script, with the keys and then the look-ups in them.
@@ -87,32 +137,30 @@ impl Store {
         &self,
         partition: PartitionNo,
         wanted: &Wanted,
-        seen_in: &[String],
+        read_keys: &[String],
+        seen_in: usize,
     ) -> redis::Cmd {
         let keys = self.keys();
-        let looked_up = 1 + wanted.rolls.len() + seen_in.len() + wanted.standings.len();
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(self.inner.scripts.snapshot.get_hash())
-            .arg(2 + looked_up)
+            .arg(3 + read_keys.len())
             .arg(keys.head(partition))
             .arg(keys.log(partition))
-            .arg(keys.board_marks(partition));
-        for (no, _) in &wanted.rolls {
-            command.arg(keys.rolls(partition, *no));
-        }
-        command.arg(seen_in);
-        for (id, _) in &wanted.standings {
-            command.arg(keys.standings(partition, id));
-        }
+            .arg(keys.sizes(partition))
+            .arg(read_keys);
         let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
         marks.extend(wanted.seals.iter().map(|seal| seal.field()));
         command.arg("HMGET").arg(marks.len()).arg(marks);
         for (_, series) in &wanted.rolls {
             command.arg("HMGET").arg(series.len()).arg(series);
         }
-        for _ in seen_in {
-            command.arg("HMGET").arg(wanted.seen.len()).arg(&wanted.seen);
+        for bucket in 0..seen_in {
+            command.arg("HMGET");
+            match bucket {
+                0 => command.arg(wanted.seen.len()).arg(&wanted.seen),
+                _ => command.arg(0),
+            };
         }
         for (_, members) in &wanted.standings {
             command.arg("ZMSCORE").arg(members.len());

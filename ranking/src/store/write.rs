@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Failed, Store};
+use super::{Failed, Store, foreign_key};
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
@@ -17,10 +17,14 @@ use crate::submission::{FoldedBatch, StandingsChange};
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;
 
-/// The width of a bucket of event ids, in milliseconds: a day.
-const BUCKET_MS: i64 = 86_400_000;
+/// The width of a bucket of event ids, in milliseconds.
+pub const BUCKET_MS: i64 = 4 * 3_600_000;
 
-/// The time for which an event id is remembered. Ids lie in one bucket for each day of acceptance.
+/// The most milliseconds by which partitions spread the expiry of their buckets, a second each.
+const SPREAD_MS: i64 = 600_000;
+
+/// The time for which an event id is remembered. Ids lie in buckets by the deployment's clock when
+/// they were accepted; see [`Commit::clock_ms`].
 #[derive(Debug, Clone, Copy)]
 pub struct Dedup {
     /// The window in milliseconds.
@@ -28,21 +32,26 @@ pub struct Dedup {
 }
 
 impl Dedup {
-    /// The bucket for an instant of acceptance.
-    pub fn bucket(self, accepted_at_ms: i64) -> i64 {
-        accepted_at_ms.div_euclid(BUCKET_MS)
+    /// The bucket for an instant of the deployment's clock.
+    pub fn bucket(self, clock_ms: i64) -> i64 {
+        clock_ms.div_euclid(BUCKET_MS)
     }
 
-    /// The buckets that may hold an id that still counts, newest first. The next day's is among
-    /// them: another process, whose clock is ahead or whose batch overtook this one at midnight,
-    /// may have written to it.
-    pub fn buckets(self, now_ms: i64) -> impl Iterator<Item = i64> {
-        (self.bucket(now_ms - self.window_ms)..=self.bucket(now_ms) + 1).rev()
+    /// The buckets whose ids count at an instant of the deployment's clock, newest first. That
+    /// clock never moves back, so none is later.
+    pub fn buckets(self, clock_ms: i64) -> impl Iterator<Item = i64> {
+        (self.bucket(clock_ms - self.window_ms)..=self.bucket(clock_ms)).rev()
     }
 
-    /// The time for which a bucket is kept after its last write, in milliseconds.
-    pub(crate) fn keep_ms(self) -> i64 {
-        self.window_ms + 2 * BUCKET_MS
+    /// The longest time for which an id counts, in milliseconds: the window and one bucket.
+    pub fn kept_ms(self) -> i64 {
+        self.window_ms + BUCKET_MS
+    }
+
+    /// The time for which a partition keeps a bucket after its last write, in milliseconds. It
+    /// differs by partition, as Redis frees a bucket at once.
+    fn expiry_ms(self, partition: PartitionNo) -> i64 {
+        self.kept_ms() + i64::from(partition.0) * 1000 % SPREAD_MS
     }
 }
 
@@ -194,17 +203,24 @@ impl Writes {
         self.push("UNLINK", key, vec![]);
     }
 
-    /// Remembers event ids: `HSET`, then `PEXPIRE`.
-    pub fn set_seen(&mut self, key: &str, seen: &[(String, String)], dedup: Dedup) {
+    /// Remembers event ids in a bucket: `HSET`, then `PEXPIRE`.
+    pub fn set_seen(
+        &mut self,
+        keys: &KeySpace,
+        (partition, bucket): (PartitionNo, i64),
+        seen: &[(String, String)],
+        dedup: Dedup,
+    ) {
+        let key = keys.seen(partition, bucket);
         for chunk in seen.chunks(PAIRS_MAX) {
             self.push(
                 "HSET",
-                key,
+                &key,
                 chunk.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect(),
             );
         }
         if !seen.is_empty() {
-            self.push("PEXPIRE", key, vec![dedup.keep_ms().to_string()]);
+            self.push("PEXPIRE", &key, vec![dedup.expiry_ms(partition).to_string()]);
         }
     }
 
@@ -259,8 +275,8 @@ impl Store {
             writes.mark_roll(self.keys(), partition, *no, series, *mark);
         }
         if let Some(commit) = &folded.commit {
-            let bucket = dedup.bucket(commit.accepted_at_ms);
-            writes.set_seen(&self.keys().seen(partition, bucket), &folded.seen, dedup);
+            let bucket = (partition, dedup.bucket(commit.clock_ms));
+            writes.set_seen(self.keys(), bucket, &folded.seen, dedup);
         }
         writes
     }
@@ -279,11 +295,11 @@ impl Store {
         commit: &Commit,
         writes: &Writes,
     ) -> Result<Outcome> {
-        let new_head =
-            Head { seq: commit.seq, commit: commit.id.clone(), run_id: onto.run_id.clone() };
-        let mut keys = vec![self.keys().head(partition), self.keys().log(partition)];
+        let new_head = onto.moved_to(commit).to_text();
+        let keys = self.keys();
+        let mut keys = vec![keys.head(partition), keys.log(partition), keys.sizes(partition)];
         let entry_id = format!("{}-0", commit.seq);
-        let said = [onto.to_text(), new_head.to_text(), entry_id, commit.to_log()];
+        let said = [onto.to_text(), new_head, entry_id, commit.to_log()];
         let mut argv: Vec<Vec<u8>> = said.map(String::into_bytes).into();
         argv.extend(writes.encode(&mut keys));
         let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
@@ -295,12 +311,32 @@ impl Store {
                 "DONE" => Ok(Outcome::Done),
                 "STALE" => Ok(Outcome::Stale),
                 "RESTARTED" => Ok(Outcome::Restarted),
-                other => {
-                    Ok(Outcome::Refused(Error::corrupt(format!("a commit was refused: {other}"))))
-                }
+                other => Ok(Outcome::Refused(match other.strip_prefix("TYPE ") {
+                    Some(key) => foreign_key(key),
+                    None => Error::corrupt(format!("a commit was refused: {other}")),
+                })),
             },
             Err(Failed::Refused(error)) => Ok(Outcome::Refused(error)),
             Err(Failed::Lost(error)) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_id_counts_for_the_window_and_at_most_one_bucket_more(hours in 1_i64..=720, accepted_ms in 0_i64..1 << 42, later_ms in 0_i64..1 << 33) {
+            let dedup = Dedup { window_ms: hours * 3_600_000 };
+            let counts = |clock_ms| dedup.buckets(clock_ms).any(|bucket| bucket == dedup.bucket(accepted_ms));
+            prop_assert!(counts(accepted_ms) && counts(accepted_ms + dedup.window_ms));
+            prop_assert!(!counts(accepted_ms + dedup.kept_ms() + 1));
+            // Redis keeps a bucket for as long as its ids count.
+            let expires_ms = accepted_ms + dedup.expiry_ms(PartitionNo(0));
+            prop_assert!(later_ms == 0 || !counts(expires_ms + later_ms));
         }
     }
 }

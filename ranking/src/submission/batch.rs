@@ -129,12 +129,12 @@ impl Batch {
     /// Folds the batch, in order, onto the answer to [`Self::wanted`].
     ///
     /// A submission is rejected if it would leave the range of any standings it touches; the fold
-    /// goes on as if it were not there. An event id accepted within the last `dedup_ms`, or earlier
-    /// in the batch, makes a duplicate. `random` is for the new commit alone.
+    /// goes on as if it were not there. An event id that the snapshot knows, or one earlier in the
+    /// batch, makes a duplicate. `random` is for the new commit alone.
     ///
     /// # Errors
     /// `Corrupt` if the snapshot holds data that this program does not write.
-    pub fn fold(&self, snapshot: &Snapshot, dedup_ms: i64, random: Random) -> Result<FoldOutcome> {
+    pub fn fold(&self, snapshot: &Snapshot, random: Random) -> Result<FoldOutcome> {
         let marks: HashMap<BoardNo, BoardMark> =
             self.wanted.boards.iter().copied().zip(snapshot.boards.iter().copied()).collect();
         let is_there = |board: &Board| {
@@ -151,7 +151,7 @@ impl Batch {
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
-        let mut seen = self.seen(snapshot, dedup_ms)?;
+        let mut seen = self.seen(snapshot)?;
         let closed = self.closed(snapshot);
         let mut folding =
             Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
@@ -186,7 +186,9 @@ impl Batch {
         if !folding.unknown.is_empty() {
             return Ok(self.again(&begun, folding.unknown));
         }
-        let commit = (!events.is_empty()).then(|| snapshot.head.next(random, self.now_ms, events));
+        let (head, clock_ms) = (&snapshot.head, snapshot.clock_ms);
+        let commit =
+            (!events.is_empty()).then(|| head.next_at(clock_ms, random, self.now_ms, events));
         let rolls = begun.into_iter().filter_map(|(name, begun)| {
             let mark = begun.mark.filter(|_| moved_on.contains(&name))?;
             Some((name.0, name.1, mark))
@@ -201,13 +203,10 @@ impl Batch {
     }
 
     /// The event ids of the snapshot that still count, by field.
-    fn seen(&self, snapshot: &Snapshot, dedup_ms: i64) -> Result<HashMap<String, Seen>> {
+    fn seen(&self, snapshot: &Snapshot) -> Result<HashMap<String, Seen>> {
         let mut seen = HashMap::new();
         for (field, value) in self.wanted.seen.iter().zip(&snapshot.seen) {
-            let Some(first) = value.as_deref().map(Seen::parse).transpose()? else {
-                continue;
-            };
-            if first.accepted_at_ms > self.now_ms - dedup_ms {
+            if let Some(first) = value.as_deref().map(Seen::parse).transpose()? {
                 seen.insert(field.clone(), first);
             }
         }

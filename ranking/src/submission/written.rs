@@ -54,13 +54,11 @@ impl<'a> StandingsWritten<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
     use crate::board::rules::{Rules, RulesInput};
-    use crate::board::{Direction, Policy, TieBreak};
+    use crate::board::{Policy, TieBreak};
     use crate::id::BoardNo;
     use crate::roll::Rolls;
     use crate::window::parse_zone;
@@ -72,29 +70,18 @@ mod tests {
 
     fn board(windows: &[&str], zone: &str) -> Board {
         let rules = Rules::new(RulesInput {
-            direction: Direction::HighFirst,
             policy: Policy::Best,
             tie_break: TieBreak::Member,
-            tick_ms: None,
-            decimals: 0,
-            min: 0,
             max: 1000,
             zone: parse_zone(zone).unwrap(),
-            shards: 1,
             windows: windows.iter().map(|name| name.parse().unwrap()).collect(),
+            ..Default::default()
         });
-        Board {
-            no: BoardNo(1),
-            generation: 1,
-            rules: Arc::new(rules.unwrap()),
-            admission: Default::default(),
-            added: Default::default(),
-            layouts: Default::default(),
-        }
+        Board::new(BoardNo(1), rules.unwrap())
     }
 
     #[test]
-    fn a_late_score_writes_a_standings_for_each_period_that_it_still_counts_in() {
+    fn a_late_score_writes_standings_for_each_period_that_it_still_counts_in() {
         let board = board(&["daily", "7d", "30d", "90d"], "UTC");
         let count =
             |segments, at_ms| StandingsWritten::new(&board, segments, NOW_MS).by_score(at_ms);

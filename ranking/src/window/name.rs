@@ -46,8 +46,9 @@ impl FromStr for Window {
         };
         named.or_else(counted).ok_or_else(|| {
             let shown = shown(name);
+            let names = Self::EVERY.map(|window| window.to_string()).join(", ");
             Error::invalid(format!(
-                "invalid window {shown}: expected all, hourly, daily, weekly, monthly, quarterly, yearly, a rolling one of 1 to {COUNT_MAX} hours, days, weeks or months such as 24h, 7d, 12w or 3mo, or a decaying one with a half-life of as many hours, days or weeks such as decay:12h or decay:7d"
+                "invalid window {shown}: expected {names}, a rolling one of 1 to {COUNT_MAX} hours, days, weeks or months such as 24h, 7d, 12w or 3mo, or a decaying one with a half-life of as many hours, days or weeks such as decay:12h or decay:7d"
             ))
         })
     }

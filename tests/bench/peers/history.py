@@ -71,9 +71,9 @@ def put(db, archive, board, partition, shard, events):
         first = (seq - after - 1) * EVENTS_OF_COMMIT
         held = leaves[first : first + EVENTS_OF_COMMIT]
         commit = commit_id(parent, seq, held)
-        rows.append((partition, seq, commit, parent, NOW_MS, len(held), 0, 1, NO_SALT, b"".join(held)))
+        rows.append((partition, seq, commit, parent, NOW_MS, NOW_MS, len(held), 0, 1, NO_SALT, b"".join(held)))
         parent = commit
-    db.executemany('INSERT INTO "commit" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)', rows)
+    db.executemany('INSERT INTO "commit" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)', rows)
     db.execute("UPDATE log_cursor SET seq = ?, commit_id = ? WHERE partition = ?", (last, parent, partition))
 
     place = pl.int_range(pl.len(), dtype=pl.Int64)
@@ -130,7 +130,7 @@ def leaf(board, member, score, at_ms):
 def commit_id(parent, seq, leaves):
     """The id of a commit, as docs/explanation/history.md says."""
     head = b"\1C" + struct.pack(">I", len(parent)) + parent.encode() + NO_SALT
-    return hashlib.sha256(head + struct.pack(">QqI", seq, NOW_MS, len(leaves)) + b"".join(leaves)).hexdigest()
+    return hashlib.sha256(head + struct.pack(">QqqI", seq, NOW_MS, NOW_MS, len(leaves)) + b"".join(leaves)).hexdigest()
 
 
 def add_up(db, board, entries):

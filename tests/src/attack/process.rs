@@ -1,4 +1,4 @@
-//! What Linux counts for a process: time of the processors, and memory.
+//! The counts that Linux keeps for a process: time of the processors, and memory.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ const TICK: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone, Copy)]
 pub struct Process(u32);
 
-/// What an attack took.
+/// The time and memory that an attack took.
 #[derive(Debug, Clone, Copy)]
 pub struct Spent {
     /// Time of the processors, of users and of the system.
@@ -20,7 +20,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// What of it is beyond a limit, in words.
+    /// The excess over each limit, in words.
     pub fn excess(self, cpu: Duration, bytes: u64) -> Vec<String> {
         let mut excess = vec![];
         if self.cpu > cpu {

@@ -40,8 +40,8 @@ impl Socket {
         self.send(&format!("{}{body}", head(body.len()))).await
     }
 
-    /// What the server sends until it closes the connection or so much time is over, and whether it
-    /// has closed it.
+    /// The bytes that the server sends until it closes the connection or so much time is over, and
+    /// true if it has closed it.
     pub async fn read(&mut self, patience: Duration) -> (String, bool) {
         let mut bytes = vec![];
         let reading = tokio::time::timeout(patience, self.0.read_to_end(&mut bytes));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use entity::archive::{archive_file, commit_file};
 use entity::history::{commit, log_cursor};
+use ranking::commit::Head;
 use ranking::id::PartitionNo;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
@@ -22,14 +23,15 @@ use crate::model::history::History;
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;
-    let lately_ms = now_ms() - 2 * DAY_MS;
+    let (ms, lately_ms) = (days * DAY_MS, now_ms() - 2 * DAY_MS);
     let mut redis = deployment.redis().await;
     for cursor in log_cursor::all(&db).await.unwrap() {
         let partition = PartitionNo(cursor.partition.try_into().unwrap());
         let mut last: Option<String> = None;
         for mut row in commit::page_after(&db, partition, 0, 1_000_000).await.unwrap() {
             if row.accepted_at_ms > lately_ms {
-                row.accepted_at_ms -= days * DAY_MS;
+                row.accepted_at_ms -= ms;
+                row.clock_ms -= ms;
             }
             row.parent = last.unwrap_or(row.parent);
             row.id = row.computed_id().unwrap();
@@ -38,17 +40,20 @@ pub async fn age(deployment: &Deployment, days: i64) {
             commit::Entity::update(row).exec_without_returning(&db).await.unwrap();
         }
         let Some(last) = last else { continue };
-        let head = format!("laurel:{{{partition}}}:head");
-        let get = redis::cmd("GET").arg(&head).query_async(&mut redis).await;
+        let key = format!("laurel:{{{partition}}}:head");
+        let get = redis::cmd("GET").arg(&key).query_async(&mut redis).await;
         let text: Option<String> = get.unwrap();
-        let text = text.expect("the partition is level").replace(&cursor.commit_id, &last);
+        let head = Head::parse(&text.expect("the partition is level")).unwrap();
+        assert_eq!(head.commit, cursor.commit_id, "a commit came in between");
+        // Its clock stays: the next commit comes so many days later.
+        let head = Head { commit: last.clone(), ..head };
         let moved = log_cursor::ActiveModel {
             partition: Set(cursor.partition),
             commit_id: Set(last),
             ..Default::default()
         };
         log_cursor::Entity::update(moved).exec_without_returning(&db).await.unwrap();
-        let set = redis::cmd("SET").arg(&head).arg(text).query_async(&mut redis).await;
+        let set = redis::cmd("SET").arg(&key).arg(head.to_text()).query_async(&mut redis).await;
         let () = set.unwrap();
     }
     db.close().await.unwrap();

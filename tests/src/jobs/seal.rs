@@ -70,6 +70,13 @@ pub async fn seal(api: &Api, board: &Board) {
     }
 }
 
+/// Checks that the sizes that SQL keeps of sealed standings are the numbers of their entries.
+pub async fn check_sizes(deployment: &Deployment) {
+    let wrong = "SELECT CAST(COUNT(*) AS BIGINT) FROM sealed_period WHERE size <>
+        (SELECT COUNT(*) FROM sealed_entry WHERE standings_no = sealed_period.no)";
+    assert_eq!(deployment.number(wrong).await, 0);
+}
+
 /// The keys in Redis of standings and lists of periods of all windows except `all`.
 pub async fn keys_left(deployment: &Deployment) -> Vec<String> {
     let mut keys: Vec<String> = redis::cmd("KEYS")

@@ -1,13 +1,13 @@
 //! One PostgreSQL server for the run: started on first use, in a temporary directory, with a
 //! database for each test.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use sea_orm::{ConnectionTrait, Database};
 
@@ -16,10 +16,11 @@ use crate::servers::certificates::Certificates;
 static SERVER: OnceLock<Postgres> = OnceLock::new();
 static DATABASES: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the server and stops it when its standard input closes: a static is never dropped, but a
-/// pipe closes with its process, however that ends. $1 directory, $2 programs, $3 port, $4 user to
-/// run as, or empty, $5 directory of its certificate, or empty. The order of a language is asked
-/// for, where the server can, so that a query that forgets to compare bytes is found out.
+/// Starts the server, stops and starts it as standard input says, and stops it when that closes: a
+/// static is never dropped, but a pipe closes with its process, however that ends. $1 directory,
+/// $2 programs, $3 port, $4 user to run as, or empty, $5 directory of its certificate, or empty.
+/// The order of a language is asked for, where the server can, so that a query that forgets to
+/// compare bytes is found out.
 const SCRIPT: &str = r#"
 dir=$1 bin=$2 port=$3 user=$4 certificates=$5 tls=
 as() { if [ -n "$user" ]; then setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups -- "$@"; else "$@"; fi; }
@@ -35,27 +36,34 @@ if [ -n "$certificates" ]; then
     tls="-c ssl=on -c ssl_cert_file=$dir/server.pem -c ssl_key_file=$dir/server.key"
 fi
 init --locale-provider=icu --icu-locale=en || init || { cat "$dir/init.log" >&2; exit 1; }
-as "$bin/pg_ctl" -D "$dir/data" -l "$dir/data/server.log" -w -o "-F -p $port -h 127.0.0.1 -k $dir -c max_connections=300 $tls" start \
-    >"$dir/start.log" 2>&1 || { cat "$dir/start.log" "$dir/data/server.log" >&2; exit 1; }
+start() { as "$bin/pg_ctl" -D "$dir/data" -l "$dir/data/server.log" -w -o "-F -p $port -h 127.0.0.1 -k $dir -c max_connections=300 $tls" start >"$dir/start.log" 2>&1; }
+start || { cat "$dir/start.log" "$dir/data/server.log" >&2; exit 1; }
 echo ready
-cat >/dev/null
+while read -r command; do
+    case "$command" in
+        start) start ;;
+        stop) as "$bin/pg_ctl" -D "$dir/data" -m immediate -w stop >/dev/null 2>&1 ;;
+    esac
+    echo ready
+done
 "#;
 
 /// A running server; it stops when this value is dropped.
 pub struct Postgres {
     port: u16,
-    /// The server stops when the standard input of this process closes.
-    _watchdog: Child,
+    dir: PathBuf,
+    watchdog: Mutex<Watchdog>,
 }
 
-/// A new empty database; its URL.
+/// The process that keeps the server: the server stops when its standard input closes.
+struct Watchdog {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+/// A new empty database of the server that tests share; its URL.
 pub async fn new_database() -> String {
-    let server = SERVER.get_or_init(|| Postgres::start(None));
-    let name = format!("laurel_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
-    let db = Database::connect(server.url("postgres")).await.unwrap();
-    db.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
-    db.close().await.unwrap();
-    server.url(&name)
+    SERVER.get_or_init(|| Postgres::start(None)).new_database().await
 }
 
 impl Postgres {
@@ -82,11 +90,86 @@ impl Postgres {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        let output = BufReader::new(watchdog.stdout.take().unwrap());
+        let mut watchdog = Watchdog { child: watchdog, output };
+        watchdog.wait_until_ready();
+        Self { port, dir, watchdog: Mutex::new(watchdog) }
+    }
+
+    /// A new empty database; its URL.
+    pub async fn new_database(&self) -> String {
+        let name = format!("laurel_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+        let db = Database::connect(self.url("postgres")).await.unwrap();
+        db.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
+        db.close().await.unwrap();
+        self.url(&name)
+    }
+
+    /// Stops the server at once, as if it had crashed.
+    pub fn stop(&self) {
+        self.watchdog.lock().unwrap().tell("stop");
+    }
+
+    /// Starts the server again.
+    pub fn start_again(&self) {
+        self.watchdog.lock().unwrap().tell("start");
+    }
+
+    /// Stops all its processes where they are: it takes connections and says nothing.
+    pub fn silence(&self) {
+        // It starts no other ones while the first one stands.
+        send("STOP", self.first_process().as_slice());
+        send("STOP", &self.other_processes());
+    }
+
+    /// Lets its processes go on.
+    pub fn speak(&self) {
+        send("CONT", &self.other_processes());
+        send("CONT", self.first_process().as_slice());
+    }
+
+    /// The process that started all others; none while the server is stopped.
+    fn first_process(&self) -> Option<String> {
+        let file = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).ok()?;
+        file.lines().next().map(str::to_owned)
+    }
+
+    fn other_processes(&self) -> Vec<String> {
+        let Some(first) = self.first_process() else {
+            return vec![];
+        };
+        let children = ["-o", "pid=", "--ppid", &first];
+        let started = Command::new("ps").args(children).output().unwrap().stdout;
+        let started = String::from_utf8(started).unwrap();
+        started.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+/// Sends a signal to processes; some may have ended.
+pub fn send(signal: &str, pids: &[String]) {
+    if !pids.is_empty() {
+        let _ = Command::new("kill").arg(format!("-{signal}")).args(pids).output().unwrap();
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // A silent server would not stop.
+        self.speak();
+    }
+}
+
+impl Watchdog {
+    fn tell(&mut self, command: &str) {
+        let input = self.child.stdin.as_mut().unwrap();
+        input.write_all(format!("{command}\n").as_bytes()).unwrap();
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&mut self) {
         let mut line = String::new();
-        let output = watchdog.stdout.take().unwrap();
-        BufReader::new(output).read_line(&mut line).unwrap();
+        self.output.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "PostgreSQL does not start");
-        Self { port, _watchdog: watchdog }
     }
 }
 

@@ -49,7 +49,8 @@ impl RedisServer {
         (Self::start_with(dir, &arguments), port)
     }
 
-    fn start_with(dir: &Path, arguments: &[&str]) -> Self {
+    /// Starts one with more arguments.
+    pub fn start_with(dir: &Path, arguments: &[&str]) -> Self {
         let socket = dir.join("redis.sock");
         let child = Command::new("redis-server")
             .args(arguments)

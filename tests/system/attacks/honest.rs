@@ -1,4 +1,4 @@
-//! What honest clients need passes every limit at its default.
+//! The requests of honest clients pass every limit at its default.
 
 use serde_json::{Value, json};
 

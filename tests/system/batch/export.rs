@@ -73,12 +73,12 @@ fn exported(deployment: &Deployment, more: &[&str], method: &str) -> Vec<Row> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_standings_of_many_pages_is_exported_as_it_is_listed() {
+async fn standings_of_many_pages_are_exported_as_they_are_listed() {
     check_large(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_standings_of_many_pages_in_sixteen_shards_is_exported_as_it_is_listed() {
+async fn standings_of_many_pages_in_sixteen_shards_are_exported_as_they_are_listed() {
     check_large(16).await;
 }
 

@@ -1,5 +1,5 @@
-//! What-if runs: a board under other rules has the standings of a board with such rules, and
-//! nothing is written.
+//! The what-if: a board under other rules has the standings of a board with such rules, and nothing
+//! is written.
 
 use std::collections::BTreeMap;
 

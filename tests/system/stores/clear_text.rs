@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tests::deployment::{Deployment, Redis, Sql};
 
-/// What a command prints when it refuses the value of a setting.
+/// The message of a command that refuses the value of a setting.
 fn refused(deployment: &Arc<Deployment>, command: &[&str], setting: &str, url: &str) -> String {
     let mut command = deployment.api(command);
     let output = command.env(setting, url).env("LAUREL_LOG", "trace").output().unwrap();

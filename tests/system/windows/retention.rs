@@ -195,8 +195,10 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
     assert_eq!(deployment.number(stored).await, 10);
     let corrections = "SELECT CAST(MAX(corrections) AS BIGINT) FROM sealed_period";
     assert_eq!(deployment.number(corrections).await, 2);
+    tests::jobs::seal::check_sizes(&deployment).await;
     tests::api::amendment::remove(&api, "b", "ann").await;
     assert_eq!((score(3).await, score(4).await), (Value::Null, Value::Null));
+    tests::jobs::seal::check_sizes(&deployment).await;
 }
 
 #[tokio::test]

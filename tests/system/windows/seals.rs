@@ -8,7 +8,7 @@ use tests::api::submission::submit_events;
 use tests::boards::regional::{random_games, regional, snapshot};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
-use tests::jobs::seal::{keys_left, retain, wait_until_sealed};
+use tests::jobs::seal::{check_sizes, keys_left, retain, wait_until_sealed};
 use tests::model::game::seeded;
 use tests::model::oracle::Oracle;
 
@@ -38,6 +38,7 @@ async fn check_equal(sql: Sql, shards: u16) {
         // A higher retention does not bring sealed periods back.
         retain(&api, &game.board, 1_000_000).await;
         assert_eq!(snapshot(&api, &oracle, &members).await, sealed);
+        check_sizes(&deployment).await;
     }
     check_diff(&deployment);
 }

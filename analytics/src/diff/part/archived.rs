@@ -141,8 +141,8 @@ async fn compare_each(
         }
     }
     for (row, _) in known.iter().enumerate().filter(|(_, last)| !last.1) {
-        let spot = Location::Archived(meant.segment(row).to_owned());
-        suspects.add(meant.member(row).as_bytes(), spot);
+        let location = Location::Archived(meant.segment(row).to_owned());
+        suspects.add(meant.member(row).as_bytes(), location);
         suspects.look_again_if_many(findings).await?;
     }
     for ((segment, member), _) in others.into_iter().filter(|(_, last)| !last.1) {

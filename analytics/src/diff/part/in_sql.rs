@@ -54,7 +54,7 @@ impl PartitionDiff<'_> {
         if let Some(sum) = self.same_standing(rows).await? {
             return Ok(sum);
         }
-        let spot =
+        let location =
             |segment: &str| Location::Entry(StandingsId::all_time(board, segment.to_owned()));
         let mut awaited = rows.awaited();
         let mut sum = Sum::default();
@@ -69,13 +69,13 @@ impl PartitionDiff<'_> {
                     matches!(StoredValues::of_row(board, score, key), StoredValues::Key(..))
                 });
                 if !is_held || there != expected {
-                    suspects.add(member.as_bytes(), spot(segment));
+                    suspects.add(member.as_bytes(), location(segment));
                 }
             }
             suspects.look_again_if_many(findings).await?;
         }
         for (segment, member) in awaited.missing() {
-            suspects.add(member.as_bytes(), spot(segment));
+            suspects.add(member.as_bytes(), location(segment));
             suspects.look_again_if_many(findings).await?;
         }
         Ok(sum)

@@ -156,10 +156,9 @@ mod tests {
         ParquetWriter, Series,
     };
     use ranking::board::rules::{Rules, RulesInput};
-    use ranking::board::{Board, Direction, Policy, TieBreak};
+    use ranking::board::{Board, Policy, TieBreak};
     use ranking::id::BoardNo;
     use std::collections::HashMap;
-    use std::sync::Arc;
 
     fn column<T, Values: AsRef<[T]>>(name: &str, values: Values) -> Column
     where
@@ -181,25 +180,14 @@ mod tests {
             .with_row_group_size(Some(group_rows))
             .finish(&mut frame)?;
         let rules = Rules::new(RulesInput {
-            direction: Direction::HighFirst,
             policy: Policy::Best,
             tie_break: TieBreak::Member,
-            tick_ms: None,
             decimals: 3,
             min: -1_000_000,
             max: 1_000_000,
-            zone: jiff::tz::TimeZone::UTC,
-            shards: 1,
-            windows: vec![],
+            ..Default::default()
         })?;
-        let board = Board {
-            no: BoardNo(1),
-            generation: 1,
-            rules: Arc::new(rules),
-            admission: Default::default(),
-            added: Default::default(),
-            layouts: Default::default(),
-        };
+        let board = Board::new(BoardNo(1), rules);
         let arguments = Arguments {
             board: Some("b".to_owned()),
             score_column: "score".to_owned(),

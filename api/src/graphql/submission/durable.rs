@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use entity::history::{commit, dead_letter};
 use ranking::id::PartitionNo;
-use ranking::submission::Verdict;
 use ranking::submission::event_ids::ELSEWHERE;
-use tokio::time::{Instant, sleep};
+use ranking::submission::{Submission, Verdict};
+use tokio::time::{Instant, sleep, timeout_at};
 
+use super::duplicates;
 use crate::app::App;
+use crate::cache::cursors::INTERVAL;
 use crate::error::{Error, ErrorCode, Result};
 use crate::submit::committer::Submitted;
 
 /// How long a request waits for SQL.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How often a waiting request asks SQL.
-const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until SQL has the commits of submissions, and returns their outcomes. One that SQL does
 /// not confirm in time has a `TIMEOUT`; one that SQL refused for its content is refused. A
@@ -25,6 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) async fn confirm(
     app: &App,
     partition: PartitionNo,
+    submissions: &[Submission],
     placed: Submitted,
 ) -> Vec<Result<Verdict>> {
     let own = placed.commit;
@@ -45,8 +45,13 @@ pub(crate) async fn confirm(
         let id = own.as_ref().filter(|(own, _)| *own == seq).map(|(_, id)| id.as_str());
         confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
     }
+    let lost = duplicates::lost(app, partition, submissions, &placed.verdicts, last).await;
     let last = last.and_then(|last| confirmed.get(&last).cloned());
-    let confirm = |verdict: Verdict| {
+    let confirm = |(index, verdict): (usize, Verdict)| {
+        let is_duplicate = matches!(verdict, Verdict::Duplicate { .. });
+        if is_duplicate && lost.as_ref().ok().is_none_or(|lost| lost.contains(&index)) {
+            return Err(unknown());
+        }
         if let (Verdict::Accepted { .. }, Some(Err(error))) = (&verdict, &last) {
             return Err(error.clone());
         }
@@ -64,11 +69,15 @@ pub(crate) async fn confirm(
             _ => Ok(verdict),
         }
     };
-    placed.verdicts.into_iter().map(confirm).collect()
+    placed.verdicts.into_iter().enumerate().map(confirm).collect()
 }
 
 /// Waits until SQL has the commit of a seq, and of an id if that is known. Returns the indices of
-/// the events that SQL refused.
+/// the events that SQL refused. An error of SQL is no answer: the score is ranked, and the wait
+/// goes on.
+///
+/// # Errors
+/// `TIMEOUT`, and nothing else.
 async fn wait(
     app: &App,
     partition: PartitionNo,
@@ -76,27 +85,55 @@ async fn wait(
     id: Option<&str>,
     deadline: Instant,
 ) -> Result<BTreeSet<u32>> {
-    let timeout = || {
-        Error::new(
-            ErrorCode::Timeout,
-            "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
-        )
-    };
-    let db = &app.deployment.db;
     loop {
-        match commit::find(db, partition, seq).await {
-            Ok(Some(row)) if id.is_none_or(|id| id == row.id) => break,
-            // Another commit has this seq: Redis lost the awaited one before SQL had it.
-            Ok(Some(_)) => return Err(timeout()),
-            Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "waiting for the database"),
+        match timeout_at(deadline, look(app, partition, seq, id)).await {
+            Ok(Ok(Look::Confirmed(refused))) => return Ok(refused),
+            Ok(Ok(Look::Other)) => return Err(unknown()),
+            Ok(Ok(Look::NotYet)) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "waiting for the database"),
+            Err(_) => return Err(unknown()),
         }
-        if Instant::now() >= deadline {
-            return Err(timeout());
+        if Instant::now() + INTERVAL >= deadline {
+            return Err(unknown());
         }
         app.committers.hurry_persister();
         sleep(INTERVAL).await;
     }
-    let letters = dead_letter::of_commit(db, partition, seq).await?;
-    Ok(letters.into_iter().map(|row| row.event_index.unsigned_abs()).collect())
+}
+
+/// The answer of SQL about a commit.
+enum Look {
+    /// It has the commit; it refused the events of these indices.
+    Confirmed(BTreeSet<u32>),
+    /// It has another commit of this seq: Redis lost the awaited one before SQL had it.
+    Other,
+    /// It has not got so far.
+    NotYet,
+}
+
+/// Looks for a commit, by connections that write nothing: what they read is committed.
+async fn look(app: &App, partition: PartitionNo, seq: u64, id: Option<&str>) -> Result<Look> {
+    if app.cursors.seq(&app.deployment, &app.health, partition).await? < seq {
+        return Ok(Look::NotYet);
+    }
+    let db = &app.deployment.lookups;
+    let look_up = async {
+        if let Some(id) = id {
+            match commit::find(db, partition, seq).await? {
+                Some(row) if row.id == id => {}
+                Some(_) => return Ok(Look::Other),
+                None => return Ok(Look::NotYet),
+            }
+        }
+        let letters = dead_letter::of_commit(db, partition, seq).await?;
+        Ok(Look::Confirmed(letters.iter().map(|row| row.event_index.unsigned_abs()).collect()))
+    };
+    app.health.sql.ask(look_up).await
+}
+
+fn unknown() -> Error {
+    Error::new(
+        ErrorCode::Timeout,
+        "the score is ranked, but the database has not confirmed it in time; send again with the same eventId",
+    )
 }

@@ -49,7 +49,7 @@ struct Reserved {
 
 /// Why a body was not read.
 #[derive(Debug)]
-pub struct Unread {
+pub struct BodyError {
     status: StatusCode,
     error: Error,
 }
@@ -93,7 +93,7 @@ impl Drop for Reserved {
     }
 }
 
-impl Unread {
+impl BodyError {
     fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
         Self { status, error: Error::new(code, message) }
     }
@@ -139,9 +139,9 @@ impl Unread {
 ///
 /// # Errors
 /// Why the body is refused.
-pub async fn read_body(request: Request, limits: &BodyLimits) -> Result<Bytes, Unread> {
+pub async fn read_body(request: Request, limits: &BodyLimits) -> Result<Bytes, BodyError> {
     if request.body().size_hint().lower() > limits.bytes_max as u64 {
-        return Err(Unread::too_large(limits));
+        return Err(BodyError::too_large(limits));
     }
     let activity = request.extensions().get::<Arc<Activity>>().cloned();
     let enter = |phase| {
@@ -155,13 +155,13 @@ pub async fn read_body(request: Request, limits: &BodyLimits) -> Result<Bytes, U
     body
 }
 
-async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes, Unread> {
+async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes, BodyError> {
     let began = Instant::now();
     let Some(first) = next(&mut parts, limits, began, 0).await? else {
         return Ok(Bytes::new());
     };
     if first.len() > limits.bytes_max {
-        return Err(Unread::too_large(limits));
+        return Err(BodyError::too_large(limits));
     }
     let Some(mut part) = next(&mut parts, limits, began, first.len()).await? else {
         return Ok(first);
@@ -175,10 +175,10 @@ async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes,
     loop {
         length += part.len();
         if length > limits.bytes_max {
-            return Err(Unread::too_large(limits));
+            return Err(BodyError::too_large(limits));
         }
         if !reserved.grow_to((length as u64).saturating_sub(FREE_BYTES)) {
-            return Err(Unread::no_memory());
+            return Err(BodyError::no_memory());
         }
         push(&mut blocks, &part);
         part = match next(&mut parts, limits, began, length).await? {
@@ -207,15 +207,15 @@ async fn next(
     limits: &BodyLimits,
     began: Instant,
     bytes: usize,
-) -> Result<Option<Bytes>, Unread> {
+) -> Result<Option<Bytes>, BodyError> {
     match timeout_at(limits.deadline(began, bytes), parts.next()).await {
         Ok(None) => Ok(None),
         Ok(Some(Ok(part))) => Ok(Some(part)),
         Ok(Some(Err(error))) => {
             tracing::debug!(%error, "a body broke off");
-            Err(Unread::broken())
+            Err(BodyError::broken())
         }
-        Err(_) => Err(Unread::late(limits)),
+        Err(_) => Err(BodyError::late(limits)),
     }
 }
 

@@ -14,38 +14,33 @@ use engine::deployment::Deployment;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
+use crate::app::App;
+use crate::health::{Health, Readiness};
 use crate::http::admission::Admission;
 use crate::metrics::{self, METRICS};
 
 /// The addresses of operations.
 const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
-/// How long the stores' answer to `/readyz` holds: a flood of questions asks them no more often.
-const READINESS_AGE_MAX: Duration = Duration::from_millis(100);
-
-/// How long the stores may take for `/readyz` or `/metrics`.
+/// How long the stores may take for `/metrics`.
 const STORES_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// A status and a line that says why.
-type Readiness = (StatusCode, &'static str);
 
 /// The state of the routes.
 struct Operations {
     deployment: Deployment,
+    health: Arc<Health>,
     /// The requests under way, for the metrics.
     admission: Arc<Admission>,
     /// The runtime that owns the connections to the stores.
     main: Handle,
-    ready: Mutex<Option<(Instant, Readiness)>>,
 }
 
 /// The routes. The stores are asked on the runtime of the caller.
-pub fn router<S>(deployment: Deployment, admission: Arc<Admission>) -> Router<S> {
-    let (main, ready) = (Handle::current(), Mutex::default());
-    let operations = Operations { deployment, admission, main, ready };
+pub fn router<S>(app: &App, admission: Arc<Admission>) -> Router<S> {
+    let (deployment, health) = (app.deployment.clone(), app.health.clone());
+    let operations = Operations { deployment, health, admission, main: Handle::current() };
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readiness))
@@ -58,34 +53,13 @@ pub fn has(path: &str) -> bool {
     PATHS.contains(&path)
 }
 
-/// Answers 200 if SQL and Redis answer and every partition is level, else 503.
-async fn readiness(State(operations): State<Arc<Operations>>) -> Readiness {
-    let mut ready = operations.ready.lock().await;
-    if let Some((at, readiness)) = *ready
-        && at.elapsed() < READINESS_AGE_MAX
-    {
-        return readiness;
-    }
-    let deployment = operations.deployment.clone();
-    let asked = operations.main.spawn(async move { ask(&deployment).await });
-    let readiness = match timeout(STORES_TIMEOUT, asked).await {
-        Ok(Ok(readiness)) => readiness,
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "the stores could not be asked in time\n"),
-    };
-    *ready = Some((Instant::now(), readiness));
-    readiness
-}
-
-async fn ask(deployment: &Deployment) -> Readiness {
-    if let Err(error) = deployment.db.ping().await {
-        tracing::debug!(%error, "not ready");
-        return (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n");
-    }
-    match deployment.store.heads().await {
-        Ok(heads) if heads.iter().all(Result::is_ok) => (StatusCode::OK, "ready\n"),
-        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "a partition waits for recovery\n"),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Redis does not answer\n"),
-    }
+/// Answers 200 if requests can be answered, else 503; the text says why, and what is degraded. It
+/// waits for no store: they are asked in the background.
+async fn readiness(State(operations): State<Arc<Operations>>) -> (StatusCode, String) {
+    let warnings = operations.deployment.health.warnings();
+    let Readiness { is_ready, text } = operations.health.readiness(&warnings);
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, text)
 }
 
 /// The metrics, for Prometheus. Where the stores cannot be asked in time, those of the process are
@@ -94,8 +68,8 @@ async fn measured(State(operations): State<Arc<Operations>>) -> impl IntoRespons
     let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     METRICS.points_under_way.set(gauge(operations.admission.under_way()));
     METRICS.requests_waiting.set(gauge(operations.admission.waiting() as u64));
-    let deployment = operations.deployment.clone();
-    let asked = operations.main.spawn(async move { metrics::text(&deployment).await });
+    let (deployment, health) = (operations.deployment.clone(), operations.health.clone());
+    let asked = operations.main.spawn(async move { metrics::text(&deployment, &health).await });
     let text = match timeout(STORES_TIMEOUT, asked).await {
         Ok(Ok(text)) => text,
         _ => metrics::last_text(),

@@ -40,7 +40,7 @@ pub(crate) struct InSql {
 }
 
 /// The fold of a member's history.
-pub(crate) struct Folded {
+pub(crate) struct FoldedMember {
     member: Option<MemberId>,
     replay: Replay,
     archived: Replay,
@@ -60,7 +60,7 @@ impl InSql {
         let home = |bytes: &Vec<u8>| home_member(partition, board, bytes);
         let members: Vec<String> =
             places.keys().filter_map(home).map(|id| id.to_string()).collect();
-        let sealed = places.values().flatten().filter_map(|spot| match spot {
+        let sealed = places.values().flatten().filter_map(|location| match location {
             Location::Sealed(id) => Some(id),
             _ => None,
         });
@@ -151,11 +151,11 @@ impl InSql {
         &self,
         board: &Board,
         member: &[u8],
-        spot: &Location,
+        location: &Location,
     ) -> Option<StoredValues> {
         let member = String::from_utf8(member.to_vec()).ok()?;
         let is_home = self.events.contains_key(&member);
-        let (of_partition, held) = match spot {
+        let (of_partition, held) = match location {
             Location::Entry(id) => {
                 let row = self.standings.get(&(member, id.segment.clone()));
                 let row = row.filter(|_| id.window == Window::All)?;
@@ -183,8 +183,8 @@ impl InSql {
     }
 
     /// The commit that last changed the row at a location; `None` if there is no row.
-    pub(crate) fn row_seq(&self, member: &str, spot: &Location) -> Option<i64> {
-        match spot {
+    pub(crate) fn row_seq(&self, member: &str, location: &Location) -> Option<i64> {
+        match location {
             Location::Entry(id) => {
                 let place = (member.to_owned(), id.segment.clone());
                 self.standings.get(&place).map(|row| row.seq)
@@ -204,12 +204,12 @@ impl InSql {
         member: &[u8],
         seq: u64,
         rolls: &Rolls,
-        spots: &BTreeSet<Location>,
-    ) -> Result<Folded> {
+        locations: &BTreeSet<Location>,
+    ) -> Result<FoldedMember> {
         let text = std::str::from_utf8(member).unwrap_or_default();
         let events = self.events.get(text).map_or(&[][..], Vec::as_slice);
         let end = events.partition_point(|event| is_up_to(board, event, seq));
-        fold(board, text, &events[..end], self.archived_seq, rolls, spots)
+        fold(board, text, &events[..end], self.archived_seq, rolls, locations)
     }
 }
 
@@ -220,13 +220,13 @@ pub(crate) fn fold(
     events: &[(EventPlace, Event)],
     archived_seq: i64,
     rolls: &Rolls,
-    spots: &BTreeSet<Location>,
-) -> Result<Folded> {
-    let window = |spot: &Location| match spot {
+    locations: &BTreeSet<Location>,
+) -> Result<FoldedMember> {
+    let window = |location: &Location| match location {
         Location::Entry(id) | Location::Sealed(id) => id.window,
         Location::Archived(_) => Window::All,
     };
-    let windows: BTreeSet<Window> = spots.iter().map(window).collect();
+    let windows: BTreeSet<Window> = locations.iter().map(window).collect();
     let target = |(_, event): &(EventPlace, Event)| match event.kind {
         EventKind::Void { target } => Some(target),
         _ => None,
@@ -239,24 +239,24 @@ pub(crate) fn fold(
     }
     let mut archived = Replay::without(voided(), rolls.now_ms).only([Window::All]);
     let mut archived_events = 0;
-    if spots.iter().any(|spot| matches!(spot, Location::Archived(_))) {
+    if locations.iter().any(|location| matches!(location, Location::Archived(_))) {
         let seq = archived_seq as u64;
         for (place, event) in events.iter().filter(|(place, _)| place.seq <= seq) {
             archived.apply(board, *place, event)?;
             archived_events += 1;
         }
     }
-    Ok(Folded { member: MemberId::new(member).ok(), replay, archived, archived_events })
+    Ok(FoldedMember { member: MemberId::new(member).ok(), replay, archived, archived_events })
 }
 
-impl Folded {
+impl FoldedMember {
     /// The value at a location. A state without a key is foreign: accepted history never leads to
     /// it.
-    pub(crate) fn held(&self, board: &Board, spot: &Location) -> Result<Option<StoredValues>> {
+    pub(crate) fn held(&self, board: &Board, location: &Location) -> Result<Option<StoredValues>> {
         let Some(member) = &self.member else {
             return Ok(None);
         };
-        let id = match spot {
+        let id = match location {
             Location::Entry(id) | Location::Sealed(id) => id,
             Location::Archived(segment) => {
                 let id = StandingsId::all_time(board, segment.clone());
@@ -271,7 +271,7 @@ impl Folded {
         let Ok(period) = id.window.period_named(&id.period, &board.rules.zone) else {
             return Ok(None);
         };
-        Ok(Some(match spot {
+        Ok(Some(match location {
             Location::Sealed(_) => {
                 StoredValues::Key(board.rules.nearest_key(id.window, &period, state), state.score)
             }

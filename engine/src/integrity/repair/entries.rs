@@ -202,11 +202,11 @@ impl Mending<'_> {
         match self.truth {
             Truth::History(archived) => {
                 let events = known.history.of(member.as_str());
-                let spot = Location::Entry(id.clone());
-                let spots = BTreeSet::from([spot.clone()]);
+                let location = Location::Entry(id.clone());
+                let locations = BTreeSet::from([location.clone()]);
                 let archived_seq = archived.mark.archived_seq;
-                fold(self.board, member.as_str(), events, archived_seq, rolls, &spots)?
-                    .held(self.board, &spot)
+                fold(self.board, member.as_str(), events, archived_seq, rolls, &locations)?
+                    .held(self.board, &location)
             }
             Truth::Standings => {
                 let place = (member.to_string(), id.segment.clone());

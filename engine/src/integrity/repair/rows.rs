@@ -1,6 +1,6 @@
 //! Repair of rows in SQL, in a transaction that compares again first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, PartitionNo};
@@ -30,19 +30,21 @@ pub(super) async fn mend_in(
     let in_sql = InSql::read(partition, transaction, board, archived, places).await?;
     let rolls = Rolls::to(partition.clock.now_ms());
     let (mut mended, mut rows) = (0, Rows::default());
-    for (bytes, spots) in places {
+    for (bytes, locations) in places {
         let Some(member) = text_of(bytes) else {
             continue;
         };
-        let folded = in_sql.fold(board, bytes, u64::MAX, &rolls, spots)?;
+        let folded = in_sql.fold(board, bytes, u64::MAX, &rolls, locations)?;
         let events = in_sql.events.get(member).map_or(&[][..], Vec::as_slice);
         let seq = events.last().map_or(0, |(place, _)| place.seq) as i64;
-        for spot in spots {
-            if matches!(spot, Location::Entry(id) if id.window != Window::All) {
+        for location in locations {
+            if matches!(location, Location::Entry(id) if id.window != Window::All) {
                 continue;
             }
-            let history = folded.held(board, spot)?;
-            if history == Some(StoredValues::Foreign) || history == in_sql.row(board, bytes, spot) {
+            let history = folded.held(board, location)?;
+            if history == Some(StoredValues::Foreign)
+                || history == in_sql.row(board, bytes, location)
+            {
                 continue;
             }
             mended += 1;
@@ -50,9 +52,9 @@ pub(super) async fn mend_in(
                 member,
                 partition: partition.no.into(),
                 last_seq: seq,
-                row_seq: in_sql.row_seq(member, spot),
+                row_seq: in_sql.row_seq(member, location),
             };
-            rows.put(&in_sql, board.no, place, spot, history);
+            rows.put(&in_sql, board.no, place, location, history);
         }
     }
     rows.write(transaction, board.no, partition.no, in_sql.archived_seq).await?;
@@ -67,8 +69,8 @@ async fn number_sealed(
     now_ms: i64,
 ) -> Result<()> {
     let mut standings = BTreeMap::new();
-    for spot in places.values().flatten() {
-        if let Location::Sealed(id) = spot {
+    for location in places.values().flatten() {
+        if let Location::Sealed(id) = location {
             let period = id.window.period_named(&id.period, &board.rules.zone)?;
             standings.insert(id.clone(), period);
         }
@@ -103,12 +105,12 @@ impl Rows {
         in_sql: &InSql,
         no: BoardNo,
         place: RowPlace<'_>,
-        spot: &Location,
+        location: &Location,
         history: Option<StoredValues>,
     ) {
         let RowPlace { member, partition, last_seq, row_seq } = place;
         let member = member.to_owned();
-        match (spot, history) {
+        match (location, history) {
             (Location::Entry(id), Some(StoredValues::Key(key, score))) => {
                 self.standings.push(standing::Model {
                     board_no: no.0,
@@ -168,6 +170,8 @@ impl Rows {
         for (segment, member) in self.no_standings {
             standing::Entity::delete_by_id((no.0, segment, member)).exec(transaction).await?;
         }
+        let mut sealed: BTreeSet<i64> = self.sealed.iter().map(|row| row.standings_no).collect();
+        sealed.extend(self.no_sealed.iter().map(|(no, _)| *no));
         for (standings_no, member) in self.no_sealed {
             sealed_entry::Entity::delete_by_id((standings_no, member)).exec(transaction).await?;
         }
@@ -190,13 +194,9 @@ impl Rows {
             Some(standing::replace()),
         )
         .await?;
-        let sealed = self.sealed.into_iter().map(IntoActiveModel::into_active_model);
-        insert_chunked::<sealed_entry::Entity, _>(
-            transaction,
-            sealed.collect(),
-            Some(sealed_entry::replace()),
-        )
-        .await?;
+        sealed_entry::insert(transaction, self.sealed, sealed_entry::replace()).await?;
+        // The rows were spoiled, and perhaps the sizes with them.
+        sealed_period::recount(transaction, sealed).await?;
         let archived = self.archived.into_iter().map(IntoActiveModel::into_active_model);
         insert_chunked::<archived_entry::Entity, _>(
             transaction,

@@ -14,13 +14,12 @@ use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::Period;
 use sea_orm::{
-    ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
-    QuerySelect, QueryTrait,
+    ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    QueryTrait,
 };
 
 use super::{AffectedEntries, sealing_until_ms};
-use crate::partition::persist::HistoryTransaction;
-use entity::sql::insert_chunked;
+use crate::partition::HistoryTransaction;
 use entity::standings::{sealed_entry, sealed_period};
 
 /// Folds a member's events onto its sealed entries of periods with archived events. Returns the
@@ -84,11 +83,10 @@ pub(super) async fn fold_onto(
             partition: within.partition.into(),
             seq: concerned.seq as i64,
         };
-        rows.push(row.into_active_model());
+        rows.push(row);
         corrected.insert(no);
     }
-    insert_chunked::<sealed_entry::Entity, _>(within.db, rows, Some(sealed_entry::replace()))
-        .await?;
+    sealed_entry::insert(within.db, rows, sealed_entry::replace()).await?;
     Ok(corrected.into_iter().collect())
 }
 
@@ -107,13 +105,5 @@ async fn remove(
     let of_member = Condition::all()
         .add(sealed_entry::Column::Member.eq(member.as_str()))
         .add(sealed_entry::Column::StandingsNo.in_subquery(of_board));
-    let numbers: Vec<i64> = sealed_entry::Entity::find()
-        .select_only()
-        .column(sealed_entry::Column::StandingsNo)
-        .filter(of_member.clone())
-        .into_tuple()
-        .all(transaction)
-        .await?;
-    sealed_entry::Entity::delete_many().filter(of_member).exec(transaction).await?;
-    Ok(numbers)
+    sealed_entry::delete(transaction, of_member).await
 }

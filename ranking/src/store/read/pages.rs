@@ -1,6 +1,7 @@
 //! Pages of entries: forward, backward, and around a member.
 
 use super::merge::Start;
+use super::ranks::LOOKS_MAX;
 use super::requests::Way;
 use super::requests::{Reads, ranked_entries};
 use super::{RankedEntry, Split, Standings};
@@ -8,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::id::MemberId;
 use crate::store::Store;
 
-/// The most reads of a neighborhood whose center moves between two reads.
-const MOVED_MAX: usize = 8;
+/// The most searches for a position whose entries move meanwhile.
+const SEARCHES_MAX: usize = 4;
 
 /// The most entries that one pipeline asks for, unless a single page has more.
 pub(super) const ENTRIES_MAX: usize = 5000;
@@ -34,7 +35,9 @@ impl Store {
 
     /// The pages of up to some entries from some positions on, in the order given. S = 1: one round
     /// trip for each 5,000 entries, with a `ZRANGE` for each page. Otherwise one search for all
-    /// positions, then [`Self::forward`] for each page of several entries.
+    /// positions, then [`Self::forward`] for each page of several entries, then
+    /// [`Self::positions`]: a page whose first entry is elsewhere by then is searched again, three
+    /// times at most.
     ///
     /// # Errors
     /// As [`Self::split_at_position`].
@@ -59,11 +62,38 @@ impl Store {
             }
             return Ok(found);
         }
+        let mut left: Vec<usize> = (0..pages.len()).collect();
+        for look in 1..=SEARCHES_MAX {
+            self.search_pages(standings, pages, &left, &mut found).await?;
+            if look == SEARCHES_MAX {
+                break;
+            }
+            // The front needs no search, and behind the end nothing moves up or down.
+            left.retain(|&page| pages[page].0 > 0 && !found[page].is_empty());
+            let first: Vec<RankedEntry> = left.iter().map(|&page| found[page][0].clone()).collect();
+            let mut positions = self.positions(standings, &first).await?.into_iter();
+            left.retain(|&page| positions.next().flatten() != Some(pages[page].0));
+            if left.is_empty() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads some of the pages from positions on, over several shards.
+    async fn search_pages(
+        &self,
+        standings: &Standings,
+        pages: &[(u64, usize)],
+        some: &[usize],
+        found: &mut [Vec<RankedEntry>],
+    ) -> Result<()> {
         // The front needs no search.
-        let positions: Vec<u64> =
-            pages.iter().map(|(position, _)| *position).filter(|position| *position > 0).collect();
+        let positions = some.iter().map(|&page| pages[page].0).filter(|position| *position > 0);
+        let positions: Vec<u64> = positions.collect();
         let mut places = self.at_positions(standings, &positions).await?.into_iter();
-        for (page, &(position, limit)) in pages.iter().enumerate() {
+        for &page in some {
+            let (position, limit) = pages[page];
             let place = if position > 0 { places.next() } else { None };
             found[page] = match (place, limit) {
                 (_, 0) => vec![],
@@ -75,7 +105,7 @@ impl Store {
                 }
             };
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Up to `limit` entries from a place forward, in order, and the position of the place. One
@@ -114,7 +144,7 @@ impl Store {
         below: usize,
     ) -> Result<Option<(u64, Vec<RankedEntry>)>> {
         let one = std::slice::from_ref(member);
-        for _ in 0..MOVED_MAX {
+        for look in 1..=LOOKS_MAX {
             if standings.partitions.len() == 1 {
                 let found = self.find(standings, one).await?.pop().flatten();
                 let Some((center, position)) = found else {
@@ -137,9 +167,11 @@ impl Store {
                 self.backward(standings, &start, above),
                 self.forward(standings, &start, below + 1)
             );
-            let ((_, mut entries), (position, mut rest)) = (before?, rest?);
+            let ((before, mut entries), (position, mut rest)) = (before?, rest?);
             let first = position.saturating_sub(entries.len() as u64);
-            if rest.first() == Some(&center) {
+            // Entries that passed the center between the two reads would be in both, or in none.
+            let is_same = before == position || look == LOOKS_MAX;
+            if rest.first() == Some(&center) && is_same {
                 entries.append(&mut rest);
                 return Ok(Some((first, entries)));
             }

@@ -137,6 +137,16 @@ impl<'a> Reads<'a> {
         }
     }
 
+    /// The keys and ranks of members of a shard, at one moment: a script.
+    pub(crate) fn ranks<'p>(&mut self, shard: usize, members: impl Iterator<Item = &'p MemberId>) {
+        let script = &self.store.inner.scripts.rank;
+        let key = self.standings.key(self.store, shard);
+        let command = self.pipe.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(key);
+        for member in members {
+            command.arg(member.as_str());
+        }
+    }
+
     pub(crate) async fn send<T: FromRedisValue>(mut self) -> Result<Vec<T>> {
         let seal = self.standings.id.seal_name();
         let no = self.standings.id.board;

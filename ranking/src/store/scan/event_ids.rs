@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 1000;
 type Found = (String, Vec<(String, String)>);
 
 impl Store {
-    /// The event ids of a board in one day's bucket of a partition: fields and values of a seen
+    /// The event ids of a board in one bucket of a partition: fields and values of a seen
     /// hash. `HSCAN`: several round trips, O(event ids of all boards).
     pub async fn seen_of(
         &self,

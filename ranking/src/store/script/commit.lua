@@ -1,8 +1,8 @@
 -- A fast-forward of one partition: writes everything below, or nothing.
--- KEYS  head, log, then the keys of the writes
+-- KEYS  head, log, sizes, then the keys of the writes
 -- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua)
--- returns DONE, STALE (another head), RESTARTED (the head is not of this server's run) or TYPE
--- <key>
+-- returns DONE, STALE (another head), RESTARTED (the head is not of this server's run, or the log
+-- does not take the entry) or TYPE <key>
 local head = redis.call('GET', KEYS[1])
 if not head or string.match(head, '%S+$') ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') then
   return 'RESTARTED'
@@ -14,7 +14,23 @@ local foreign = foreign_key(5)
 if foreign then
   return 'TYPE ' .. foreign
 end
-redis.call('XADD', KEYS[2], ARGV[3], 'c', ARGV[4])
+local added = redis.pcall('XADD', KEYS[2], ARGV[3], 'c', ARGV[4])
+if type(added) == 'table' then
+  if not string.find(added.err, '^ERR') and not string.find(added.err, '^WRONGTYPE') then
+    return added
+  end
+  -- Another program has written to the log, or moved its last id on. A head of no run makes
+  -- recovery begin a new log.
+  redis.call('SET', KEYS[1], (string.gsub(head, '%S+$', '-')))
+  return 'RESTARTED'
+end
+-- After the first write, which Redis refuses if it is out of memory.
+local sizes = redis.call('TYPE', KEYS[3]).ok
+if sizes ~= 'list' and sizes ~= 'none' then
+  redis.call('UNLINK', KEYS[3])
+end
+local bytes = tonumber(redis.call('LINDEX', KEYS[3], -1) or 0) or 0
+redis.call('RPUSH', KEYS[3], bytes + #ARGV[4])
 apply_writes(5)
 redis.call('SET', KEYS[1], ARGV[2])
 return 'DONE'

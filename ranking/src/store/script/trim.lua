@@ -1,10 +1,18 @@
--- Drops the commits that SQL has from the log.
--- KEYS  head, log
--- ARGV  the cursor's run id, the first log entry id to keep
+-- Drops commits that SQL has from the log, and notes how far SQL has them.
+-- KEYS  head, log, sizes, settled
+-- ARGV  the cursor's run id, the first log entry id to keep, the cursor's seq
 -- returns the number of dropped commits; 0 if the head is not of that run
 local head = redis.call('GET', KEYS[1])
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if run_id ~= ARGV[1] or not head or string.match(head, '%S+$') ~= run_id then
   return 0
 end
-return redis.call('XTRIM', KEYS[2], 'MINID', ARGV[2])
+local dropped = redis.call('XTRIM', KEYS[2], 'MINID', ARGV[2])
+if redis.call('XLEN', KEYS[2]) == 0 then
+  redis.call('UNLINK', KEYS[3])
+elseif dropped > 0 and redis.call('TYPE', KEYS[3]).ok == 'list' then
+  redis.call('LTRIM', KEYS[3], dropped, -1)
+end
+-- Out of memory, Redis may refuse it: the log matters more.
+redis.pcall('SET', KEYS[4], ARGV[3])
+return dropped

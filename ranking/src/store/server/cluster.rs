@@ -105,6 +105,11 @@ impl Cluster {
         })
     }
 
+    /// The servers that the URL names.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.seeds.iter().map(|node| node.address.clone()).collect()
+    }
+
     /// The present map. One round trip if there is none or the last one is doubted; else none.
     pub(crate) async fn map(&self) -> Result<Arc<Map>> {
         let map = self.known();

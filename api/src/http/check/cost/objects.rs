@@ -323,7 +323,7 @@ mod tests {
             if base.ends_with("Connection") || argument(&["first", "last"]).is_some() {
                 let page = PAGES.iter().find(|(page, _)| *page == name);
                 let (_, length) = page.unwrap_or_else(|| {
-                    panic!("{object}.{name} answers with a page: add it to PAGES, and to WEIGHTS if it reads much")
+                    panic!("{object}.{name} answers with a page: add it to PAGES, and to PRICES if it reads much")
                 });
                 let first = argument(&["first"]).expect("a page takes `first`");
                 let default = first

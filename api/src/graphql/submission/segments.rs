@@ -6,13 +6,13 @@ use entity::member;
 use ranking::id::MemberId;
 use ranking::submission::{REGION, segment_of};
 
+use super::ScoreInput;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode, Result};
-use crate::graphql::submission::ScoreInput;
 
 /// The segments of the members of one submission.
-pub(crate) enum Segments {
+pub(super) enum Segments {
     /// The board has no segments.
     None,
     /// The regions of the members, by key.
@@ -20,9 +20,9 @@ pub(crate) enum Segments {
 }
 
 impl Segments {
-    /// Looks up the attributes of the members, with one SELECT if the board has segments. While SQL
-    /// is unavailable, takes the last known ones.
-    pub(crate) async fn of(app: &App, board: &CachedBoard, scores: &[ScoreInput]) -> Self {
+    /// Looks up the attributes of the members, with one SELECT if the board has segments. If SQL
+    /// does not answer in time, takes the last known ones.
+    pub(super) async fn of(app: &App, board: &CachedBoard, scores: &[ScoreInput]) -> Self {
         if board.segment_by.is_empty() {
             return Self::None;
         }
@@ -30,7 +30,9 @@ impl Segments {
         // accepts it as text.
         let keys = scores.iter().map(|score| score.member.as_str());
         let members: Vec<&str> = keys.filter(|key| MemberId::new(key).is_ok()).collect();
-        let regions = match member::regions(&app.deployment.db, &members).await {
+        let db = &app.deployment.lookups;
+        let look_up = async { Ok(member::regions(db, &members).await?) };
+        let regions = match app.health.sql.ask(look_up).await {
             Ok(rows) => {
                 let unknown = members.iter().map(|member| ((*member).to_owned(), None));
                 let regions: HashMap<_, _> = unknown.chain(rows).collect();
@@ -39,8 +41,7 @@ impl Segments {
                 }
                 regions
             }
-            Err(error) => {
-                tracing::warn!(%error, "members' regions are taken from memory");
+            Err(_) => {
                 let last = |member: &&str| {
                     let region = app.last_regions.get(*member)?;
                     Some(((*member).to_owned(), region))
@@ -55,7 +56,7 @@ impl Segments {
     ///
     /// # Errors
     /// `UNAVAILABLE` if SQL does not answer and the member's region is not known.
-    pub(crate) fn of_member(&self, member: &str) -> Result<Vec<String>> {
+    pub(super) fn of_member(&self, member: &str) -> Result<Vec<String>> {
         let Self::ByRegion(regions) = self else {
             return Ok(vec![]);
         };

@@ -1,0 +1,213 @@
+//! The health of the stores, as this process sees it. It is asked in the background, so that
+//! requests, `/readyz` and the persister learn it at once, however silent a store is.
+
+pub(crate) mod partition;
+pub(crate) mod sql;
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use engine::deployment::Deployment;
+use engine::deployment::health::Warning;
+use entity::history::log_cursor;
+use futures::future::join_all;
+use ranking::commit::Head;
+use ranking::id::PartitionNo;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::partition::PartitionHealth;
+use self::sql::SqlHealth;
+
+/// How often the stores are asked while all is well, and while it is not.
+const INTERVAL: Duration = Duration::from_millis(250);
+const INTERVAL_UNWELL: Duration = Duration::from_millis(50);
+
+/// How long a store may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The most partitions that `/readyz` names.
+const NAMED_MAX: usize = 5;
+
+/// The health of the stores and of each partition.
+#[derive(Debug)]
+pub struct Health {
+    /// SQL.
+    pub sql: SqlHealth,
+    partitions: Mutex<Vec<PartitionHealth>>,
+    task: OnceLock<AbortHandle>,
+}
+
+/// The answer to `/readyz`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readiness {
+    /// True if requests can be answered.
+    pub is_ready: bool,
+    /// The state, and below it a line for each reason.
+    pub text: String,
+}
+
+impl Health {
+    /// Begins to ask the stores. A look-up in SQL may take `lookup_timeout`.
+    pub fn start(deployment: &Deployment, lookup_timeout: Duration) -> Arc<Self> {
+        let count = usize::from(deployment.store.partitions().count());
+        let health = Arc::new(Self {
+            sql: SqlHealth::new(lookup_timeout),
+            partitions: Mutex::new(vec![PartitionHealth::default(); count]),
+            task: OnceLock::new(),
+        });
+        let (watching, deployment) = (health.clone(), deployment.clone());
+        let task = tokio::spawn(async move {
+            tokio::join!(watching.watch_sql(&deployment), watching.watch_redis(&deployment));
+        });
+        // It was empty.
+        let _ = health.task.set(task.abort_handle());
+        health
+    }
+
+    /// Stops to ask, before the stores are closed.
+    pub fn stop(&self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+    }
+
+    /// The health of each partition, in order.
+    pub fn partitions(&self) -> Vec<PartitionHealth> {
+        self.lock().clone()
+    }
+
+    /// Notes how the last attempt to persist a partition ended.
+    pub fn persisted(&self, partition: PartitionNo, outcome: Result<(), String>) {
+        self.lock()[usize::from(partition.0)].error = outcome.err();
+    }
+
+    /// The answer to `/readyz`. Requests can be answered while Redis answers for every partition,
+    /// every partition is level, and no warning of the watch is grave; SQL may be away.
+    pub fn readiness(&self, warnings: &[Warning]) -> Readiness {
+        let now = Instant::now();
+        let partitions = self.partitions();
+        let (mut refused, mut degraded) = (vec![], vec![]);
+        if !self.sql.was_asked() {
+            refused.push("the database was not asked yet".to_owned());
+        }
+        if let Some(away_for) = self.sql.away_for() {
+            let seconds = away_for.as_secs();
+            degraded.push(format!(
+                "the database does not answer for {seconds} s: scores wait in Redis"
+            ));
+        }
+        let named = |what: &str, is_meant: &dyn Fn(&PartitionHealth) -> bool| {
+            let meant = partitions.iter().enumerate().filter(|(_, health)| is_meant(health));
+            let numbers: Vec<String> = meant.map(|(no, _)| no.to_string()).collect();
+            let more = match numbers.len() > NAMED_MAX {
+                true => ", …",
+                false => "",
+            };
+            let first = numbers[..numbers.len().min(NAMED_MAX)].join(", ");
+            (!numbers.is_empty()).then(|| {
+                let all = partitions.len();
+                format!("{what}: {first}{more} ({} of {all} partitions)", numbers.len())
+            })
+        };
+        refused.extend(named("Redis does not answer", &|health: &PartitionHealth| {
+            health.is_level.is_none()
+        }));
+        refused.extend(named("waits for recovery", &|health: &PartitionHealth| {
+            health.is_level == Some(false)
+        }));
+        degraded.extend(named("SQL does not get the log", &|health: &PartitionHealth| {
+            health.is_stuck(now)
+        }));
+        // The errors themselves are for the log: anyone may ask.
+        let is_sql_away = self.sql.is_away();
+        let reasons = partitions
+            .iter()
+            .enumerate()
+            .filter_map(|(no, health)| Some((no, health, health.stuck_by(now, is_sql_away)?)));
+        degraded.extend(reasons.take(NAMED_MAX).map(|(no, health, reason)| {
+            let (commits, seconds) = (health.commits_behind(), health.behind_for(now).as_secs());
+            format!("partition {no} is {commits} commits and {seconds} s behind: {reason}")
+        }));
+        let (grave, other): (Vec<&Warning>, Vec<&Warning>) =
+            warnings.iter().partition(|warning| warning.is_grave);
+        refused.extend(grave.iter().map(ToString::to_string));
+        let state = match (refused.is_empty(), degraded.is_empty()) {
+            (true, true) => "ready",
+            (true, false) => "degraded",
+            (false, _) => "not ready",
+        };
+        let mut text = format!("{state}\n");
+        degraded.extend(other.iter().map(ToString::to_string));
+        for reason in refused.iter().chain(&degraded) {
+            // A string takes all text.
+            let _ = writeln!(text, "{reason}");
+        }
+        Readiness { is_ready: refused.is_empty(), text }
+    }
+
+    async fn watch_sql(&self, deployment: &Deployment) {
+        loop {
+            match timeout(ANSWER_TIMEOUT, log_cursor::all(&deployment.lookups)).await {
+                Ok(Ok(cursors)) => {
+                    self.sql.answered();
+                    let now = Instant::now();
+                    let mut partitions = self.lock();
+                    for cursor in cursors {
+                        let no = usize::try_from(cursor.partition).unwrap_or(usize::MAX);
+                        if let Some(health) = partitions.get_mut(no) {
+                            health.see_cursor(cursor.seq.unsigned_abs(), now);
+                        }
+                    }
+                }
+                Ok(Err(error)) => self.sql.failed(&error.to_string()),
+                Err(_) => self.sql.failed(&format!("silent for {} s", ANSWER_TIMEOUT.as_secs())),
+            }
+            sleep(if self.sql.is_away() { INTERVAL_UNWELL } else { INTERVAL }).await;
+        }
+    }
+
+    async fn watch_redis(&self, deployment: &Deployment) {
+        let store = deployment.store.for_reads();
+        loop {
+            let servers = timeout(ANSWER_TIMEOUT, store.partitions_by_server()).await;
+            let servers = servers.ok().and_then(Result::ok).unwrap_or_default();
+            let store = &store;
+            let asked = join_all(servers.iter().map(|partitions| async move {
+                let heads = timeout(ANSWER_TIMEOUT, store.heads_of(partitions)).await;
+                (partitions, heads.ok().and_then(Result::ok))
+            }));
+            let asked = asked.await;
+            let well = !asked.is_empty() && self.see_heads(&asked);
+            if asked.is_empty() {
+                self.lock().iter_mut().for_each(|health| health.is_level = None);
+            }
+            sleep(if well { INTERVAL } else { INTERVAL_UNWELL }).await;
+        }
+    }
+
+    /// Notes the heads that servers told; true if all are level.
+    fn see_heads(&self, asked: &[(&Vec<PartitionNo>, Option<Vec<ranking::Result<Head>>>)]) -> bool {
+        let now = Instant::now();
+        let mut partitions = self.lock();
+        for (numbers, heads) in asked {
+            for (index, no) in numbers.iter().enumerate() {
+                let health = &mut partitions[usize::from(no.0)];
+                match heads.as_ref().and_then(|heads| heads.get(index)) {
+                    None => health.is_level = None,
+                    Some(Err(_)) => health.is_level = Some(false),
+                    Some(Ok(head)) => {
+                        health.is_level = Some(true);
+                        health.see_head(head.seq, now);
+                    }
+                }
+            }
+        }
+        partitions.iter().all(|health| health.is_level == Some(true))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<PartitionHealth>> {
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,143 @@
+//! The health of SQL. While SQL is known to be away, no request waits for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::error::{Error, ErrorCode, Result};
+
+/// The health of SQL.
+#[derive(Debug)]
+pub struct SqlHealth {
+    /// How long a look-up may take.
+    timeout: Duration,
+    is_away: AtomicBool,
+    was_asked: AtomicBool,
+    /// Since when it is away.
+    away: Mutex<Option<Instant>>,
+}
+
+impl SqlHealth {
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            is_away: AtomicBool::new(false),
+            was_asked: AtomicBool::new(false),
+            away: Mutex::new(None),
+        }
+    }
+
+    /// True while SQL is known to be away.
+    pub fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Acquire)
+    }
+
+    /// For how long SQL is away; `None` while it answers.
+    pub fn away_for(&self) -> Option<Duration> {
+        self.lock().map(|since| since.elapsed())
+    }
+
+    /// True once SQL has answered.
+    pub(super) fn was_asked(&self) -> bool {
+        self.was_asked.load(Ordering::Acquire)
+    }
+
+    /// Makes a look-up that a request waits for, unless SQL is known to be away. One that gets no
+    /// answer in time tells all others not to wait, until SQL answers in the background again.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if SQL does not answer; the errors of the look-up.
+    pub async fn ask<T>(&self, look_up: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.is_away() {
+            return Err(unavailable());
+        }
+        match timeout(self.timeout, look_up).await {
+            Ok(answer) => {
+                if let Err(error) = &answer
+                    && error.code == ErrorCode::Unavailable
+                {
+                    self.failed("a look-up failed");
+                }
+                answer
+            }
+            Err(_) => {
+                self.failed(&format!("a look-up took over {} ms", self.timeout.as_millis()));
+                Err(unavailable())
+            }
+        }
+    }
+
+    /// Makes a read, unless SQL is known to be away. Other reads may keep its connections busy, so
+    /// that it may take longer than a look-up, and does not tell that SQL is away.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if SQL is away; the errors of the read.
+    pub async fn read<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.is_away() {
+            return Err(unavailable());
+        }
+        read.await
+    }
+
+    /// Notes that SQL gave no answer.
+    pub(super) fn failed(&self, why: &str) {
+        let mut away = self.lock();
+        if away.is_none() {
+            tracing::warn!(
+                why,
+                "the database does not answer: scores wait in Redis, and what is remembered is used"
+            );
+            *away = Some(Instant::now());
+            self.is_away.store(true, Ordering::Release);
+        }
+    }
+
+    /// Notes that SQL answered.
+    pub(super) fn answered(&self) {
+        self.was_asked.store(true, Ordering::Release);
+        if let Some(since) = self.lock().take() {
+            self.is_away.store(false, Ordering::Release);
+            tracing::info!(seconds = since.elapsed().as_secs(), "the database answers again");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of a request that needs what SQL alone has.
+pub(crate) fn unavailable() -> Error {
+    Error::new(ErrorCode::Unavailable, "the database does not answer; try again later")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn only_the_first_look_ups_wait_for_a_silent_database() {
+        let sql = SqlHealth::new(TIMEOUT);
+        let silent = || std::future::pending::<Result<()>>();
+        assert_eq!(sql.ask(silent()).await.unwrap_err().code, ErrorCode::Unavailable);
+        let began = Instant::now();
+        for _ in 0..1000 {
+            assert_eq!(sql.ask(silent()).await.unwrap_err().code, ErrorCode::Unavailable);
+        }
+        assert!(began.elapsed() < 100 * TIMEOUT, "{:?}", began.elapsed());
+        sql.answered();
+        assert_eq!(sql.ask(async { Ok(7) }).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_refuses_is_an_answer() {
+        let sql = SqlHealth::new(TIMEOUT);
+        let refused = sql.ask(async { Err::<(), _>(Error::bad_input("no")) }).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::BadUserInput);
+        assert!(!sql.is_away() && sql.away_for().is_none());
+    }
+}

@@ -1,0 +1,187 @@
+//! Which Redis a deployment has. SQL names the deployment and its Redis by random ids, and each
+//! partition of that Redis carries both.
+//!
+//! A Redis of another deployment is refused. One without ids, or with those of an earlier Redis of
+//! this deployment, is taken only once no process reaches the Redis that SQL names: all processes
+//! that reach it write so into SQL every few seconds.
+
+use std::time::Duration;
+
+use entity::deployment as row;
+use entity::deployment::clock::sql_now_ms;
+use entity::error::Result;
+use entity::history::log_cursor;
+use ranking::id::PartitionNo;
+use ranking::store::owner::Owner;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use super::Deployment;
+
+/// The partition whose owner names the Redis while no other one has an owner.
+const FIRST: PartitionNo = PartitionNo(0);
+
+/// The interval at which SQL learns that the Redis is reached.
+const SEEN_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time after which a Redis that no process reaches counts as gone, in milliseconds.
+const GONE_AFTER_MS: i64 = 5000;
+
+/// The pause between two looks whether a process reaches the Redis.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+impl Deployment {
+    /// The row of the deployment.
+    pub(crate) async fn row(&self) -> Result<row::Model> {
+        let found = row::find(&self.db).await?;
+        Ok(found
+            .ok_or_else(|| ranking::Error::Corrupt("the deployment's row is missing".into()))?)
+    }
+
+    /// Checks that Redis is this deployment's, takes it if it may be taken, and returns its id.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is another deployment's, if another process reaches the Redis that SQL
+    /// names, or if a store does not answer.
+    pub(crate) async fn own_redis(&self) -> Result<String> {
+        loop {
+            let known = self.row().await?.redis;
+            let asked = self.store.owners().await?;
+            let owners: Vec<&Owner> = asked.iter().flatten().flatten().collect();
+            for owner in &owners {
+                self.check_owner(owner)?;
+            }
+            if let Some(known) = &known
+                && owners.iter().any(|owner| owner.redis == *known)
+            {
+                return Ok(known.clone());
+            }
+            let here = owners.first().map(|owner| owner.redis.clone());
+            // A partition that does not answer may name the Redis.
+            if let Some(Err(error)) = asked.into_iter().find(std::result::Result::is_err) {
+                return Err(error.into());
+            }
+            let is_emptied = here.is_none() && self.is_emptied().await?;
+            if let Some(known) = &known
+                && !is_emptied
+            {
+                self.wait_until_gone(known).await?;
+            }
+            match (known, here) {
+                (known, Some(here)) => {
+                    row::record_redis(&self.db, known.as_deref(), &here).await?;
+                }
+                (Some(known), None) if is_emptied => self.name_redis(known).await?,
+                (_, None) => self.name_redis(entity::random_id()).await?,
+            }
+        }
+    }
+
+    /// Checks that a partition is this deployment's.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is another one's; the message names both.
+    pub(crate) fn check_owner(&self, owner: &Owner) -> ranking::Result<()> {
+        if owner.deployment == *self.identity {
+            return Ok(());
+        }
+        Err(ranking::Error::Unavailable(format!(
+            "Redis has the data of deployment {}, and the database is deployment {}: expected both of one; correct LAUREL_REDIS_URL, LAUREL_REDIS_PREFIX, LAUREL_DATABASE_URL or LAUREL_DATA_DIR, or join the two by `laurel adopt`, which shows first what would be lost",
+            owner.deployment, self.identity
+        )))
+    }
+
+    /// The error of a partition that has data and no owner.
+    pub(crate) fn unaccepted(&self, key: &str) -> ranking::Error {
+        ranking::Error::Unavailable(format!(
+            "Redis has the key {key}, and no deployment that it belongs to: expected the Redis of deployment {}, or one without keys of this prefix; correct LAUREL_REDIS_URL or LAUREL_REDIS_PREFIX, remove those keys, or let `laurel adopt` do it, which shows first what would be lost",
+            self.identity
+        ))
+    }
+
+    /// Gives Redis an id, unless another process is first.
+    async fn name_redis(&self, redis: String) -> Result<()> {
+        if let Some(key) = self.store.key_with_data(FIRST).await? {
+            return Err(self.unaccepted(&key).into());
+        }
+        let owner = Owner { deployment: self.identity.to_string(), redis };
+        self.store.claim(FIRST, &owner).await?;
+        Ok(())
+    }
+
+    /// True if a server is still in the run whose commits SQL accepts: it was emptied, and not
+    /// replaced.
+    async fn is_emptied(&self) -> Result<bool> {
+        for cursor in log_cursor::all(&self.db).await? {
+            let Ok(no) = u16::try_from(cursor.partition) else { continue };
+            if *self.store.run_id(PartitionNo(no)).await? == *cursor.run_id {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits until it is certain that no process reaches the Redis that SQL names, or until SQL
+    /// names another one.
+    ///
+    /// # Errors
+    /// `Unavailable` if a process reaches it.
+    pub(super) async fn wait_until_gone(&self, redis: &str) -> Result<()> {
+        let mut first = None;
+        loop {
+            let row = self.row().await?;
+            let Some(seen_ms) = row.redis_seen_at_ms else {
+                return Ok(());
+            };
+            if row.redis.as_deref() != Some(redis)
+                || sql_now_ms(&self.db).await? - seen_ms > GONE_AFTER_MS
+            {
+                return Ok(());
+            }
+            if *first.get_or_insert(seen_ms) != seen_ms {
+                return Err(ranking::Error::Unavailable(format!(
+                    "this is not the Redis of deployment {}: another process uses the one that the database names, {redis}; give this process the same LAUREL_REDIS_URL and LAUREL_REDIS_PREFIX, or stop the other processes to let the deployment move to this Redis",
+                    self.identity
+                ))
+                .into());
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Lets SQL know that this process reaches the deployment's Redis, until the value is dropped.
+    pub(crate) fn stay_in_sight(&self) -> InSight {
+        let (db, store) = (self.db.clone(), self.store.clone());
+        let task = tokio::spawn(async move {
+            loop {
+                sleep(SEEN_INTERVAL).await;
+                let Ok(Some(known)) = row::find(&db).await.map(|row| row?.redis) else { continue };
+                let Ok(owners) = store.owners().await else { continue };
+                let is_known = |owner: &Owner| owner.redis == known;
+                if owners.iter().flatten().flatten().any(is_known)
+                    && let Err(error) = row::note_redis(&db, &known).await
+                {
+                    tracing::debug!(%error, "SQL did not learn that Redis is reached");
+                }
+            }
+        });
+        InSight(task.abort_handle())
+    }
+}
+
+/// Keeps SQL informed that this process reaches Redis, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct InSight(AbortHandle);
+
+impl InSight {
+    /// Ends it.
+    pub(crate) fn end(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for InSight {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

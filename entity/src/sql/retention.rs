@@ -1,0 +1,97 @@
+//! Old rows of tables that only tell what happened, deleted in small statements.
+
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Statement};
+
+/// The most rows of one statement.
+pub const ROWS_MAX: u64 = 1000;
+
+/// Rows that only tell what happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Records {
+    /// Ended jobs, but the last one of each kind.
+    Job,
+    /// Findings of runs of the diff that go.
+    Finding,
+    /// Runs of the diff without findings, but the last one over all boards, and the last of these
+    /// that found no difference.
+    Run,
+    /// Refused events that count nowhere.
+    DeadLetter,
+    /// Processes that ended without a word.
+    Process,
+}
+
+/// The runs that go.
+const RUNS: &str = r#"SELECT "id" FROM "integrity_run" WHERE "started_at_ms" < $1
+    AND "id" NOT IN (SELECT MAX("id") FROM "integrity_run"
+        WHERE "board_no" IS NULL AND "finished_at_ms" IS NOT NULL HAVING MAX("id") IS NOT NULL)
+    AND "id" NOT IN (SELECT MAX("id") FROM "integrity_run"
+        WHERE "board_no" IS NULL AND "finished_at_ms" IS NOT NULL AND "found" = 0
+        HAVING MAX("id") IS NOT NULL)"#;
+
+impl Records {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Job, Self::Finding, Self::Run, Self::DeadLetter, Self::Process];
+
+    /// Their table.
+    pub fn table(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Finding => "integrity_finding",
+            Self::Run => "integrity_run",
+            Self::DeadLetter => "dead_letter",
+            Self::Process => "process",
+        }
+    }
+
+    /// The key of the table, and the keys of the rows that go; $1 is the instant.
+    fn old(self) -> (&'static str, String) {
+        match self {
+            Self::Job => (
+                r#""id""#,
+                r#"SELECT "id" FROM "job" WHERE "finished_at_ms" < $1
+                AND "id" NOT IN (SELECT MAX("id") FROM "job" GROUP BY "kind")"#
+                    .to_owned(),
+            ),
+            Self::Finding => (
+                r#""run_id", "finding_index""#,
+                format!(
+                    r#"SELECT "run_id", "finding_index" FROM "integrity_finding"
+                    WHERE "run_id" IN ({RUNS})"#
+                ),
+            ),
+            Self::Run => (
+                r#""id""#,
+                format!(
+                    r#"{RUNS} AND NOT EXISTS (SELECT 1 FROM "integrity_finding" AS f
+                    WHERE f."run_id" = "integrity_run"."id")"#
+                ),
+            ),
+            Self::DeadLetter => (
+                r#""partition", "seq", "event_index""#,
+                r#"SELECT "partition", "seq", "event_index" FROM "dead_letter"
+                WHERE "state" = 'VOIDED' AND "created_at_ms" < $1"#
+                    .to_owned(),
+            ),
+            Self::Process => {
+                (r#""id""#, r#"SELECT "id" FROM "process" WHERE "heartbeat_at_ms" < $1"#.to_owned())
+            }
+        }
+    }
+}
+
+/// Deletes at most [`ROWS_MAX`] rows from before an instant in Unix milliseconds, and returns their
+/// number.
+pub async fn delete_old(
+    db: &DatabaseConnection,
+    records: Records,
+    before_ms: i64,
+) -> Result<u64, DbErr> {
+    let (key, old) = records.old();
+    let table = records.table();
+    let delete = format!(r#"DELETE FROM "{table}" WHERE ({key}) IN ({old} LIMIT {ROWS_MAX})"#);
+    let backend = db.get_database_backend();
+    let statement = Statement::from_sql_and_values(backend, delete, [before_ms.into()]);
+    Ok(db.execute_raw(statement).await?.rows_affected())
+}

@@ -1,0 +1,61 @@
+//! A server of a Redis Cluster that falls silent: scores of the partitions on other servers get to
+//! SQL as before.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use tests::api::Api;
+use tests::api::submission::submit_durably;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::servers::program::signal;
+
+/// The boards, each of one shard: enough that every server has some.
+const BOARDS: usize = 24;
+
+/// The longest time of a score on a server that answers. The silent one would take 4 s and more.
+const SLOWEST: Duration = Duration::from_secs(3);
+
+const PLACES: &str = "SELECT board.slug || ' ' || CAST(MIN(score_event.partition) AS TEXT)
+    FROM score_event JOIN board ON board.no = score_event.board_no GROUP BY board.slug";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_keeps_no_score_of_another_one_from_sql() {
+    let deployment = Deployment::new(Sql::Postgres, Redis::Cluster).await;
+    let api = Api::start(&deployment).await;
+    let slugs: Vec<String> = (0..BOARDS).map(|number| format!("b{number}")).collect();
+    for slug in &slugs {
+        api.create_board(json!({ "slug": slug })).await;
+        let told = submit_durably(&api, slug, json!([{ "member": "ann", "score": 1 }])).await;
+        assert_eq!(told["accepted"], 1);
+    }
+    let places: Vec<String> = deployment.column(PLACES).await;
+    let cluster = deployment.cluster();
+    let masters: BTreeMap<&str, u16> = places
+        .iter()
+        .map(|place| {
+            let (slug, partition) = place.split_once(' ').unwrap();
+            (slug, cluster.master_of(&format!("laurel:{{{partition}}}:head")))
+        })
+        .collect();
+    let silent = masters["b0"];
+    let info: String = cluster.ask(silent, &["INFO", "server"]);
+    let pid = info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap();
+    let pid: u32 = pid.trim().parse().unwrap();
+    signal("STOP", pid);
+    let mut asked = 0;
+    // Before a replica takes its place, and after.
+    for round in 0..5 {
+        for (slug, _) in masters.iter().filter(|(_, master)| **master != silent) {
+            let began = Instant::now();
+            let scores = json!([{ "member": "ann", "score": 1, "eventId": round.to_string() }]);
+            let told = submit_durably(&api, slug, scores).await;
+            assert_eq!(told["results"][0]["status"], "APPLIED", "{slug}: {told}");
+            assert!(began.elapsed() < SLOWEST, "{slug}: {:?}", began.elapsed());
+            asked += 1;
+        }
+    }
+    signal("CONT", pid);
+    assert!(asked > 0, "every board is on one server: {masters:?}");
+}
