@@ -4,11 +4,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check test bench lint advisories build node web
+.PHONY: help run analytics install check test faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
 ADVISORIES ?=
+PROFILE ?= dev
 RELEASE := $(CARGO_TARGET_DIR)/release
 TOOLS := $(CARGO_TARGET_DIR)/tools
 NODE_IS_NEW := node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)'
@@ -25,6 +26,13 @@ define install
 		else
 			echo "$(1) is missing: install $(2)" >&2; exit 1
 		fi
+	fi
+endef
+
+# $(postgresql): installs PostgreSQL, whose programs Debian keeps out of the path, where it is missing.
+define postgresql
+	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+		$(call install,initdb,postgresql,postgresql)
 	fi
 endef
 
@@ -78,11 +86,23 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
 		(cd tests/web && npm ci --no-audit --no-fund)
 	fi
-	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-		$(call install,initdb,postgresql,postgresql)
-	fi
+	$(call install,faketime,faketime,libfaketime)
+	$(postgresql)
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 cargo test --locked --workspace -- $(T)
+
+# LAST, CALM and RECOVERY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
+faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=3600 for a soak, TABLE=1 for the page
+	@$(call install,redis-server,redis-server,redis)
+	$(call install,faketime,faketime,libfaketime)
+	$(postgresql)
+	cargo build --locked --workspace --profile $(PROFILE)
+	export FAULTS_ALL=1 FAULTS_SEED="$(SEED)" FAULTS_ONLY="$(F)" FAULTS_RUNS="$(RUNS)" FAULTS_SOAK_SECONDS="$(SOAK)"
+	export FAULTS_LAST_MS="$(LAST)" FAULTS_CALM_MS="$(CALM)" FAULTS_RECOVERY_SECONDS="$(RECOVERY)" FAULTS_TABLE="$(TABLE)"
+	LAUREL_TEST_BUILT=1 cargo test --locked --workspace --profile $(PROFILE) --test faults
+
+soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes
+	@$(MAKE) faults SOAK="$(or $(SOAK),3600)"
 
 bench: ## costs measured on this machine; PART=windows, serving, peers, history, attacks or giant for one part
 	@$(call install,redis-server,redis-server,redis)

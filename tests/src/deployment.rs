@@ -42,6 +42,8 @@ enum Servers {
     None,
     One(RedisServer),
     Cluster(RedisCluster),
+    /// One at this URL, which belongs to the test.
+    Elsewhere(String),
 }
 
 /// The stores of a test, and their directory.
@@ -71,12 +73,21 @@ impl Deployment {
         Self::on(new_directory(), server.new_database().await, redis)
     }
 
+    /// A new deployment in a directory, on empty stores that the test starts and stops.
+    pub fn elsewhere(dir: TempDir, database_url: String, redis_url: String) -> Arc<Self> {
+        Self::of(dir, database_url, Servers::Elsewhere(redis_url))
+    }
+
     fn on(dir: TempDir, database_url: String, redis: Redis) -> Arc<Self> {
         let servers = match redis {
             Redis::Private => Servers::None,
             Redis::Own => Servers::One(RedisServer::start(dir.path())),
             Redis::Cluster => Servers::Cluster(RedisCluster::start(dir.path())),
         };
+        Self::of(dir, database_url, servers)
+    }
+
+    fn of(dir: TempDir, database_url: String, servers: Servers) -> Arc<Self> {
         Arc::new(Self {
             dir,
             database_url,
@@ -248,6 +259,7 @@ impl Deployment {
             Servers::None => None,
             Servers::One(server) => Some(server.url().to_owned()),
             Servers::Cluster(cluster) => Some(cluster.url()),
+            Servers::Elsewhere(url) => Some(url.clone()),
         }
     }
 

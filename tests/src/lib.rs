@@ -11,6 +11,7 @@
 //! | [`jobs`] | the commands of `analytics` |
 //! | [`boards`] | boards that several tests begin with |
 //! | [`model`] | the oracle: boards computed naively, random boards and events |
+//! | [`trial`] | a deployment under faults: its load, and the verdict on it |
 //! | [`wait`], [`clock`] | conditions waited for, with a deadline; the present |
 //!
 //! A test starts what it needs and stops all of it, also when it fails; the log of a process is
@@ -32,4 +33,5 @@ pub mod documents;
 pub mod jobs;
 pub mod model;
 pub mod servers;
+pub mod trial;
 pub mod wait;

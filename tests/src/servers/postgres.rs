@@ -174,7 +174,7 @@ impl Watchdog {
 }
 
 /// The directory of initdb and pg_ctl, which Debian keeps out of the path.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     let asked = Command::new("pg_config").arg("--bindir").output();
     let told = asked.map_or_else(
         |_| PathBuf::new(),
@@ -193,7 +193,7 @@ fn programs() -> PathBuf {
 }
 
 /// The user to run PostgreSQL as where this process runs as root, which PostgreSQL refuses.
-fn other_user() -> String {
+pub(crate) fn other_user() -> String {
     let id = |arguments: &[&str]| Command::new("id").args(arguments).output().unwrap();
     if id(&["-u"]).stdout != b"0\n" {
         return String::new();
